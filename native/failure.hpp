@@ -13,6 +13,7 @@ enum class Fault {
     corrupt,      // not a topic, another version, sizes that do not fit, impossible words
     busy,         // somebody who lives has the place
     roster_full,
+    mismatch,  // the topic is not what was asked for
     timed_out,
     system,  // errno says
 };

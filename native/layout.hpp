@@ -58,6 +58,7 @@ enum HeaderFlags : uint32_t { kPersist = 1 };
 
 // `turn`: 0, or 1 + the slot of the writer whose turn it is, and this bit if another sleeps until it ends.
 constexpr uint32_t kTurnSleeper = uint32_t{1} << 31;
+constexpr uint32_t kTurnOver = 0x7fffffff;  // the topic was removed: nobody writes here again
 
 struct Header {
     // Identity: written by the creator before the file has a name, never again.

@@ -128,8 +128,9 @@ class Reader {
     uint64_t sequence() const { return expected_; }
     bool always_holds() const { return always_holds_; }
 
-    // To be called once after joining.
-    Status attach(Start start) {
+    // To be called once after joining. Whoever was there before the topic has a claim on all of its messages: with
+    // `from_the_first` those that are gone already count as lost.
+    Status attach(Start start, bool from_the_first = false) {
         if (ring_.contract == Contract::pipe) {  // goes on where the last reader stopped
             hold_ = own().hold.load(std::memory_order_acquire) & kPositionMask;
             position_ = seen_ = hold_;
@@ -139,7 +140,8 @@ class Reader {
         } else if (!jump(start)) {
             return Status::corrupt;
         }
-        expected_ = number_here_;
+        expected_ = from_the_first ? 0 : number_here_;
+        count_lost(number_here_);
         publish_progress();
         return Status::ok;
     }

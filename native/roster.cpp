@@ -148,6 +148,49 @@ uint32_t reap_all(const Segment& segment, const RosterLock& lock) {
     return alive;
 }
 
+// Waits until the writer in this slot, who may have missed that the turn is no longer its own, is outside a publish.
+// False: it did not come to rest in time.
+static bool comes_to_rest(const Segment& s, uint32_t index, int64_t timeout_ns) {
+    barrier_for_everybody();
+    int64_t deadline = monotonic_ns() + timeout_ns;
+    // [REST] acquire: what the old writer committed last is seen by us. Pairs with [RELEASE] in Writer::end.
+    while (s.slot(index).busy.load(memory_order_acquire) != 0 && slot_alive(s, index)) {
+        if (monotonic_ns() > deadline) return false;
+        usleep(100);
+    }
+    return true;
+}
+
+void stop_writers(const Segment& segment, const RosterLock& lock) {
+    constexpr int64_t kPatience_ns = 1'000'000'000;
+    Word<uint32_t>& turn = segment.header().turn;
+    auto give_up = [&](uint32_t owner) {
+        throw Failure{Fault::timed_out, "topic '" + segment.topic + "' cannot be removed: " +
+                                            look_at(segment, owner - 1, true).describe() +
+                                            " is in the middle of a message and does not finish it"};
+    };
+    if (has_one_writer(segment.contract)) {
+        uint32_t owner = turn.exchange(kTurnOver, memory_order_seq_cst);
+        if (owner == 0 || owner > kSlotCount || comes_to_rest(segment, owner - 1, kPatience_ns)) return;
+        turn.exchange(owner, memory_order_seq_cst);
+        give_up(owner);
+    }
+    int64_t deadline = monotonic_ns() + kPatience_ns;
+    for (;;) {
+        uint32_t seen = 0;
+        if (turn.compare_exchange(seen, kTurnOver, memory_order_acquire)) return;
+        uint32_t owner = seen & ~kTurnSleeper;
+        if (owner == kTurnOver) return;
+        if (owner > kSlotCount) {  // nonsense: nobody will ever give it back
+            turn.exchange(kTurnOver, memory_order_acquire);
+            return;
+        }
+        if (reap_if_dead(segment, owner - 1, lock)) continue;
+        if (monotonic_ns() > deadline) give_up(owner);
+        usleep(100);
+    }
+}
+
 bool disposable(const Segment& segment) {
     if (segment.flags & kPersist) return false;
     if (segment.contract != Contract::pipe) return true;
@@ -225,19 +268,11 @@ void Seat::take_turn(bool takeover, int64_t timeout_ns) {
     turn.exchange(slot_ + 1, memory_order_seq_cst);
     if (!alive) return;
     CRASH_POINT("takeover: announced, old writer not seen to rest");
-    barrier_for_everybody();
-    Slot& old = s.slot(owner - 1);
-    int64_t deadline = monotonic_ns() + timeout_ns;
-    // [REST] acquire: what the old writer committed last is seen by us. Pairs with [RELEASE] in Writer::end.
-    while (old.busy.load(memory_order_acquire) != 0 && slot_alive(s, owner - 1)) {
-        if (monotonic_ns() > deadline) {
-            turn.exchange(owner, memory_order_seq_cst);
-            throw Failure{Fault::busy, "topic '" + s.topic + "' could not be taken over: " +
-                                           look_at(s, owner - 1, true).describe() +
-                                           " is in the middle of a message and does not finish it"};
-        }
-        usleep(100);
-    }
+    if (comes_to_rest(s, owner - 1, timeout_ns)) return;
+    turn.exchange(owner, memory_order_seq_cst);
+    throw Failure{Fault::busy, "topic '" + s.topic +
+                                   "' could not be taken over: " + look_at(s, owner - 1, true).describe() +
+                                   " is in the middle of a message and does not finish it"};
 }
 
 void Seat::leave() {

@@ -52,6 +52,9 @@ bool reap_if_dead(const Segment& segment, uint32_t slot);  // takes the lock
 // Reaps all the dead; returns how many participants live.
 uint32_t reap_all(const Segment& segment, const RosterLock&);
 
+// Makes sure that nobody writes in this topic ever again; a message under way is waited for. Throws timed_out.
+void stop_writers(const Segment& segment, const RosterLock&);
+
 // One's place in a topic, given back when it goes.
 class Seat {
     std::shared_ptr<Segment> segment_;

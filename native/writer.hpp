@@ -106,6 +106,7 @@ class Writer {
         // [TURN] acquire: all that the previous writer did. Pairs with [RELEASE].
         if (ring_.header.turn.compare_exchange(seen, mine, std::memory_order_acquire)) return took_turn();
         uint32_t owner = seen & ~kTurnSleeper;
+        if (owner == kTurnOver) return Status::taken_over;
         if (owner == 0 || owner > kSlotCount) return Status::corrupt;
         obstacle = {owner - 1, true, 0};
         return Status::blocked;
