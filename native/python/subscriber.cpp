@@ -195,12 +195,17 @@ PyObject* raise_decode_error(const SubscriberState& s, uint64_t seq) {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     PyErr_NormalizeException(&type, &value, &traceback);
-    PyObject* text = value ? PyObject_Str(value) : nullptr;
-    std::string_view reason;
-    if (!text || !text_of(text, reason)) PyErr_Clear();
-    raise("DecodeError", "message " + std::to_string(seq) + " of topic '" + s.topic +
-                             "' does not decode: " + std::string(reason));
-    Py_XDECREF(text);
+    PyObject* reason = value ? PyObject_Str(value) : nullptr;
+    PyObject* errors = PyImport_ImportModule("ringmain.errors");
+    PyObject* error_class = errors ? PyObject_GetAttrString(errors, "DecodeError") : nullptr;
+    PyObject* error = error_class && reason
+                          ? PyObject_CallFunction(error_class, "sKO", s.topic.c_str(), seq, reason)
+                          : nullptr;
+    if (error) PyErr_SetObject(error_class, error);
+    Py_XDECREF(error);
+    Py_XDECREF(error_class);
+    Py_XDECREF(errors);
+    Py_XDECREF(reason);
     PyObject *new_type, *new_value, *new_traceback;
     PyErr_Fetch(&new_type, &new_value, &new_traceback);
     PyErr_NormalizeException(&new_type, &new_value, &new_traceback);

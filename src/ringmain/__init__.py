@@ -15,6 +15,7 @@ from __future__ import annotations
 from ringmain._native import Batch, Lease, Reservation
 from ringmain.errors import (
     Closed,
+    CodecNotFound,
     Corrupt,
     DecodeError,
     Full,
@@ -24,6 +25,7 @@ from ringmain.errors import (
     NotAllowed,
     RingmainError,
     RosterFull,
+    SchemaError,
     SchemaMismatch,
     SystemFailure,
     TakenOver,
@@ -42,6 +44,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Batch",
     "Closed",
+    "CodecNotFound",
     "Corrupt",
     "DecodeError",
     "Full",
@@ -57,6 +60,7 @@ __all__ = [
     "Reservation",
     "RingmainError",
     "RosterFull",
+    "SchemaError",
     "SchemaMismatch",
     "Subscriber",
     "SystemFailure",

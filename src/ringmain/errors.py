@@ -3,8 +3,11 @@ program would catch without knowing ringmain. The text says what happened, to wh
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 __all__ = [
     "Closed",
+    "CodecNotFound",
     "Corrupt",
     "DecodeError",
     "Full",
@@ -14,6 +17,7 @@ __all__ = [
     "NotAllowed",
     "RingmainError",
     "RosterFull",
+    "SchemaError",
     "SchemaMismatch",
     "SystemFailure",
     "TakenOver",
@@ -87,9 +91,45 @@ class SystemFailure(RingmainError, OSError):
     """The operating system refused something; `errno` says what. A full /dev/shm is one of these."""
 
 
+class SchemaError(RingmainError, ValueError):
+    """The bytes kept as a topic's schema are not a schema, or describe something that cannot exist."""
+
+
 class SchemaMismatch(RingmainError, TypeError):
-    """The types of publisher and subscriber do not fit. Lists the fields that differ."""
+    """A reader's type cannot take what the topic's writer sends; `differences` lists why, one line each."""
+
+    def __init__(self, writer: str, reader: str, differences: Sequence[str], *, topic: str | None = None) -> None:
+        self.writer = writer
+        self.reader = reader
+        self.differences = tuple(differences)
+        self.topic = topic
+        where = f"topic {topic!r} is" if topic is not None else "messages are"
+        lines = "".join(f"\n  - {difference}" for difference in self.differences)
+        super().__init__(f"{where} written as {writer}, which does not read as {reader}:{lines}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild_mismatch, (self.writer, self.reader, self.differences, self.topic)
+
+
+def _rebuild_mismatch(writer: str, reader: str, differences: Sequence[str], topic: str | None) -> SchemaMismatch:
+    return SchemaMismatch(writer, reader, differences, topic=topic)
 
 
 class DecodeError(RingmainError, ValueError):
-    """A message is not what the topic's schema says. The next one can be received as usual."""
+    """One message's payload does not decode. The subscriber has moved past it, to the next one."""
+
+    def __init__(self, topic: str, seq: int, reason: str) -> None:
+        self.topic = topic
+        self.seq = seq
+        self.reason = reason
+        super().__init__(
+            f"message {seq} of topic {topic!r} does not decode: {reason}. "
+            "It was skipped; receive again for the next one."
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return DecodeError, (self.topic, self.seq, self.reason)
+
+
+class CodecNotFound(RingmainError, LookupError):
+    """No codec handles this type, or this schema names a codec that is not registered here."""
