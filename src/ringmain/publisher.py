@@ -145,6 +145,12 @@ class Publisher(Endpoint, _native.Publisher):
         exception. `timeout` is for each wait for room."""
         return MessageStream(_native.reserve(self, 0, kind, timeout), timeout)
 
+    async def asend(self, data: Any, kind: str = "", timeout: float | None = None) -> int:
+        """`send` for asyncio: waits for room without stopping the loop."""
+        from ringmain import aio
+
+        return await aio.send(self, data, kind, timeout)
+
     # ------------------------------------------------------------------------------ other processes
 
     def _revive(self) -> None:
