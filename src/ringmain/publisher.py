@@ -98,7 +98,7 @@ class Publisher(Endpoint, _native.Publisher):
                 self._set_schema(schema)
             return
         try:
-            typed.compatible(typed.Schema.from_bytes(there), self._codec.schema, topic=self.topic)
+            typed.compatible(self._codec.schema, typed.Schema.from_bytes(there), topic=self.topic)
         except BaseException:
             self._close()
             raise
