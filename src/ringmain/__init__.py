@@ -7,8 +7,8 @@
         sub.recv(timeout=1.0)
 
 The public names and where each lives: `Publisher` (publisher.py), `Subscriber` and `wait` (subscriber.py), `Message`
-(message.py), `SyncQueue` (syncqueue.py), `Latest` (latest.py), `topics`, `info`, `unlink`, `clean` (inspect.py), and the
-errors (errors.py).
+(message.py), `SyncQueue` (syncqueue.py), `Latest` (latest.py), `topics`, `info`, `unlink`, `clean` (inspect.py), and
+the errors (errors.py).
 """
 
 from __future__ import annotations
