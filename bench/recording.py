@@ -93,9 +93,7 @@ def compare(directory: Path, rows: int, size: int, count: int) -> None:
     else:
         other_name = "file writes"
         pieces = [
-            memoryview(b.column("data").buffers()[2])[i * size : (i + 1) * size]
-            for b in batches
-            for i in range(rows)
+            memoryview(b.column("data").buffers()[2])[i * size : (i + 1) * size] for b in batches for i in range(rows)
         ]
 
         def other() -> float:
@@ -117,13 +115,8 @@ def main() -> None:
     parent = sys.argv[1] if len(sys.argv) > 1 else None
     with tempfile.TemporaryDirectory(dir=parent) as name:
         directory = Path(name)
-        for rows, size, count in (
-            (4096, 100, 200),
-            (1024, 100, 400),
-            (64, 100, 400),
-            (4, 1 << 20, 64),
-            (1, 1 << 20, 200),
-        ):
+        cases = ((16384, 100, 60), (4096, 100, 200), (1024, 100, 400), (64, 100, 400))
+        for rows, size, count in (*cases, (16, 1 << 20, 16), (4, 1 << 20, 64), (1, 1 << 20, 200)):
             compare(directory, rows, size, count)
 
 

@@ -1,13 +1,142 @@
-"""The errors of ringmain: one small family, each also the builtin that a Python person would catch.
-
-Every message says what happened, to which topic or file, and what to do about it.
-"""
+"""What can go wrong. One small family under `RingmainError`; each member is also the builtin that a Python
+program would catch without knowing ringmain. The text says what happened, to which topic, and what to do."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+__all__ = [
+    "Closed",
+    "CodecNotFound",
+    "Corrupt",
+    "DecodeError",
+    "Full",
+    "InUse",
+    "Lapped",
+    "MessageTooLarge",
+    "NotAllowed",
+    "RecorderBusy",
+    "RecordingCorrupt",
+    "RecordingError",
+    "RecordingNotFound",
+    "RingmainError",
+    "RosterFull",
+    "SchemaError",
+    "SchemaMismatch",
+    "SystemFailure",
+    "TakenOver",
+    "Timeout",
+    "TopicBusy",
+    "TopicMismatch",
+    "TopicNotFound",
+]
+
 
 class RingmainError(Exception):
-    """The root of all errors that ringmain raises on purpose."""
+    """The base of all errors that ringmain raises by itself."""
+
+
+class Timeout(RingmainError, TimeoutError):
+    """Nothing came in time. Says for whom it waited."""
+
+
+class Full(Timeout):
+    """A message could not be sent in time, because somebody had not made room. Says who."""
+
+    sent: int = 0
+    """With `send_many`: how many messages went out before."""
+
+
+class TopicNotFound(RingmainError, FileNotFoundError):
+    """There is no such topic, or it was removed."""
+
+
+class TopicBusy(RingmainError, OSError):
+    """Somebody who lives has the place that was asked for. Says who."""
+
+
+class TopicMismatch(RingmainError, ValueError):
+    """The topic exists with another contract or capacity, and cannot be replaced."""
+
+
+class TakenOver(RingmainError, ConnectionAbortedError):
+    """Another participant has taken this one's place."""
+
+
+class RosterFull(RingmainError, OSError):
+    """All places of the topic are taken by living participants."""
+
+
+class MessageTooLarge(RingmainError, ValueError):
+    """The message can never fit. Says the limit, and the capacity to ask for."""
+
+
+class Lapped(RingmainError, BufferError):
+    """A borrowed message was overwritten while it was in use. Only on `broadcast`."""
+
+
+class InUse(RingmainError, BufferError):
+    """A view into shared memory is still alive, or a block has not been left."""
+
+
+class Closed(RingmainError, ValueError):
+    """The publisher or subscriber is closed."""
+
+
+class NotAllowed(RingmainError, PermissionError):
+    """A file or directory belongs to somebody else, is a link, or may not be opened."""
+
+
+class Corrupt(RingmainError, ValueError):
+    """Shared memory does not hold what it must: not a topic, another version, or written over."""
+
+
+class SystemFailure(RingmainError, OSError):
+    """The operating system refused something; `errno` says what. A full /dev/shm is one of these."""
+
+
+class SchemaError(RingmainError, ValueError):
+    """The bytes kept as a topic's schema are not a schema, or describe something that cannot exist."""
+
+
+class SchemaMismatch(RingmainError, TypeError):
+    """A reader's type cannot take what the topic's writer sends; `differences` lists why, one line each."""
+
+    def __init__(self, writer: str, reader: str, differences: Sequence[str], *, topic: str | None = None) -> None:
+        self.writer = writer
+        self.reader = reader
+        self.differences = tuple(differences)
+        self.topic = topic
+        where = f"topic {topic!r} is" if topic is not None else "messages are"
+        lines = "".join(f"\n  - {difference}" for difference in self.differences)
+        super().__init__(f"{where} written as {writer}, which does not read as {reader}:{lines}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild_mismatch, (self.writer, self.reader, self.differences, self.topic)
+
+
+def _rebuild_mismatch(writer: str, reader: str, differences: Sequence[str], topic: str | None) -> SchemaMismatch:
+    return SchemaMismatch(writer, reader, differences, topic=topic)
+
+
+class DecodeError(RingmainError, ValueError):
+    """One message's payload does not decode. The subscriber has moved past it, to the next one."""
+
+    def __init__(self, topic: str, seq: int, reason: str) -> None:
+        self.topic = topic
+        self.seq = seq
+        self.reason = reason
+        super().__init__(
+            f"message {seq} of topic {topic!r} does not decode: {reason}. "
+            "It was skipped; receive again for the next one."
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return DecodeError, (self.topic, self.seq, self.reason)
+
+
+class CodecNotFound(RingmainError, LookupError):
+    """No codec handles this type, or this schema names a codec that is not registered here."""
 
 
 class RecordingError(RingmainError, OSError):

@@ -16,6 +16,7 @@ from ringmain.recording.format import RING_SCHEMA, SCHEMA
 
 _CACHED_TOPICS = 256
 _CHUNK_ROWS = 8192
+_THOUSAND = pa.scalar(1000, pa.int64())
 _PUBLISH_TIME = SCHEMA.field("publish_time").type
 _RECORD_TIME = SCHEMA.field("record_time").type
 
@@ -34,8 +35,8 @@ class Envelope:
         rows were taken from the ring: (rows, record time in ns), one entry a drain."""
         rows = ring.num_rows
         seq, time_ns, sender, kind, lost, data = ring.columns
-        micros = pc.divide(time_ns, 1000)
-        nanos = pc.subtract(time_ns, pc.multiply(micros, 1000)).cast(pa.int16())
+        micros = pc.divide(time_ns, _THOUSAND)
+        nanos = pc.subtract(time_ns, pc.multiply(micros, _THOUSAND)).cast(pa.int16())
         bounds = pc.min_max(time_ns)
         recorders, topics, epochs = self._columns(topic, epoch, rows)
         times = [pa.repeat(pa.scalar(ns // 1000, _RECORD_TIME), count) for count, ns in recorded]

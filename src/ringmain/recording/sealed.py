@@ -21,7 +21,6 @@ import struct
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import msgspec
 import pyarrow as pa
@@ -114,9 +113,7 @@ def merge_stats(into: dict[tuple[str, int], TopicStats], more: Iterable[TopicSta
             known.merge(entry)
 
 
-def write_sealed(
-    path: Path, segment: int, blocks: Iterable[tuple[int, pa.RecordBatch]], end_row: int
-) -> SealStats:
+def write_sealed(path: Path, segment: int, blocks: Iterable[tuple[int, pa.RecordBatch]], end_row: int) -> SealStats:
     """Write `blocks` (number of first row, rows) as a sealed segment at `path`, which nobody looks at yet."""
     stats = SealStats(segment, end_row, [], [])
     topics: dict[tuple[str, int], TopicStats] = {}
@@ -205,10 +202,8 @@ def _crc_at(fd: int, offset: int, size: int) -> int:
     while offset < end:
         piece = os.pread(fd, min(1 << 20, end - offset), offset)
         if not piece:
-            raise RecordingCorrupt(
-                f"a sealed segment ends at byte {offset} while being checked; expected {end}"
-            )
-        crc = crc32(piece, crc)
+            raise RecordingCorrupt(f"a sealed segment ends at byte {offset} while being checked; expected {end}")
+        crc = stamp.crc32(piece, crc)
         offset += len(piece)
     return crc
 
@@ -229,9 +224,7 @@ class SealedSegment:
         except (KeyError, TypeError, msgspec.DecodeError) as error:
             raise RecordingCorrupt(f"{self.name}: its seal cannot be read: {error}") from error
         if self.stats.segment != segment:
-            raise RecordingCorrupt(
-                f"{self.name} holds segment {self.stats.segment:09d}: was the file renamed?"
-            )
+            raise RecordingCorrupt(f"{self.name} holds segment {self.stats.segment:09d}: was the file renamed?")
         self._ranges = _chunk_ranges(metadata)
         self._crcs = [int(line[i : i + 8], 16) for i in range(0, len(line), 8)]
         self._columns = {metadata.schema.column(i).name: i for i in range(metadata.num_columns)}
@@ -247,7 +240,7 @@ class SealedSegment:
         for name in wanted:
             chunk = index * len(SCHEMA) + self._columns[name]
             offset, size = self._ranges[chunk]
-            if crc32(self._source.read_at(size, offset)) != self._crcs[chunk]:
+            if stamp.crc32(self._source.read_at(size, offset)) != self._crcs[chunk]:
                 raise RecordingCorrupt(
                     f"{self.name}: rows {group.row} to {group.row + group.rows}: "
                     f"column {name} does not pass its checksum; repair() sets such rows aside"

@@ -12,7 +12,6 @@ import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from zlib import crc32
 
 import pyarrow as pa
 
@@ -46,9 +45,7 @@ class StreamIndex:
     size: int = 0  # of the file, as the last walk saw it
     finished: bool = False  # the end mark is there
     _id: bytes | None = None
-    _head_bytes: int = (
-        0  # of every batch of this stream: all have the same columns and a line of the same width
-    )
+    _head_bytes: int = 0  # of every batch of this stream: all have the same columns and a line of the same width
 
     def refresh(self) -> int:
         """Walk on; returns how many new rows were found."""
@@ -83,11 +80,7 @@ class StreamIndex:
 
     def _is_beginning(self, fd: int, left: int) -> bool:
         if self._id is None:
-            return (
-                left < _FIRST_READ_BYTES
-                and not self.blocks
-                and _begins_schema(os.pread(fd, left, self.end), left)
-            )
+            return left < _FIRST_READ_BYTES and not self.blocks and _begins_schema(os.pread(fd, left, self.end), left)
         prefix = os.pread(fd, min(left, PREFIX.size), self.end)
         expected = PREFIX.pack(CONTINUATION, self._head_bytes - PREFIX.size)
         if prefix != expected[: len(prefix)]:
@@ -206,9 +199,9 @@ def read_block(mapped: pa.Buffer, block: Block, segment: int, *, payload: bool =
     body_at = block.offset + block.head_bytes
     split = block.end - block.data_bytes
     view = memoryview(mapped)
-    ok = crc32(view[body_at:split]) == block.front_crc
+    ok = stamp.crc32(view[body_at:split]) == block.front_crc
     if ok and payload:
-        ok = crc32(view[split : block.end]) == block.back_crc
+        ok = stamp.crc32(view[split : block.end]) == block.back_crc
     if not ok:
         raise RecordingCorrupt(
             f"segment {segment:09d}: rows {block.row} to {block.row + block.rows} do not pass their "

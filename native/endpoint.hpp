@@ -1,0 +1,46 @@
+// How an endpoint comes to its topic: find it or create it, take a seat, and leave again. Owns this invariant: whoever
+// has a seat has it in the file that has the topic's name, or had it when the seat was taken.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "reader.hpp"
+#include "roster.hpp"
+#include "writer.hpp"
+
+namespace ringmain {
+
+inline Ring ring_of(const Segment& s) {
+    return {s.header(), &s.slot(0), s.data(), s.capacity_bytes, s.contract};
+}
+
+struct WriterRequest {
+    std::optional<Contract> contract;        // as it is, or broadcast
+    std::optional<uint64_t> capacity_bytes;  // as it is, or 1 MiB
+    uint32_t mode = 0600;
+    bool persist = false, takeover = false;
+    std::string schema, name;
+};
+
+constexpr uint64_t kDefaultCapacityBytes = 1024 * 1024;
+
+// Opens the topic to write, creating it if need be. A topic that is not as requested is replaced if nobody writes in it
+// and nothing unread would go with it; otherwise that is a Failure.
+std::unique_ptr<Seat> join_as_writer(const std::shared_ptr<Directory>& directory, const std::string& topic,
+                                     const WriterRequest& request);
+
+// Opens the topic to read; nullptr if there is none.
+std::unique_ptr<Seat> join_as_reader(const std::shared_ptr<Directory>& directory, const std::string& topic,
+                                     const std::string& name);
+
+// Takes the name away from a topic. Unless forced, only if nobody takes part in it. False: there is none.
+bool unlink_topic(const std::shared_ptr<Directory>& directory, const std::string& topic, bool force);
+// Likewise, only if everybody is dead and nothing speaks for keeping it.
+bool unlink_if_dead(const std::shared_ptr<Directory>& directory, const std::string& topic);
+
+const char* contract_name(Contract contract);
+std::optional<Contract> contract_named(std::string_view name);
+
+}  // namespace ringmain

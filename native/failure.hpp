@@ -1,0 +1,27 @@
+// What can go wrong outside the hot path. The text is the sentence the user reads; the binding picks the
+// class.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace ringmain {
+
+enum class Fault {
+    not_found,    // no such topic
+    not_allowed,  // wrong owner, a link, no permission
+    corrupt,      // not a topic, another version, sizes that do not fit, impossible words
+    busy,         // somebody who lives has the place
+    roster_full,
+    mismatch,  // the topic is not what was asked for
+    timed_out,
+    system,  // errno says
+};
+
+struct Failure {
+    Fault fault;
+    std::string text;
+    int error = 0;  // errno where there is one
+};
+
+}  // namespace ringmain

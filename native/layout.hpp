@@ -1,0 +1,164 @@
+// The shared memory of a topic, as structs. Offsets and constants only; behaviour is in ring.hpp and
+// roster.hpp.
+//
+//   offset 0            4096                      4096 + 128 x 256        data_offset
+//   +------------------+-------------------------+-----------------------+------------------------------+
+//   | Header           | Roster: 128 slots       | Schema                | Data: capacity_bytes         |
+//   | identity, words  | of 256 bytes            | at least one page     | mapped twice, back to back   |
+//   +------------------+-------------------------+-----------------------+------------------------------+
+//
+// The data part is a ring of messages, each of them (positions are multiples of 8):
+//
+//   +0       +8        +16      +20          +21        +22     +24
+//   | seq    | time_ns | size   | sender_size| kind_size| flags | sender kind, padded to 8 | payload, padded
+//   to 8 |
+//
+// The first word of the header after the newest message already holds the sequence number of the message to
+// come: that is how a writer that takes over, or a reader that was lapped, knows the number without any other
+// word.
+//
+// docs/spec/shared-memory.md holds these tables in prose; a test compares the two.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "word.hpp"
+
+namespace ringmain {
+
+constexpr uint64_t kMagic = 0x4e49414d474e4952;  // "RINGMAIN"
+constexpr uint32_t kVersion = 1;
+
+constexpr uint32_t kSlotCount = 128;
+constexpr uint32_t kPipeReaderSlot = 0;  // the one reader of a pipe is always here; its hold outlives it
+constexpr uint64_t kHeaderBytes = 4096;
+constexpr uint64_t kMaxCapacityBytes = uint64_t{1} << 40;
+constexpr uint64_t kMaxSchemaBytes = uint64_t{1} << 24;
+constexpr uint64_t kMaxMessageBytes = 0xffffffff;  // `size` is 32 bits
+constexpr size_t kMaxTopicNameBytes = 200;
+constexpr size_t kMaxParticipantNameBytes = 79;
+constexpr size_t kMaxEnvelopeNameBytes = 255;  // sender and kind
+
+// Positions are multiples of 8, so the low bits of a word that holds one are free. Bit 0 says: somebody
+// sleeps on this word; whoever changes it next must wake them. One exchange both publishes and finds out.
+constexpr uint64_t kAlignBytes = 8;
+constexpr uint64_t kSleeper = 1;
+constexpr uint64_t kPositionMask = ~uint64_t{7};
+constexpr uint64_t kNoHold = kPositionMask;  // no position is this large
+
+enum class Contract : uint32_t { broadcast = 1, pipe = 2, bus = 3, reliable = 4 };
+enum class Role : uint32_t { none = 0, writer = 1, reader = 2 };
+enum class SlotState : uint32_t { free = 0, taken = 1 };
+
+constexpr bool has_one_writer(Contract c) { return c == Contract::broadcast || c == Contract::pipe; }
+constexpr bool writer_waits(Contract c) { return c == Contract::pipe || c == Contract::reliable; }
+
+enum HeaderFlags : uint32_t { kPersist = 1 };
+
+// `turn`: 0, or 1 + the slot of the writer whose turn it is, and this bit if another sleeps until it ends.
+constexpr uint32_t kTurnSleeper = uint32_t{1} << 31;
+constexpr uint32_t kTurnOver = 0x7fffffff;  // the topic was removed: nobody writes here again
+
+struct Header {
+    // Identity: written by the creator before the file has a name, never again.
+    uint64_t magic;
+    uint32_t version;
+    Contract contract;
+    uint64_t capacity_bytes;
+    uint64_t data_offset;
+    uint64_t schema_offset;
+    uint64_t schema_capacity_bytes;
+    uint32_t slot_count;
+    uint32_t flags;
+    uint64_t epoch;  // wall clock at creation, ns: which life of the topic this is
+    char name[256];  // NUL-terminated
+
+    // Announced by the writer once a stride; readers look at it around every copy.
+    alignas(128) Word<uint64_t> claim;
+    Word<uint64_t> tail;
+
+    // Changed by the writer with every message. Sleeping readers set kSleeper in `commit`.
+    alignas(128) Word<uint64_t> commit;
+    Word<uint64_t> newest;  // where the newest message begins; a hint for conflating readers
+
+    // Whose turn it is to write.
+    alignas(128) Word<uint32_t> turn;
+
+    // Life and membership; changed under the roster lock.
+    alignas(128) Word<uint32_t> retired;  // 1: this file has lost its name, look for another
+    Word<uint32_t> slots_used;            // slots at and above this index were never taken
+    Word<uint32_t> membership;            // counts joins and leaves: a bell for wait_for_readers
+    Word<uint32_t> schema_version;        // odd while the schema is being rewritten
+    Word<uint64_t> schema_bytes;          // how much of the schema part is used
+};
+
+struct alignas(256) Slot {
+    // Identity: written under the roster lock by whoever joins.
+    Word<uint32_t> state;  // SlotState
+    Word<uint32_t> role;   // Role
+    Word<uint32_t> pid;
+    Word<uint32_t> uid;
+    Word<uint64_t> generation;  // counts the slot's owners
+    Word<uint64_t> joined_ns;
+    char name[96];  // NUL-terminated
+
+    // The participant's own line. Only `hold` takes part in the rule; the rest is for whoever watches.
+    alignas(128) Word<uint64_t> hold;  // kNoHold, or the position from which the bytes must stay; bit 0: a
+                                       // writer sleeps
+    Word<uint64_t> position;           // reader: of the next message to read
+    Word<uint64_t> sequence;           // reader: number of the next message to read
+    Word<uint64_t> messages;           // moved so far
+    Word<uint64_t> bytes;              // payload bytes moved so far
+    Word<uint64_t> lost;               // reader: messages lost
+    Word<uint32_t> busy;               // writer on a one-writer contract: 1 while inside a publish
+    Word<uint32_t> waits_for;          // writer: 1 + the slot it waits for, or 0
+};
+
+struct MessageHeader {
+    uint64_t seq;
+    int64_t time_ns;
+    uint32_t size;
+    uint8_t sender_size;
+    uint8_t kind_size;
+    uint16_t flags;
+};
+
+static_assert(sizeof(Header) <= kHeaderBytes);
+static_assert(sizeof(Slot) == 256);
+static_assert(sizeof(MessageHeader) == 24);
+static_assert(offsetof(Header, claim) == 384);
+static_assert(offsetof(Header, commit) == 512);
+static_assert(offsetof(Header, turn) == 640);
+static_assert(offsetof(Header, retired) == 768);
+static_assert(offsetof(Slot, hold) == 128);
+
+constexpr uint64_t kRosterOffset = kHeaderBytes;
+constexpr uint64_t kSchemaOffset = kRosterOffset + uint64_t{kSlotCount} * sizeof(Slot);
+
+// Bytes that are locked, not written: a lock on one is the kernel's word that its owner lives.
+constexpr int64_t kRosterLockByte = 0;
+constexpr int64_t slot_lock_byte(uint32_t slot) {
+    return static_cast<int64_t>(kRosterOffset + uint64_t{slot} * sizeof(Slot));
+}
+
+constexpr uint64_t align_up(uint64_t n, uint64_t to = kAlignBytes) { return (n + to - 1) & ~(to - 1); }
+
+constexpr uint64_t payload_offset(uint64_t sender_size, uint64_t kind_size) {
+    return sizeof(MessageHeader) + align_up(sender_size + kind_size);
+}
+
+// What a message takes in the ring, and what must be free to write it: the first word of the next header too.
+constexpr uint64_t footprint(uint64_t size, uint64_t sender_size, uint64_t kind_size) {
+    return payload_offset(sender_size, kind_size) + align_up(size);
+}
+constexpr uint64_t room_for(uint64_t footprint_bytes) { return footprint_bytes + sizeof(uint64_t); }
+
+// The largest payload with an empty envelope. A lapping contract keeps at least two messages.
+constexpr uint64_t largest_message(Contract contract, uint64_t capacity_bytes) {
+    uint64_t ring = writer_waits(contract) ? capacity_bytes : capacity_bytes / 2;
+    uint64_t most = ring - room_for(sizeof(MessageHeader));
+    return most < kMaxMessageBytes ? most : kMaxMessageBytes;
+}
+
+}  // namespace ringmain

@@ -1,0 +1,293 @@
+// ringmain._ring.Batch: many messages drained into Arrow columns, with no Python object for each. pyarrow, polars and
+// DuckDB take it through __arrow_c_array__ without a copy; this module needs none of them.
+#include <cstdlib>
+
+#include "arrow.hpp"
+#include "subscriber.hpp"
+
+namespace ringmain::py {
+
+namespace {
+
+// Memory that grows without being cleared first, and moves cheaply when it is large.
+class Buffer {
+    char* at_ = nullptr;
+    size_t size_ = 0, room_ = 0;
+
+  public:
+    Buffer() = default;
+    ~Buffer() { std::free(at_); }
+    Buffer(const Buffer&) = delete;
+    Buffer& operator=(const Buffer&) = delete;
+
+    // Makes room for `more` bytes behind the last; nullptr when memory is short.
+    char* extend(size_t more) {
+        if (size_ + more > room_ || !at_) {
+            size_t room = std::max<size_t>({size_ + more, room_ * 2, 256});
+            char* moved = static_cast<char*>(std::realloc(at_, room));
+            if (!moved) return nullptr;
+            at_ = moved;
+            room_ = room;
+        }
+        return at_ + size_;
+    }
+    void grew(size_t by) { size_ += by; }
+    template <class T>
+    bool push(T value) {
+        char* to = extend(sizeof value);
+        if (!to) return false;
+        std::memcpy(to, &value, sizeof value);
+        size_ += sizeof value;
+        return true;
+    }
+    const void* data() const { return at_; }
+    size_t size() const { return size_; }
+};
+
+struct TextColumn {
+    Buffer offsets, bytes;
+    bool start() { return offsets.push<int32_t>(0) && bytes.extend(1); }
+    bool close_row() { return offsets.push(static_cast<int32_t>(bytes.size())); }
+    bool push(const std::byte* from, size_t size) {
+        char* to = bytes.extend(size);
+        if (!to) return false;
+        copy_out(to, from, size);
+        return true;
+    }
+};
+
+struct Columns {
+    int64_t rows = 0;
+    Buffer seq, time_ns, lost;
+    TextColumn sender, kind, data;
+};
+
+struct Column {
+    const char *name, *format;
+};
+constexpr Column kColumns[] = {{"seq", "L"},  {"time_ns", "l"}, {"sender", "u"},
+                               {"kind", "u"}, {"lost", "L"},    {"data", "z"}};
+constexpr int64_t kColumnCount = std::size(kColumns);
+
+// What one exported array owns: all of it, shared with the others of the same batch.
+struct Exported {
+    std::shared_ptr<Columns> columns;
+    const void* buffers[3] = {};
+    std::vector<ArrowArray*> children;
+};
+
+void release_array(ArrowArray* array) {
+    auto* exported = static_cast<Exported*>(array->private_data);
+    for (ArrowArray* child : exported->children) {
+        if (child->release) child->release(child);
+        delete child;
+    }
+    delete exported;
+    array->release = nullptr;
+}
+
+void fill_array(ArrowArray* array, const std::shared_ptr<Columns>& columns, int64_t buffers) {
+    auto* exported = new Exported{columns};
+    *array = {columns->rows, 0, 0, buffers, 0, exported->buffers, nullptr, nullptr, release_array, exported};
+}
+
+void export_array(ArrowArray* array, const std::shared_ptr<Columns>& columns) {
+    fill_array(array, columns, 1);
+    auto* exported = static_cast<Exported*>(array->private_data);
+    for (const Column& column : kColumns) {
+        auto* child = new ArrowArray;
+        bool text = *column.format == 'u' || *column.format == 'z';
+        fill_array(child, columns, text ? 3 : 2);
+        const void** buffers = child->buffers;
+        std::string_view name = column.name;
+        auto put_text = [&](const TextColumn& c) {
+            buffers[1] = c.offsets.data();
+            buffers[2] = c.bytes.data();
+        };
+        if (name == "seq") buffers[1] = columns->seq.data();
+        if (name == "time_ns") buffers[1] = columns->time_ns.data();
+        if (name == "lost") buffers[1] = columns->lost.data();
+        if (name == "sender") put_text(columns->sender);
+        if (name == "kind") put_text(columns->kind);
+        if (name == "data") put_text(columns->data);
+        exported->children.push_back(child);
+    }
+    array->n_children = kColumnCount;
+    array->children = exported->children.data();
+}
+
+void release_schema(ArrowSchema* schema) {
+    for (int64_t i = 0; i < schema->n_children; ++i) {
+        if (schema->children[i]->release) schema->children[i]->release(schema->children[i]);
+        delete schema->children[i];
+    }
+    delete[] schema->children;
+    schema->release = nullptr;
+}
+
+void export_schema(ArrowSchema* schema) {
+    *schema = {"+s",           "",     nullptr, 0, kColumnCount, new ArrowSchema*[kColumnCount], nullptr,
+               release_schema, nullptr};
+    for (int64_t i = 0; i < kColumnCount; ++i)
+        schema->children[i] = new ArrowSchema{
+            kColumns[i].format, kColumns[i].name, nullptr, 0, 0, nullptr, nullptr, release_schema, nullptr};
+}
+
+// A capsule that was never taken over by a consumer still owns what it points to.
+template <class T>
+void drop_capsule(PyObject* capsule, const char* name) {
+    auto* thing = static_cast<T*>(PyCapsule_GetPointer(capsule, name));
+    if (thing->release) thing->release(thing);
+    delete thing;
+}
+
+PyObject* schema_capsule() {
+    auto* schema = new ArrowSchema;
+    export_schema(schema);
+    return PyCapsule_New(schema, "arrow_schema",
+                         [](PyObject* capsule) { drop_capsule<ArrowSchema>(capsule, "arrow_schema"); });
+}
+
+struct BatchObject {
+    PyObject_HEAD std::shared_ptr<Columns>* columns;
+};
+
+PyObject* arrow_c_array(PyObject* self, PyObject*) {
+    PyObject* schema = schema_capsule();
+    auto* array = new ArrowArray;
+    export_array(array, *reinterpret_cast<BatchObject*>(self)->columns);
+    PyObject* capsule =
+        PyCapsule_New(array, "arrow_array", [](PyObject* c) { drop_capsule<ArrowArray>(c, "arrow_array"); });
+    if (!schema || !capsule) {
+        Py_XDECREF(schema);
+        Py_XDECREF(capsule);
+        return nullptr;
+    }
+    return Py_BuildValue("NN", schema, capsule);
+}
+
+PyObject* arrow_c_schema(PyObject*, PyObject*) { return schema_capsule(); }
+
+Py_ssize_t length(PyObject* self) {
+    return static_cast<Py_ssize_t>((*reinterpret_cast<BatchObject*>(self)->columns)->rows);
+}
+
+PyObject* get_nbytes(PyObject* self, void*) {
+    return PyLong_FromSize_t((*reinterpret_cast<BatchObject*>(self)->columns)->data.bytes.size());
+}
+
+void destroy(PyObject* self) {
+    PyTypeObject* type = Py_TYPE(self);
+    delete reinterpret_cast<BatchObject*>(self)->columns;
+    reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+// Copies one message behind the others. 1: done; 0: it was overwritten meanwhile, look again; -1: memory is short.
+int append(SubscriberState& s, Columns& c, const View& view) {
+    bool room = c.sender.push(view.sender, view.sender_size) && c.kind.push(view.kind, view.kind_size) &&
+                c.data.bytes.extend(view.size);
+    if (!room) return -1;
+    if (view.size < kLargeCopyBytes) {
+        c.data.push(view.payload, view.size);
+    } else {
+        WithoutGil unlocked;
+        c.data.push(view.payload, view.size);
+    }
+    if (!s.reader->still_whole(view)) return 0;
+    c.sender.bytes.grew(view.sender_size);
+    c.kind.bytes.grew(view.kind_size);
+    c.data.bytes.grew(view.size);
+    uint64_t lost = s.reader->take(view);
+    ++c.rows;
+    bool done = c.seq.push(view.seq) && c.time_ns.push(view.time_ns) && c.lost.push(lost) &&
+                c.sender.close_row() && c.kind.close_row() && c.data.close_row();
+    return done ? 1 : -1;
+}
+
+// recv_batch(subscriber, max_messages, timeout, max_bytes): the module's function behind Subscriber.recv_batch.
+PyObject* recv_batch(PyObject*, PyObject* args) {
+    PyObject *self, *timeout;
+    long long most, most_bytes;
+    int64_t timeout_ns;
+    if (!PyArg_ParseTuple(args, "O!LOL", subscriber_type, &self, &most, &timeout, &most_bytes) ||
+        !parse_timeout(timeout, timeout_ns))
+        return nullptr;
+    SubscriberState* s = usable_subscriber(self);
+    if (!s) return nullptr;
+    if (most < 0 || most_bytes < 0) {
+        PyErr_SetString(PyExc_ValueError, "max_messages and max_bytes must be 0 or more");
+        return nullptr;
+    }
+    constexpr size_t kMostBytes = 0x7fffffff;  // offsets are 32 bits
+    auto columns = std::make_shared<Columns>();
+    Columns& c = *columns;
+    if (!c.sender.start() || !c.kind.start() || !c.data.start()) return PyErr_NoMemory();
+    Receiving turn(self, *s);
+    if (!turn.entered()) return nullptr;
+    Deadline deadline(timeout_ns);
+    View view;
+    int found = most > 0 ? next_message(self, *s, deadline, view) : 0;
+    while (found == 1) {
+        size_t bytes = c.data.bytes.size() + view.size;
+        if (c.rows > 0 && (bytes > static_cast<size_t>(most_bytes) || bytes > kMostBytes)) break;
+        if (bytes > kMostBytes) {
+            PyErr_Format(
+                PyExc_ValueError,
+                "the next message of topic '%s' has %u bytes, more than an Arrow batch holds: take it with "
+                "recv()",
+                s->topic.c_str(), view.size);
+            found = -1;
+            break;
+        }
+        int done = append(*s, c, view);
+        if (done < 0) {
+            PyErr_NoMemory();
+            found = -1;
+            break;
+        }
+        if (c.rows >= most) break;
+        found = message_now(self, *s, view);
+    }
+    if (s->reader && !s->reader->release(s->keep()) && !PyErr_Occurred()) return raise_evicted(*s);
+    if (found < 0) {
+        if (c.rows == 0) return nullptr;
+        PyErr_Clear();  // what was taken is not thrown away: the next call meets the same trouble first
+    }
+    auto allocate = reinterpret_cast<allocfunc>(PyType_GetSlot(batch_type, Py_tp_alloc));
+    PyObject* batch = allocate(batch_type, 0);
+    if (batch) reinterpret_cast<BatchObject*>(batch)->columns = new std::shared_ptr<Columns>(columns);
+    return batch;
+}
+
+PyMethodDef methods[] = {{"__arrow_c_array__", method(+[](PyObject* self, PyObject*, PyObject*) {
+                              return arrow_c_array(self, nullptr);
+                          }),
+                          METH_VARARGS | METH_KEYWORDS, "The batch through the Arrow C data interface."},
+                         {"__arrow_c_schema__", arrow_c_schema, METH_NOARGS, "Its schema likewise."},
+                         {nullptr, nullptr, 0, nullptr}};
+
+PyGetSetDef attributes[] = {{"nbytes", get_nbytes, nullptr, "Bytes of payload in it.", nullptr},
+                            {nullptr, nullptr, nullptr, nullptr, nullptr}};
+
+PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
+                       {Py_tp_methods, methods},
+                       {Py_tp_getset, attributes},
+                       {Py_sq_length, reinterpret_cast<void*>(length)},
+                       {Py_tp_doc, const_cast<char*>("Messages as Arrow columns.")},
+                       {0, nullptr}};
+PyType_Spec spec = {"ringmain._ring.Batch", sizeof(BatchObject), 0,
+                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+
+PyMethodDef functions[] = {{"recv_batch", recv_batch, METH_VARARGS, "What is there, as Arrow columns."},
+                           {nullptr, nullptr, 0, nullptr}};
+
+}  // namespace
+
+bool add_batch(PyObject* module) {
+    batch_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
+    return batch_type && PyModule_AddFunctions(module, functions) == 0 &&
+           PyModule_AddObjectRef(module, "Batch", reinterpret_cast<PyObject*>(batch_type)) == 0;
+}
+
+}  // namespace ringmain::py

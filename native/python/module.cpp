@@ -1,0 +1,213 @@
+// The module: its functions, its types, its constants, and the helpers declared in py.hpp.
+#include <cmath>
+#include <cstdlib>
+
+#include "endpoint.hpp"
+#include "py.hpp"
+
+#if defined(RINGMAIN_LAB)
+#include <signal.h>
+#endif
+
+namespace ringmain::py {
+
+PyTypeObject *publisher_type, *subscriber_type, *reservation_type, *lease_type, *batch_type, *event_type;
+PyObject *message_class, *empty_str;
+
+PyObject* raise(const char* error_class, const std::string& text, int error) {
+    PyObject* errors = PyImport_ImportModule("ringmain.errors");
+    PyObject* type = errors ? PyObject_GetAttrString(errors, error_class) : nullptr;
+    PyObject* instance = type ? PyObject_CallFunction(type, "s", text.c_str()) : nullptr;
+    if (instance) {
+        PyObject* number = error ? PyLong_FromLong(error) : nullptr;
+        if (!number || PyObject_SetAttrString(instance, "errno", number) == 0)
+            PyErr_SetObject(type, instance);
+        Py_XDECREF(number);
+    }
+    Py_XDECREF(instance);
+    Py_XDECREF(type);
+    Py_XDECREF(errors);
+    return nullptr;
+}
+
+PyObject* raise(const Failure& failure) {
+    switch (failure.fault) {
+        case Fault::not_found:
+            return raise("TopicNotFound", failure.text, ENOENT);
+        case Fault::not_allowed:
+            return raise("NotAllowed", failure.text, failure.error ? failure.error : EACCES);
+        case Fault::corrupt:
+            return raise("Corrupt", failure.text);
+        case Fault::busy:
+            return raise("TopicBusy", failure.text, EBUSY);
+        case Fault::roster_full:
+            return raise("RosterFull", failure.text, EUSERS);
+        case Fault::mismatch:
+            return raise("TopicMismatch", failure.text);
+        case Fault::timed_out:
+            return raise("Timeout", failure.text);
+        case Fault::system:
+            return raise("SystemFailure", failure.text, failure.error);
+    }
+    return nullptr;
+}
+
+bool parse_timeout(PyObject* object, int64_t& timeout_ns) {
+    if (!object || object == Py_None) {
+        timeout_ns = kForever;
+        return true;
+    }
+    double value = PyFloat_AsDouble(object);
+    if (value == -1.0 && PyErr_Occurred()) return false;
+    if (std::isnan(value) || value < 0) {
+        PyErr_SetString(PyExc_ValueError,
+                        "timeout is a number of seconds, 0 or more, or None to wait for ever");
+        return false;
+    }
+    timeout_ns = value > 9e9 ? kForever : static_cast<int64_t>(value * 1e9);
+    return true;
+}
+
+std::string seconds(int64_t ns) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.6g s", static_cast<double>(ns) / 1e9);
+    return text;
+}
+
+bool text_of(PyObject* str, std::string_view& out) {
+    Py_ssize_t size;
+    const char* utf8 = PyUnicode_AsUTF8AndSize(str, &size);
+    if (!utf8) return false;
+    out = {utf8, static_cast<size_t>(size)};
+    return true;
+}
+
+bool parse_arguments(const char* function, PyObject* const* args, Py_ssize_t count, PyObject* names,
+                     const char* const* expected, int required, PyObject** out, int out_count) {
+    if (count > out_count) {
+        PyErr_Format(PyExc_TypeError, "%s() takes at most %d arguments (%zd given)", function, out_count,
+                     count);
+        return false;
+    }
+    for (Py_ssize_t i = 0; i < count; ++i) out[i] = args[i];
+    Py_ssize_t named = names ? PyTuple_Size(names) : 0;
+    for (Py_ssize_t n = 0; n < named; ++n) {
+        PyObject* name = PyTuple_GetItem(names, n);
+        int at = 0;
+        while (at < out_count && PyUnicode_CompareWithASCIIString(name, expected[at]) != 0) ++at;
+        if (at == out_count || out[at]) {
+            PyErr_Format(PyExc_TypeError, "%s() got an unexpected or repeated argument '%U'", function, name);
+            return false;
+        }
+        out[at] = args[count + n];
+    }
+    for (int i = 0; i < required; ++i) {
+        if (out[i]) continue;
+        PyErr_Format(PyExc_TypeError, "%s() misses its argument '%s'", function, expected[i]);
+        return false;
+    }
+    return true;
+}
+
+namespace {
+
+// An empty call, for measuring what a call costs by itself.
+PyObject* nothing(PyObject*, PyObject*) { Py_RETURN_NONE; }
+
+PyMethodDef functions[] = {
+    {"nothing", nothing, METH_NOARGS, "Do nothing: the cost of a call, for benchmarks."},
+    {nullptr, nullptr, 0, nullptr}};
+
+bool add_constants(PyObject* module) {
+    PyObject* offsets = PyDict_New();
+    if (!offsets) return false;
+    auto put = [&](const char* name, uint64_t value) {
+        PyObject* number = PyLong_FromUnsignedLongLong(value);
+        bool done = number && PyDict_SetItemString(offsets, name, number) == 0;
+        Py_XDECREF(number);
+        return done;
+    };
+#define FIELD(type, field) put(#type "." #field, offsetof(type, field))
+    bool done =
+        FIELD(Header, magic) && FIELD(Header, version) && FIELD(Header, contract) &&
+        FIELD(Header, capacity_bytes) && FIELD(Header, data_offset) && FIELD(Header, schema_offset) &&
+        FIELD(Header, schema_capacity_bytes) && FIELD(Header, slot_count) && FIELD(Header, flags) &&
+        FIELD(Header, epoch) && FIELD(Header, name) && FIELD(Header, claim) && FIELD(Header, tail) &&
+        FIELD(Header, commit) && FIELD(Header, newest) && FIELD(Header, turn) && FIELD(Header, retired) &&
+        FIELD(Header, slots_used) && FIELD(Header, membership) && FIELD(Header, schema_version) &&
+        FIELD(Header, schema_bytes) && FIELD(Slot, state) && FIELD(Slot, role) && FIELD(Slot, pid) &&
+        FIELD(Slot, uid) && FIELD(Slot, generation) && FIELD(Slot, joined_ns) && FIELD(Slot, name) &&
+        FIELD(Slot, hold) && FIELD(Slot, position) && FIELD(Slot, sequence) && FIELD(Slot, messages) &&
+        FIELD(Slot, bytes) && FIELD(Slot, lost) && FIELD(Slot, busy) && FIELD(Slot, waits_for) &&
+        FIELD(MessageHeader, seq) && FIELD(MessageHeader, time_ns) && FIELD(MessageHeader, size) &&
+        FIELD(MessageHeader, sender_size) && FIELD(MessageHeader, kind_size) && FIELD(MessageHeader, flags) &&
+        put("Header", sizeof(Header)) && put("Slot", sizeof(Slot)) &&
+        put("MessageHeader", sizeof(MessageHeader)) && put("roster_offset", kRosterOffset) &&
+        put("schema_offset", kSchemaOffset) && put("slot_count", kSlotCount) && put("version", kVersion);
+#undef FIELD
+    done = done && PyModule_AddObjectRef(module, "LAYOUT", offsets) == 0;
+    Py_DECREF(offsets);
+    return done && PyModule_AddIntConstant(module, "DEFAULT_CAPACITY", kDefaultCapacityBytes) == 0 &&
+           PyModule_AddIntConstant(module, "SLOT_COUNT", kSlotCount) == 0;
+}
+
+int execute(PyObject* module) {
+    PyObject* message_module = PyImport_ImportModule("ringmain.message");
+    if (!message_module) return -1;
+    message_class = PyObject_GetAttrString(message_module, "Message");
+    Py_DECREF(message_module);
+    empty_str = PyUnicode_InternFromString("");
+    bool done = message_class && empty_str && add_constants(module) &&
+                PyModule_AddFunctions(module, inspect_methods) == 0 && add_publisher(module) &&
+                add_reservation(module) && add_subscriber(module) && add_lease(module) && add_batch(module) &&
+                add_event(module);
+    return done ? 0 : -1;
+}
+
+}  // namespace
+
+}  // namespace ringmain::py
+
+#if defined(RINGMAIN_LAB)
+// RINGMAIN_CRASH="label" or "label#3": die with SIGKILL the first or third time we come by; "stop:label": stop instead.
+namespace ringmain::lab {
+void crash_point(const char* label) {
+    static std::string wanted;
+    static int signal = SIGKILL;
+    static long left = -1;
+    if (left < 0) {
+        const char* variable = std::getenv("RINGMAIN_CRASH");
+        wanted = variable ? variable : "";
+        if (wanted.starts_with("stop:")) {
+            signal = SIGSTOP;
+            wanted.erase(0, 5);
+        }
+        size_t count = wanted.rfind('#');
+        left = count == std::string::npos ? 1 : std::atol(wanted.c_str() + count + 1);
+        if (count != std::string::npos) wanted.erase(count);
+    }
+    if (left > 0 && wanted == label && --left == 0) kill(getpid(), signal);
+}
+}  // namespace ringmain::lab
+#endif
+
+#define RINGMAIN_GLUE2(a, b) a##b
+#define RINGMAIN_GLUE(a, b) RINGMAIN_GLUE2(a, b)
+#define RINGMAIN_TEXT2(a) #a
+#define RINGMAIN_TEXT(a) RINGMAIN_TEXT2(a)
+
+PyMODINIT_FUNC RINGMAIN_GLUE(PyInit_, RINGMAIN_MODULE)() {
+    static PyModuleDef_Slot slots[] = {{Py_mod_exec, reinterpret_cast<void*>(ringmain::py::execute)},
+                                       {0, nullptr}};
+    static PyModuleDef definition = {
+        PyModuleDef_HEAD_INIT,
+        RINGMAIN_TEXT(RINGMAIN_MODULE),
+        "The ring, as Python sees it. Use the names of the package `ringmain` instead.",
+        0,
+        ringmain::py::functions,
+        slots,
+        nullptr,
+        nullptr,
+        nullptr};
+    return PyModuleDef_Init(&definition);
+}

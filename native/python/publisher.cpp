@@ -1,0 +1,538 @@
+// ringmain._ring.Publisher: what of a publisher is hot. The rest is src/ringmain/publisher.py.
+#include "publisher.hpp"
+
+#include <vector>
+
+#include "event.hpp"
+
+namespace ringmain::py {
+
+PyObject* raise_too_large(const PublisherState& p, uint64_t size, uint64_t envelope_bytes) {
+    uint64_t needed = size + envelope_bytes + room_for(sizeof(MessageHeader));
+    if (!writer_waits(p.ring().contract)) needed *= 2;
+    return raise("MessageTooLarge",
+                 "a message of " + std::to_string(size) + " bytes is too large for topic '" + p.topic +
+                     "': with its " + std::to_string(p.ring().capacity_bytes) + " bytes it takes up to " +
+                     std::to_string(p.largest() - envelope_bytes) +
+                     "; ask for capacity=" + std::to_string(round_capacity(needed)) + " or more");
+}
+
+PyObject* raise_status(const PublisherState& p, Status status) {
+    if (status == Status::taken_over && p.seat->segment().retired())
+        return raise("TopicNotFound", "topic '" + p.topic + "' was removed; open it again to go on", ENOENT);
+    if (status == Status::taken_over)
+        return raise("TakenOver",
+                     "another writer has taken over topic '" + p.topic + "'; this one cannot send any more",
+                     ECONNABORTED);
+    return raise("Corrupt",
+                 "the ring of topic '" + p.topic +
+                     "' contradicts itself: some process wrote where it must not. Unlink the topic "
+                     "(force=True) and open it anew");
+}
+
+PublisherState* usable(PyObject* self) {
+    PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
+    if (p->open()) [[likely]] {
+        if (!p->reserved) [[likely]]
+            return p;
+        raise("InUse", "a reservation or stream of topic '" + p->topic +
+                           "' is still open, or a view of one is still alive: finish it first");
+        return nullptr;
+    }
+    if (p->seat) {  // inherited through fork: the slot is the parent's, take one of our own
+        PyObject* revived = PyObject_CallMethod(self, "_revive", nullptr);
+        Py_XDECREF(revived);
+        return revived ? usable(self) : nullptr;
+    }
+    raise("Closed", "the publisher of topic '" + p->topic + "' is closed");
+    return nullptr;
+}
+
+static std::string who_is_in_the_way(const PublisherState& p) {
+    const Segment& s = p.seat->segment();
+    const Obstacle& o = p.writer->obstacle;
+    if (!slot_taken(s, o.slot)) return "its reader, who has not come yet";
+    Member m = look_at(s, o.slot, true);
+    if (o.is_turn) return m.describe() + ", whose turn it is to write";
+    uint64_t behind = (s.header().commit.load(std::memory_order_relaxed) & kPositionMask) - m.hold;
+    uint64_t next = p.writer->seq();
+    return m.describe() + ", " + std::to_string(next > m.sequence ? next - m.sequence : 0) + " messages (" +
+           std::to_string(behind) + " bytes) behind";
+}
+
+int wait_for_way(PublisherState& p, Deadline& deadline) {
+    const Segment& s = p.seat->segment();
+    Writer& w = *p.writer;
+    Obstacle o = w.obstacle;
+    if (deadline.left_ns() == 0) {
+        try {
+            if (reap_if_dead(s, o.slot)) return 1;
+        } catch (const Failure&) {
+        }
+        raise("Full", "topic '" + p.topic + "' had no room within " + seconds(deadline.timeout_ns()) +
+                          ": waiting for " + who_is_in_the_way(p));
+        return 0;
+    }
+    auto gone = [&] {
+        if (o.is_turn) return (s.header().turn.load(std::memory_order_relaxed) & ~kTurnSleeper) != o.slot + 1;
+        uint64_t hold = s.slot(o.slot).hold.load(std::memory_order_relaxed) & kPositionMask;
+        return hold == kNoHold || hold + s.capacity_bytes >= o.end;
+    };
+    if (spin_until(std::min(p.spin_ns, deadline.left_ns()), gone)) return 1;
+    p.seat->own().waits_for.store(o.slot + 1, std::memory_order_relaxed);
+    int result = 1;
+    try {
+        if (!reap_if_dead(s, o.slot)) {
+            Bell bell = w.arm();
+            if (bell.word) sleep_without_gil(bell, std::min(kSlice_ns, deadline.left_ns()));
+        }
+    } catch (const Failure& failure) {
+        raise(failure);
+        result = -1;
+    }
+    p.seat->own().waits_for.store(0, std::memory_order_relaxed);
+    if (result == 1 && PyErr_CheckSignals() != 0) result = -1;
+    if (result == 1 && p.closing) {
+        raise("Closed", "the publisher of topic '" + p.topic + "' was closed while it waited");
+        result = -1;
+    }
+    return result;
+}
+
+bool start_message(PublisherState& p, uint64_t room, Deadline& deadline) {
+    for (;;) {
+        Status status = p.writer->begin();
+        if (status == Status::ok) [[likely]] {
+            status = p.writer->prepare(room);
+            if (status == Status::ok) [[likely]]
+                return true;
+            p.writer->end();
+        }
+        if (status != Status::blocked) {
+            raise_status(p, status);
+            return false;
+        }
+        if (wait_for_way(p, deadline) != 1) return false;
+    }
+}
+
+bool check_kind(std::string_view kind) {
+    if (kind.size() <= kMaxEnvelopeNameBytes) return true;
+    PyErr_Format(PyExc_ValueError, "kind is at most %zu bytes of UTF-8, this one has %zu",
+                 kMaxEnvelopeNameBytes, kind.size());
+    return false;
+}
+
+namespace {
+
+void copy_payload(std::byte* to, const char* from, size_t size) {
+    if (size < kLargeCopyBytes) [[likely]] {
+        copy_in(to, from, size);
+        return;
+    }
+    WithoutGil unlocked;
+    copy_in(to, from, size);
+}
+
+// Sends bytes that are already there. Explicit numbers are for whoever carries messages on (bridge, replay).
+PyObject* send_bytes(PublisherState& p, const Bytes& data, std::string_view kind, int64_t timeout_ns,
+                     const uint64_t* explicit_seq = nullptr, int64_t explicit_time_ns = 0) {
+    uint64_t size = static_cast<uint64_t>(data.size);
+    uint64_t envelope = align_up(p.sender.size() + kind.size());
+    if (size + envelope > p.largest()) return raise_too_large(p, size, envelope);
+    Deadline deadline(timeout_ns);
+    Writer& w = *p.writer;
+    if (!start_message(p, room_for(footprint(size, p.sender.size(), kind.size())), deadline)) return nullptr;
+    copy_payload(w.payload(p.sender.size(), kind.size()), data.data, size);
+    uint64_t seq = explicit_seq ? *explicit_seq : w.seq();
+    w.seal(seq, explicit_seq ? explicit_time_ns : wall_ns(), size, p.sender, kind);
+    w.commit();
+    return PyLong_FromUnsignedLongLong(seq);
+}
+
+// msgspec would encode whatever it is given, so what the topic is not meant for is refused here.
+PyObject* encode(const PublisherState& p, PyObject* object) {
+    if (p.accepts) {
+        int fits = PyObject_IsInstance(object, p.accepts);
+        if (fits == 0) {
+            PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(object));
+            PyErr_Format(PyExc_TypeError, "topic '%s' takes %R, not %R", p.topic.c_str(), p.accepts, type);
+        }
+        if (fits != 1) return nullptr;
+    }
+    return PyObject_CallFunctionObjArgs(p.encoder, object, nullptr);
+}
+
+PyObject* send(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+    PublisherState* p = usable(self);
+    if (!p) return nullptr;
+    PyObject* given[3] = {};
+    static const char* const kNames[] = {"data", "kind", "timeout"};
+    if (count == 1 && !names) [[likely]]
+        given[0] = args[0];
+    else if (!parse_arguments("send", args, count, names, kNames, 1, given, 3))
+        return nullptr;
+    std::string_view kind;
+    int64_t timeout_ns = kForever;
+    if (given[1] && (!text_of(given[1], kind) || !check_kind(kind))) return nullptr;
+    if (given[2] && !parse_timeout(given[2], timeout_ns)) return nullptr;
+    PyObject* encoded = nullptr;
+    if (p->encoder) {
+        encoded = encode(*p, given[0]);
+        if (!encoded) return nullptr;
+    }
+    PyObject* result = nullptr;
+    {
+        Bytes data;
+        OneAtATime turn(p->busy);
+        if (turn.entered && data.get(encoded ? encoded : given[0]))
+            result = send_bytes(*p, data, kind, timeout_ns);
+    }
+    Py_XDECREF(encoded);
+    return result;
+}
+
+// send_as(data, seq, time_ns, kind): under the number and time it had elsewhere.
+PyObject* send_as(PyObject* self, PyObject* args) {
+    PublisherState* p = usable(self);
+    PyObject *object, *kind_object = nullptr;
+    unsigned long long seq;
+    long long time_ns;
+    double timeout = -1;
+    if (!p || !PyArg_ParseTuple(args, "OKL|Ud", &object, &seq, &time_ns, &kind_object, &timeout))
+        return nullptr;
+    std::string_view kind;
+    if (kind_object && (!text_of(kind_object, kind) || !check_kind(kind))) return nullptr;
+    Bytes data;
+    OneAtATime turn(p->busy);
+    uint64_t number = seq;
+    if (!turn.entered || !data.get(object)) return nullptr;
+    return send_bytes(*p, data, kind, timeout < 0 ? kForever : static_cast<int64_t>(timeout * 1e9), &number,
+                      time_ns);
+}
+
+// As many messages as there is room for become visible together, with one look at the clock and one wake-up.
+bool send_all(PublisherState& p, const std::vector<std::string_view>& batch, std::string_view kind,
+              Deadline& deadline, uint64_t& sent) {
+    Writer& w = *p.writer;
+    int64_t now_ns = wall_ns();
+    auto room = [&](std::string_view data) {
+        return room_for(footprint(data.size(), p.sender.size(), kind.size()));
+    };
+    while (sent < batch.size()) {
+        if (!start_message(p, room(batch[sent]), deadline)) return false;
+        do {
+            std::string_view data = batch[sent++];
+            copy_in(w.payload(p.sender.size(), kind.size()), data.data(), data.size());
+            w.seal(w.seq(), now_ns, data.size(), p.sender, kind);
+        } while (sent < batch.size() && w.prepare(room(batch[sent])) == Status::ok);
+        w.commit();
+    }
+    return true;
+}
+
+PyObject* send_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+    PublisherState* p = usable(self);
+    if (!p) return nullptr;
+    PyObject* given[3] = {};
+    static const char* const kNames[] = {"messages", "kind", "timeout"};
+    std::string_view kind;
+    int64_t timeout_ns = kForever;
+    if (!parse_arguments("send_many", args, count, names, kNames, 1, given, 3)) return nullptr;
+    if (given[1] && (!text_of(given[1], kind) || !check_kind(kind))) return nullptr;
+    if (given[2] && !parse_timeout(given[2], timeout_ns)) return nullptr;
+    PyObject* list = PySequence_List(given[0]);
+    if (!list) return nullptr;
+    struct Owner {
+        PyObject* object;
+        ~Owner() { Py_DECREF(object); }
+    } owner{list};
+
+    // Everything is looked at before anything is sent.
+    std::vector<std::string_view> batch;
+    std::vector<std::unique_ptr<Bytes>> buffers;  // of what is not exactly `bytes`
+    Py_ssize_t total = PyList_Size(list);
+    batch.reserve(static_cast<size_t>(total));
+    uint64_t envelope = align_up(p->sender.size() + kind.size());
+    for (Py_ssize_t i = 0; i < total; ++i) {
+        if (p->encoder) {
+            PyObject* encoded = encode(*p, PyList_GetItem(list, i));
+            if (!encoded || PyList_SetItem(list, i, encoded) != 0) return nullptr;
+        }
+        PyObject* item = PyList_GetItem(list, i);
+        if (PyBytes_CheckExact(item)) {
+            batch.emplace_back(PyBytes_AsString(item), static_cast<size_t>(PyBytes_Size(item)));
+        } else {
+            buffers.push_back(std::make_unique<Bytes>());
+            if (!buffers.back()->get(item)) return nullptr;
+            batch.emplace_back(buffers.back()->data, static_cast<size_t>(buffers.back()->size));
+        }
+        if (batch.back().size() + envelope > p->largest())
+            return raise_too_large(*p, batch.back().size(), envelope);
+    }
+    OneAtATime turn(p->busy);
+    if (!turn.entered) return nullptr;
+    Deadline deadline(timeout_ns);
+    uint64_t sent = 0;
+    if (!send_all(*p, batch, kind, deadline, sent)) {
+        // Full says how many went out, so that nothing is sent twice or lost.
+        PyObject *type, *value, *traceback;
+        PyErr_Fetch(&type, &value, &traceback);
+        PyErr_NormalizeException(&type, &value, &traceback);
+        PyObject* number = PyLong_FromUnsignedLongLong(sent);
+        if (value && number) PyObject_SetAttrString(value, "sent", number);
+        Py_XDECREF(number);
+        PyErr_Restore(type, value, traceback);
+        return nullptr;
+    }
+    return PyLong_FromUnsignedLongLong(sent);
+}
+
+// arm(event): after Full, have the event rung when there may be room. The token it will give; 0: try again now.
+PyObject* arm(PyObject* self, PyObject* event) {
+    PublisherState* p = usable(self);
+    if (!p) return nullptr;
+    if (!PyObject_TypeCheck(event, event_type)) {
+        PyErr_SetString(PyExc_TypeError, "arm() takes an Event");
+        return nullptr;
+    }
+    Bell bell = p->writer->arm();
+    uint64_t token = bell.word ? watch(bell, event_of(event), p->seat->shared(), true) : 0;
+    return PyLong_FromUnsignedLongLong(token);
+}
+
+// open(directory, topic, contract|None, capacity|None, mode, persist, takeover, schema, name, sender, spin_ns)
+PyObject* open(PyObject* self, PyObject* args) {
+    PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
+    const char *directory, *topic, *contract, *schema, *name, *sender;
+    PyObject* capacity;
+    unsigned mode;
+    int persist, takeover;
+    Py_ssize_t schema_size;
+    long long spin_ns;
+    if (!PyArg_ParseTuple(args, "sszOIppy#ssL", &directory, &topic, &contract, &capacity, &mode, &persist,
+                          &takeover, &schema, &schema_size, &name, &sender, &spin_ns))
+        return nullptr;
+    WriterRequest request;
+    if (contract) {
+        request.contract = contract_named(contract);
+        if (!request.contract) {
+            PyErr_Format(PyExc_ValueError, "contract is 'broadcast', 'pipe', 'bus' or 'reliable', not '%s'",
+                         contract);
+            return nullptr;
+        }
+    }
+    if (capacity != Py_None) {
+        request.capacity_bytes = PyLong_AsUnsignedLongLong(capacity);
+        if (PyErr_Occurred()) return nullptr;
+    }
+    request.mode = mode;
+    request.persist = persist;
+    request.takeover = takeover;
+    request.schema.assign(schema, static_cast<size_t>(schema_size));
+    request.name = name;
+    p->topic = topic;
+    p->sender = sender;
+    p->spin_ns = spin_ns;
+    try {
+        WithoutGil unlocked;
+        p->directory = std::make_shared<Directory>(directory, true);
+        p->writer.reset();
+        if (p->seat && p->seat->segment().forked) p->seat->abandon();
+        p->seat.reset();
+        std::unique_ptr<Seat> seat = join_as_writer(p->directory, p->topic, request);
+        p->writer = std::make_unique<Writer>(ring_of(seat->segment()), seat->slot());
+        bool attached = has_one_writer(seat->segment().contract) ? p->writer->attach() == Status::ok : true;
+        if (!attached)
+            throw Failure{Fault::corrupt, "the ring of topic '" + p->topic +
+                                              "' contradicts itself; unlink the topic to begin anew"};
+        p->seat = std::move(seat);
+    } catch (const Failure& failure) {
+        return raise(failure);
+    }
+    p->closing = false;
+    Py_RETURN_NONE;
+}
+
+PyObject* close(PyObject* self, PyObject*) {
+    PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
+    if (!p->seat) Py_RETURN_NONE;
+    if (p->reserved)
+        return raise("InUse",
+                     "topic '" + p->topic +
+                         "' cannot be closed: a reservation or stream is open, or a view of one is alive");
+    p->closing = true;
+    OneAtATime turn(p->busy);
+    if (!turn.entered) return nullptr;
+    std::unique_ptr<Seat> seat = std::move(p->seat);
+    p->writer.reset();
+    {
+        WithoutGil unlocked;
+        seat.reset();
+    }
+    Py_RETURN_NONE;
+}
+
+PyObject* wait_for_readers(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+    PublisherState* p = usable(self);
+    PyObject* given[2] = {};
+    static const char* const kNames[] = {"count", "timeout"};
+    int64_t timeout_ns = kForever;
+    if (!p || !parse_arguments("wait_for_readers", args, count, names, kNames, 0, given, 2)) return nullptr;
+    if (given[1] && !parse_timeout(given[1], timeout_ns)) return nullptr;
+    long wanted = given[0] ? PyLong_AsLong(given[0]) : 1;
+    if (wanted == -1 && PyErr_Occurred()) return nullptr;
+    const Segment& s = p->seat->segment();
+    Deadline deadline(timeout_ns);
+    for (;;) {
+        Bell bell{s.header().membership.futex(), s.header().membership.load(std::memory_order_acquire)};
+        long readers = 0;
+        uint32_t used = p->ring().slots_used();
+        for (uint32_t i = 0; i < used; ++i)
+            readers +=
+                i != p->seat->slot() && slot_taken(s, i) &&
+                s.slot(i).role.load(std::memory_order_relaxed) == static_cast<uint32_t>(Role::reader) &&
+                slot_alive(s, i);
+        if (readers >= wanted) return PyLong_FromLong(readers);
+        int64_t left = deadline.left_ns();
+        if (left == 0)
+            return raise("Timeout", "topic '" + p->topic + "' has " + std::to_string(readers) + " of the " +
+                                        std::to_string(wanted) + " readers waited for, after " +
+                                        seconds(timeout_ns));
+        std::shared_ptr<Segment> keep = p->seat->shared();  // another thread may close us meanwhile
+        sleep_without_gil(bell, std::min(kSlice_ns, left));
+        if (PyErr_CheckSignals() != 0 || !(p = usable(self))) return nullptr;
+    }
+}
+
+PyObject* all_read(PyObject* self, void*) {
+    PublisherState* p = usable(self);
+    if (!p) return nullptr;
+    const Segment& s = p->seat->segment();
+    uint64_t commit = s.header().commit.load(std::memory_order_acquire) & kPositionMask;
+    if (s.contract == Contract::pipe)  // counts its reader even before it came
+        return PyBool_FromLong(
+            (s.slot(kPipeReaderSlot).hold.load(std::memory_order_acquire) & kPositionMask) >= commit);
+    uint32_t used = p->ring().slots_used();
+    for (uint32_t i = 0; i < used; ++i) {
+        bool behind = i != p->seat->slot() && slot_taken(s, i) &&
+                      s.slot(i).role.load(std::memory_order_relaxed) == static_cast<uint32_t>(Role::reader) &&
+                      s.slot(i).position.load(std::memory_order_relaxed) < commit;
+        if (behind && slot_alive(s, i)) Py_RETURN_FALSE;
+    }
+    Py_RETURN_TRUE;
+}
+
+PyObject* is_closed(PyObject* self, void*) {
+    return PyBool_FromLong(!reinterpret_cast<PublisherObject*>(self)->state->seat);
+}
+
+PyObject* next_sequence(PyObject* self, void*) {
+    PublisherState* p = usable(self);
+    if (!p) return nullptr;
+    uint64_t commit = p->ring().header.commit.load(std::memory_order_acquire) & kPositionMask;
+    return PyLong_FromUnsignedLongLong(p->ring().word_at(commit).load(std::memory_order_relaxed));
+}
+
+PyObject* describe(PyObject* self, PyObject*) {
+    PublisherState* p = usable(self);
+    if (!p) return nullptr;
+    const Segment& s = p->seat->segment();
+    return Py_BuildValue("sKKKI", contract_name(s.contract), s.capacity_bytes, s.epoch, p->largest(),
+                         p->seat->slot());
+}
+
+PyObject* get_schema(PyObject* self, PyObject*) {
+    PublisherState* p = usable(self);
+    if (!p) return nullptr;
+    try {
+        std::string schema = p->seat->segment().schema();
+        return PyBytes_FromStringAndSize(schema.data(), static_cast<Py_ssize_t>(schema.size()));
+    } catch (const Failure& failure) {
+        return raise(failure);
+    }
+}
+
+PyObject* set_schema(PyObject* self, PyObject* schema) {
+    PublisherState* p = usable(self);
+    Bytes data;
+    if (!p || !data.get(schema)) return nullptr;
+    try {
+        RosterLock lock(p->seat->segment());
+        p->seat->segment().set_schema({data.data, static_cast<size_t>(data.size)});
+    } catch (const Failure& failure) {
+        return raise(failure);
+    }
+    Py_RETURN_NONE;
+}
+
+// set_encoder(encode, accepts): what turns an object into bytes, and the classes it is meant for, or None for any.
+PyObject* set_encoder(PyObject* self, PyObject* args) {
+    PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
+    PyObject *encoder, *accepts;
+    if (!PyArg_ParseTuple(args, "OO", &encoder, &accepts)) return nullptr;
+    Py_XDECREF(p->encoder);
+    Py_XDECREF(p->accepts);
+    p->encoder = Py_NewRef(encoder);
+    p->accepts = accepts == Py_None ? nullptr : Py_NewRef(accepts);
+    Py_RETURN_NONE;
+}
+
+PyObject* create(PyTypeObject* type, PyObject*, PyObject*) {
+    auto allocate = reinterpret_cast<allocfunc>(PyType_GetSlot(type, Py_tp_alloc));
+    PyObject* self = allocate(type, 0);
+    if (self) reinterpret_cast<PublisherObject*>(self)->state = new PublisherState;
+    return self;
+}
+
+void destroy(PyObject* self) {
+    PyTypeObject* type = Py_TYPE(self);
+    PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
+    Py_XDECREF(p->encoder);
+    Py_XDECREF(p->accepts);
+    delete p;
+    reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+PyMethodDef methods[] = {
+    {"send", method(send), METH_FASTCALL | METH_KEYWORDS,
+     "send(data, kind='', timeout=None)\n--\n\nSend a message; returns its sequence number."},
+    {"send_many", method(send_many), METH_FASTCALL | METH_KEYWORDS,
+     "send_many(messages, kind='', timeout=None)\n--\n\nSend messages with one wake-up; returns how many."},
+    {"wait_for_readers", method(wait_for_readers), METH_FASTCALL | METH_KEYWORDS,
+     "wait_for_readers(count=1, timeout=None)\n--\n\nWait until so many readers have joined; returns how "
+     "many."},
+    {"_send_as", send_as, METH_VARARGS, "Send under a given sequence number and time."},
+    {"_arm", arm, METH_O, "Have an Event rung when there may be room."},
+    {"_open", open, METH_VARARGS, "Take a seat in the topic."},
+    {"_close", close, METH_NOARGS, "Leave the topic."},
+    {"_describe", describe, METH_NOARGS, "(contract, capacity, epoch, largest message, slot)"},
+    {"_schema", get_schema, METH_NOARGS, "The topic's schema, as bytes."},
+    {"_set_schema", set_schema, METH_O, "Replace the topic's schema."},
+    {"_set_encoder", set_encoder, METH_VARARGS, "What turns an object into bytes."},
+    {nullptr, nullptr, 0, nullptr}};
+
+PyGetSetDef attributes[] = {
+    {"all_read", all_read, nullptr, "Have all readers caught up?", nullptr},
+    {"closed", is_closed, nullptr, "Is it closed?", nullptr},
+    {"next_sequence", next_sequence, nullptr, "The sequence number of the next message.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+
+PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(create)},
+                       {Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
+                       {Py_tp_methods, methods},
+                       {Py_tp_getset, attributes},
+                       {0, nullptr}};
+PyType_Spec spec = {"ringmain._ring.Publisher", sizeof(PublisherObject), 0,
+                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+
+}  // namespace
+
+bool add_publisher(PyObject* module) {
+    publisher_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
+    return publisher_type &&
+           PyModule_AddObjectRef(module, "Publisher", reinterpret_cast<PyObject*>(publisher_type)) == 0;
+}
+
+}  // namespace ringmain::py

@@ -1,0 +1,45 @@
+// The native half of ringmain.Publisher, as its reservation needs to see it too.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "endpoint.hpp"
+#include "py.hpp"
+
+namespace ringmain::py {
+
+struct PublisherState {
+    std::shared_ptr<Directory> directory;
+    std::unique_ptr<Seat> seat;
+    std::unique_ptr<Writer> writer;
+    std::string topic, sender;
+    int64_t spin_ns = 0;
+    PyObject* encoder = nullptr;  // object -> buffer, for typed topics
+    PyObject* accepts = nullptr;  // the classes it is meant for, or nullptr for any object
+    bool busy = false;            // see OneAtATime
+    bool reserved = false;        // a reservation is open: the turn is its own
+    bool closing = false;
+
+    bool open() const { return seat && !seat->segment().forked.load(std::memory_order_relaxed); }
+    const Ring& ring() const { return writer->ring(); }
+    uint64_t largest() const { return largest_message(ring().contract, ring().capacity_bytes); }
+};
+
+struct PublisherObject {
+    PyObject_HEAD PublisherState* state;
+};
+
+// Raises unless the publisher can send now; nullptr then.
+PublisherState* usable(PyObject* self);
+PyObject* raise_too_large(const PublisherState& p, uint64_t size, uint64_t envelope_bytes);
+PyObject* raise_status(const PublisherState& p, Status status);
+bool check_kind(std::string_view kind);
+
+// Waits until what stopped the writer is gone. 1: try again; 0: time is up, Full is raised; -1: another exception.
+int wait_for_way(PublisherState& p, Deadline& deadline);
+
+// begin() and prepare(), waiting as long as it takes. While it waits the turn is somebody else's. False: raised.
+bool start_message(PublisherState& p, uint64_t room, Deadline& deadline);
+
+}  // namespace ringmain::py

@@ -1,0 +1,154 @@
+// What every file of the binding needs: Python's stable ABI, errors, arguments, waiting without the GIL.
+#pragma once
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <string>
+#include <string_view>
+
+#include "bell.hpp"
+#include "failure.hpp"
+
+namespace ringmain::py {
+
+// ringmain.errors.<name>(text), with errno where there is one. Always returns nullptr.
+PyObject* raise(const char* error_class, const std::string& text, int error = 0);
+PyObject* raise(const Failure& failure);
+
+// Seconds, or None for ever.
+bool parse_timeout(PyObject* object, int64_t& timeout_ns);
+std::string seconds(int64_t ns);
+
+// Up to four arguments of a fast call, by position or name. Missing ones stay nullptr.
+bool parse_arguments(const char* function, PyObject* const* args, Py_ssize_t count, PyObject* names,
+                     const char* const* expected, int required, PyObject** out, int out_count);
+
+bool text_of(PyObject* str, std::string_view& out);  // UTF-8, valid as long as the object
+
+// A buffer to read from: exact `bytes` without the buffer protocol's cost, anything else through it.
+class Bytes {
+    Py_buffer buffer_{};
+    bool acquired_ = false;
+
+  public:
+    const char* data = nullptr;
+    Py_ssize_t size = 0;
+
+    bool get(PyObject* object) {
+        if (PyBytes_CheckExact(object)) {
+            data = PyBytes_AsString(object);
+            size = PyBytes_Size(object);
+            return true;
+        }
+        if (PyObject_GetBuffer(object, &buffer_, PyBUF_SIMPLE) != 0) return false;
+        acquired_ = true;
+        data = static_cast<const char*>(buffer_.buf);
+        size = buffer_.len;
+        return true;
+    }
+    Bytes() = default;
+    ~Bytes() {
+        if (acquired_) PyBuffer_Release(&buffer_);
+    }
+    Bytes(const Bytes&) = delete;
+    Bytes& operator=(const Bytes&) = delete;
+};
+
+class WithoutGil {
+    PyThreadState* state_ = PyEval_SaveThread();
+
+  public:
+    ~WithoutGil() { PyEval_RestoreThread(state_); }
+};
+
+// Copies from this size on are made without the GIL.
+constexpr size_t kLargeCopyBytes = 64 * 1024;
+
+// A deadline that asks for the time only when it must.
+class Deadline {
+    int64_t timeout_ns_, at_ns_ = -1;
+
+  public:
+    explicit Deadline(int64_t timeout_ns) : timeout_ns_(timeout_ns) {}
+    int64_t timeout_ns() const { return timeout_ns_; }
+    int64_t left_ns() {
+        if (timeout_ns_ == kForever || timeout_ns_ == 0) return timeout_ns_;
+        int64_t now = monotonic_ns();
+        if (at_ns_ < 0) at_ns_ = timeout_ns_ > kForever - now ? kForever : now + timeout_ns_;
+        return at_ns_ > now ? at_ns_ - now : 0;
+    }
+};
+
+// Looks at `ready` (which needs no GIL) for a while: first with the GIL, since what is awaited is often nearly there,
+// then without it. True as soon as it says yes.
+template <class Ready>
+bool spin_until(int64_t spin_ns, Ready ready) {
+    constexpr int kFirstLooks = 40;  // about a microsecond
+    if (spin_ns <= 0) return false;
+    for (int i = 0; i < kFirstLooks; ++i) {
+        if (ready()) return true;
+        pause();
+    }
+    WithoutGil unlocked;
+    int64_t end_ns = monotonic_ns() + spin_ns;
+    do {
+        for (int i = 0; i < kFirstLooks; ++i) {
+            if (ready()) return true;
+            pause();
+        }
+    } while (monotonic_ns() < end_ns);
+    return false;
+}
+
+inline Woken sleep_without_gil(Bell bell, int64_t timeout_ns) {
+    WithoutGil unlocked;
+    if (!bell.word) {  // nothing to sleep on: a directory without a bell
+        usleep(static_cast<useconds_t>(timeout_ns / 1000));
+        return Woken::timed_out;
+    }
+    return sleep_on(bell, timeout_ns);
+}
+
+// One thread at a time inside an endpoint. The GIL alone would do for calls that never release it; those that wait or
+// copy much do, and another thread that comes meanwhile waits here instead of meeting half-changed state.
+class OneAtATime {
+    bool& busy_;
+
+  public:
+    bool entered = false;
+    explicit OneAtATime(bool& busy) : busy_(busy) {
+        while (busy_) {
+            {
+                WithoutGil unlocked;
+                usleep(100);
+            }
+            if (PyErr_CheckSignals() != 0) return;
+        }
+        busy_ = entered = true;
+    }
+    ~OneAtATime() {
+        if (entered) busy_ = false;
+    }
+    OneAtATime(const OneAtATime&) = delete;
+    OneAtATime& operator=(const OneAtATime&) = delete;
+};
+
+// The types, made once when the module is loaded.
+extern PyTypeObject *publisher_type, *subscriber_type, *reservation_type, *lease_type, *batch_type,
+    *event_type;
+extern PyObject *message_class, *empty_str;
+bool add_publisher(PyObject* module);
+bool add_reservation(PyObject* module);
+bool add_subscriber(PyObject* module);
+bool add_lease(PyObject* module);
+bool add_batch(PyObject* module);
+bool add_event(PyObject* module);
+extern PyMethodDef inspect_methods[];
+
+template <class T>
+PyCFunction method(T function) {
+    return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
+}
+
+}  // namespace ringmain::py

@@ -1,0 +1,256 @@
+// ringmain._ring.Reservation: a message being written where it will lie. `reserve` gives one of a fixed size, `stream`
+// one that grows. Owns this invariant: while anybody can write through a view of it, no other message is written there.
+#include "publisher.hpp"
+
+namespace ringmain::py {
+
+namespace {
+
+struct ReservationState {
+    PyObject* publisher = nullptr;  // kept alive
+    PublisherState* p = nullptr;
+    std::shared_ptr<Segment> segment;  // keeps the mapping while views live
+    std::string kind;
+    uint64_t size = 0;         // what will be sent
+    uint64_t room = 0;         // what may be written
+    PyObject* view = nullptr;  // our own memoryview, for indexing
+    Py_ssize_t exports = 0;    // views that live, ours included
+    bool open = true;          // inside its block
+};
+
+struct ReservationObject {
+    PyObject_HEAD ReservationState* state;
+};
+
+ReservationState& state_of(PyObject* self) { return *reinterpret_cast<ReservationObject*>(self)->state; }
+
+std::byte* payload(const ReservationState& r) {
+    return r.p->writer->payload(r.p->sender.size(), r.kind.size());
+}
+
+// The turn goes back when the block has ended and the last view is gone.
+void settle(ReservationState& r) {
+    if (r.open || r.exports > 0 || !r.p->reserved) return;
+    if (r.p->open()) r.p->writer->end();
+    r.p->reserved = false;
+}
+
+bool drop_own_view(ReservationState& r) {
+    if (!r.view) return true;
+    PyObject* view = r.view;
+    PyObject* done = PyObject_CallMethod(view, "release", nullptr);
+    if (!done) PyErr_Clear();  // somebody has a view of it; the count of exports tells
+    Py_XDECREF(done);
+    r.view = nullptr;
+    Py_DECREF(view);
+    return true;
+}
+
+bool check_open(const ReservationState& r) {
+    if (r.open) return true;
+    PyErr_SetString(PyExc_ValueError, "the reservation has ended: its block was left");
+    return false;
+}
+
+PyObject* enter(PyObject* self, PyObject*) { return check_open(state_of(self)) ? Py_NewRef(self) : nullptr; }
+
+PyObject* discard(PyObject* self, PyObject*) {
+    ReservationState& r = state_of(self);
+    if (r.open) {
+        drop_own_view(r);
+        r.open = false;
+        settle(r);
+    }
+    Py_RETURN_NONE;
+}
+
+PyObject* commit(PyObject* self, PyObject*) {
+    ReservationState& r = state_of(self);
+    if (!check_open(r)) return nullptr;
+    drop_own_view(r);
+    r.open = false;
+    if (r.exports > 0) {
+        settle(r);
+        return raise("InUse",
+                     "an array or view of the reservation on topic '" + r.p->topic +
+                         "' is still alive, so the message was not sent: delete it before the block ends "
+                         "(nothing can be sent until it is gone)");
+    }
+    if (!r.p->open()) {
+        r.p->reserved = false;
+        return raise("Closed", "the reservation on topic '" + r.p->topic + "' does not outlive a fork");
+    }
+    Writer& w = *r.p->writer;
+    uint64_t seq = w.seq();
+    w.seal(seq, wall_ns(), r.size, r.p->sender, r.kind);
+    w.commit();
+    r.p->reserved = false;
+    return PyLong_FromUnsignedLongLong(seq);
+}
+
+PyObject* leave(PyObject* self, PyObject* args) {
+    PyObject* type;
+    if (!PyArg_ParseTuple(args, "OOO", &type, &type, &type)) return nullptr;
+    bool failed = PyTuple_GetItem(args, 0) != Py_None;
+    if (!state_of(self).open) Py_RETURN_FALSE;
+    PyObject* done = failed ? discard(self, nullptr) : commit(self, nullptr);
+    if (!done) return nullptr;
+    Py_DECREF(done);
+    Py_RETURN_FALSE;
+}
+
+PyObject* truncate(PyObject* self, PyObject* argument) {
+    ReservationState& r = state_of(self);
+    if (!check_open(r)) return nullptr;
+    unsigned long long size = PyLong_AsUnsignedLongLong(argument);
+    if (PyErr_Occurred()) return nullptr;
+    if (size > r.room) {
+        PyErr_Format(PyExc_ValueError, "truncate(%llu): only %llu bytes are reserved", size,
+                     static_cast<unsigned long long>(r.room));
+        return nullptr;
+    }
+    r.size = size;
+    Py_RETURN_NONE;
+}
+
+// append(data, timeout): for messages whose size is not known in advance. Grows where it lies.
+PyObject* append(PyObject* self, PyObject* args) {
+    ReservationState& r = state_of(self);
+    PyObject *object, *timeout = nullptr;
+    int64_t timeout_ns;
+    if (!PyArg_ParseTuple(args, "O|O", &object, &timeout) || !parse_timeout(timeout, timeout_ns))
+        return nullptr;
+    Bytes data;
+    if (!check_open(r) || !data.get(object)) return nullptr;
+    uint64_t grown = r.size + static_cast<uint64_t>(data.size);
+    uint64_t envelope = align_up(r.p->sender.size() + r.kind.size());
+    if (grown + envelope > r.p->largest()) return raise_too_large(*r.p, grown, envelope);
+    if (grown > r.room) {
+        Deadline deadline(timeout_ns);
+        uint64_t room = room_for(footprint(grown, r.p->sender.size(), r.kind.size()));
+        for (Status status; (status = r.p->writer->prepare(room)) != Status::ok;) {
+            if (status != Status::blocked) return raise_status(*r.p, status);
+            if (wait_for_way(*r.p, deadline) != 1) return nullptr;
+        }
+        r.room = grown;
+    }
+    copy_in(payload(r) + r.size, data.data, static_cast<size_t>(data.size));
+    r.size = grown;
+    return PyLong_FromSsize_t(data.size);
+}
+
+int get_buffer(PyObject* self, Py_buffer* view, int flags) {
+    ReservationState& r = state_of(self);
+    if (!check_open(r)) return -1;
+    if (PyBuffer_FillInfo(view, self, payload(r), static_cast<Py_ssize_t>(r.room), 0, flags) != 0) return -1;
+    ++r.exports;
+    return 0;
+}
+
+void release_buffer(PyObject* self, Py_buffer*) {
+    ReservationState& r = state_of(self);
+    --r.exports;
+    settle(r);
+}
+
+PyObject* own_view(PyObject* self) {
+    ReservationState& r = state_of(self);
+    if (!check_open(r)) return nullptr;
+    if (!r.view) r.view = PyMemoryView_FromObject(self);
+    return r.view;
+}
+
+PyObject* get_item(PyObject* self, PyObject* key) {
+    PyObject* view = own_view(self);
+    return view ? PyObject_GetItem(view, key) : nullptr;
+}
+
+int set_item(PyObject* self, PyObject* key, PyObject* value) {
+    PyObject* view = own_view(self);
+    if (!view) return -1;
+    if (!value) {
+        PyErr_SetString(PyExc_TypeError, "bytes of a reservation cannot be deleted; use truncate()");
+        return -1;
+    }
+    return PyObject_SetItem(view, key, value);
+}
+
+Py_ssize_t length(PyObject* self) { return static_cast<Py_ssize_t>(state_of(self).size); }
+
+void destroy(PyObject* self) {
+    PyTypeObject* type = Py_TYPE(self);
+    ReservationState* r = reinterpret_cast<ReservationObject*>(self)->state;
+    if (r) {
+        drop_own_view(*r);
+        r->open = false;
+        settle(*r);
+        Py_XDECREF(r->publisher);
+        delete r;
+    }
+    reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+PyMethodDef methods[] = {
+    {"__enter__", enter, METH_NOARGS, nullptr},
+    {"__exit__", leave, METH_VARARGS, nullptr},
+    {"truncate", truncate, METH_O, "truncate(size)\n--\n\nSend only the first `size` bytes."},
+    {"commit", commit, METH_NOARGS, "commit()\n--\n\nSend it now; returns its sequence number."},
+    {"discard", discard, METH_NOARGS, "discard()\n--\n\nDo not send it."},
+    {"_append", append, METH_VARARGS, "Grow by these bytes, waiting for room."},
+    {nullptr, nullptr, 0, nullptr}};
+
+PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
+                       {Py_tp_methods, methods},
+                       {Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
+                       {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
+                       {Py_mp_subscript, reinterpret_cast<void*>(get_item)},
+                       {Py_mp_ass_subscript, reinterpret_cast<void*>(set_item)},
+                       {Py_mp_length, reinterpret_cast<void*>(length)},
+                       {Py_tp_doc, const_cast<char*>("A message being written where it will lie.")},
+                       {0, nullptr}};
+PyType_Spec spec = {"ringmain._ring.Reservation", sizeof(ReservationObject), 0,
+                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+
+// reserve(publisher, size, kind, timeout): the module's function behind Publisher.reserve and Publisher.stream.
+PyObject* reserve(PyObject*, PyObject* args) {
+    PyObject *publisher, *kind_object, *timeout;
+    unsigned long long size;
+    int64_t timeout_ns;
+    std::string_view kind;
+    if (!PyArg_ParseTuple(args, "O!KUO", publisher_type, &publisher, &size, &kind_object, &timeout) ||
+        !parse_timeout(timeout, timeout_ns) || !text_of(kind_object, kind) || !check_kind(kind))
+        return nullptr;
+    PublisherState* p = usable(publisher);
+    if (!p) return nullptr;
+    uint64_t envelope = align_up(p->sender.size() + kind.size());
+    if (size > p->largest() || size + envelope > p->largest()) return raise_too_large(*p, size, envelope);
+    OneAtATime turn(p->busy);
+    Deadline deadline(timeout_ns);
+    if (!turn.entered ||
+        !start_message(*p, room_for(footprint(size, p->sender.size(), kind.size())), deadline))
+        return nullptr;
+    auto allocate = reinterpret_cast<allocfunc>(PyType_GetSlot(reservation_type, Py_tp_alloc));
+    PyObject* self = allocate(reservation_type, 0);
+    if (!self) {
+        p->writer->end();
+        return nullptr;
+    }
+    reinterpret_cast<ReservationObject*>(self)->state =
+        new ReservationState{Py_NewRef(publisher), p, p->seat->shared(), std::string(kind), size, size};
+    p->reserved = true;
+    return self;
+}
+
+PyMethodDef functions[] = {{"reserve", reserve, METH_VARARGS, "Begin a message where it will lie."},
+                           {nullptr, nullptr, 0, nullptr}};
+
+}  // namespace
+
+bool add_reservation(PyObject* module) {
+    reservation_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
+    return reservation_type && PyModule_AddFunctions(module, functions) == 0 &&
+           PyModule_AddObjectRef(module, "Reservation", reinterpret_cast<PyObject*>(reservation_type)) == 0;
+}
+
+}  // namespace ringmain::py

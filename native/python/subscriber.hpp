@@ -1,0 +1,83 @@
+// The native half of ringmain.Subscriber, as leases and batches need to see it too.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "endpoint.hpp"
+#include "event.hpp"
+#include "py.hpp"
+
+namespace ringmain::py {
+
+struct SubscriberState {
+    std::shared_ptr<Directory> directory;
+    std::unique_ptr<Seat> seat;
+    std::unique_ptr<Reader> reader;
+    std::string directory_path, topic, name;
+    Start start = Start::latest, on_lap = Start::latest;
+    bool conflate = false;
+    int64_t spin_ns = 0;
+    std::vector<std::string> ignored_senders, ignored_kinds;
+    PyObject* decoder = nullptr;  // buffer -> object, for typed topics
+    uint64_t lost_before = 0;     // on lives of the topic that are over
+    bool came_first = false;      // we were here before this life of the topic: read it from its beginning
+    bool busy = false;            // see OneAtATime
+    bool closing = false, closed = true;
+    std::vector<uint64_t> leases;  // positions of borrowed messages that are still in use
+    std::shared_ptr<Event> event;  // behind fileno(), if it was asked for
+    uint64_t event_token = 0;      // what watches for it
+    // The last sender and kind as Python strings: they rarely change from one message to the next.
+    std::string last_sender, last_kind;
+    PyObject *last_sender_str = nullptr, *last_kind_str = nullptr;
+
+    bool attached() const { return seat && !seat->segment().forked.load(std::memory_order_relaxed); }
+    uint64_t lost() const { return lost_before + (reader ? reader->lost : 0); }
+    // From which position on bytes are still needed.
+    uint64_t keep() const {
+        uint64_t first = kNoHold;
+        for (uint64_t position : leases) first = std::min(first, position);
+        return first;
+    }
+};
+
+struct SubscriberObject {
+    PyObject_HEAD SubscriberState* state;
+};
+
+// Raises unless the subscriber can be used; nullptr then. It may not be attached yet.
+SubscriberState* usable_subscriber(PyObject* self);
+
+// Waits for a message that is not screened. 1: `view` is it, not yet taken; 0: time is up, nothing raised; -1: raised.
+int next_message(PyObject* self, SubscriberState& s, Deadline& deadline, View& view, bool borrowing = false);
+
+// What is there now, without waiting. 1, 0 or -1 as above.
+int message_now(PyObject* self, SubscriberState& s, View& view, bool borrowing = false);
+
+// If the subscriber has a descriptor: makes it readable exactly while a message is there. To be called whenever
+// something may have been taken.
+void settle_descriptor(PyObject* self, SubscriberState& s);
+
+// A receiving call: one at a time, and the descriptor is right afterwards.
+class Receiving {
+    PyObject* self_;
+    SubscriberState& s_;
+    OneAtATime turn_;
+
+  public:
+    Receiving(PyObject* self, SubscriberState& s) : self_(self), s_(s), turn_(s.busy) {}
+    ~Receiving() {
+        if (s_.event && turn_.entered) [[unlikely]]
+            settle_descriptor(self_, s_);
+    }
+    bool entered() const { return turn_.entered; }
+};
+
+PyObject* raise_timeout(const SubscriberState& s, const Deadline& deadline);
+PyObject* raise_evicted(const SubscriberState& s);
+// Sender and kind, as new references. Read from shared memory: check still_whole() afterwards.
+PyObject* sender_of(SubscriberState& s, const View& view);
+PyObject* kind_of(SubscriberState& s, const View& view);
+
+}  // namespace ringmain::py

@@ -1,0 +1,252 @@
+// The reader's side of the rule: observe, check, copy or borrow, check again, move on. See ring.hpp.
+#pragma once
+
+#include "ring.hpp"
+
+namespace ringmain {
+
+enum class Start { latest, oldest };
+
+// A message where it lies. Until still_whole() has said yes after the last access, its bytes may be anything.
+struct View {
+    uint64_t position, end;
+    uint64_t seq;
+    int64_t time_ns;
+    const std::byte *sender, *kind, *payload;
+    uint32_t size;
+    uint8_t sender_size, kind_size;
+};
+
+class Reader {
+    // An honest writer lets us through at once; a hostile one must not keep us here for ever.
+    static constexpr int kPatience = 10'000;
+
+    Ring ring_;
+    uint32_t slot_;
+    bool always_holds_, conflate_;
+    Start on_lap_;
+    uint64_t position_ = 0;     // of the next message
+    uint64_t expected_ = 0;     // its number
+    uint64_t seen_ = 0;         // `commit` when last looked at: no need to look again before
+    uint64_t hold_ = kNoHold;   // what our hold word says
+    uint64_t number_here_ = 0;  // the number of the message where jump() went
+    uint64_t messages_ = 0, bytes_ = 0;
+
+    Slot& own() const { return ring_.slots[slot_]; }
+
+    // [CHECK] acquire fence, then a relaxed load: if any byte read before was written after a claim, we see
+    // that claim. Pairs with [CLAIM].
+    bool intact(uint64_t position) const {
+        fence(std::memory_order_acquire);
+        return ring_.header.claim.load(std::memory_order_relaxed) <= position + ring_.capacity_bytes;
+    }
+
+    // Goes to the newest message to come, or to the oldest that is whole, and learns its number.
+    bool jump(Start where) {
+        for (int attempt = 0; attempt < kPatience; ++attempt) {
+            // [OLDEST] acquire: pairs with [TAIL]; [OBSERVE] acquire: pairs with [COMMIT].
+            uint64_t commit = ring_.header.commit.load(std::memory_order_acquire) & kPositionMask;
+            uint64_t there =
+                where == Start::latest ? commit : ring_.header.tail.load(std::memory_order_acquire);
+            if (there % kAlignBytes != 0 || (where == Start::oldest && there > commit)) {
+                // The writer may have moved both between our two looks.
+                continue;
+            }
+            if (always_holds_) announce_hold(there);
+            // relaxed: checked by intact().
+            uint64_t seq = ring_.word_at(there).load(std::memory_order_relaxed);
+            if (!intact(there)) continue;
+            position_ = there;
+            seen_ = commit;
+            number_here_ = seq;
+            return true;
+        }
+        return false;
+    }
+
+    // Moves the hold. Forward nothing more is needed: release, so that our reads of the bytes below come
+    // before the writer's next writes. Pairs with [LOOK]. False: the slot was not ours any more.
+    bool move_hold(uint64_t position) {
+        uint64_t old = own().hold.exchange(position, std::memory_order_seq_cst);
+        bool ours = (old & kPositionMask) == hold_;
+        hold_ = position;
+        CRASH_POINT("read: hold moved, bell not rung");
+        if (old & kSleeper) wake(own().hold.futex());
+        return ours;
+    }
+
+    // [HOLD] seq_cst exchange, then a fence: announced before we look at `claim`. Pairs with [LOOK] and
+    // [CLAIM].
+    void announce_hold(uint64_t position) {
+        move_hold(position);
+        fence(std::memory_order_seq_cst);
+        CRASH_POINT("read: hold announced");
+    }
+
+    bool lapped() {
+        if (!jump(conflate_ ? Start::oldest : on_lap_) && !jump(Start::latest)) return false;
+        count_lost(number_here_);
+        return true;
+    }
+
+    // A conflating reader asked to see the newest only: what it passes over is skipped, not lost.
+    void count_lost(uint64_t seq) {
+        if (seq > expected_ && !conflate_) {
+            lost += seq - expected_;
+            pending_lost += seq - expected_;
+        }
+        expected_ = seq;
+    }
+
+    // Goes forward to the newest message that is there, if the hint is good; what is passed over is not lost
+    // but skipped.
+    void skip_to_newest() {
+        uint64_t commit = ring_.header.commit.load(std::memory_order_acquire) & kPositionMask;
+        // relaxed: checked below and by peek().
+        uint64_t newest = ring_.header.newest.load(std::memory_order_relaxed);
+        if (newest % kAlignBytes != 0 || newest <= position_ || newest >= commit) return;
+        uint64_t seq = ring_.word_at(newest).load(std::memory_order_relaxed);
+        if (!always_holds_ && !intact(newest)) return;
+        position_ = newest;
+        expected_ = seq;
+        seen_ = commit;
+    }
+
+  public:
+    uint64_t lost = 0;          // since we joined
+    uint64_t pending_lost = 0;  // since the message before
+
+    Reader(Ring ring, uint32_t slot, Start on_lap, bool conflate)
+        : ring_(ring),
+          slot_(slot),
+          always_holds_(writer_waits(ring.contract)),
+          conflate_(conflate),
+          on_lap_(on_lap) {}
+
+    const Ring& ring() const { return ring_; }
+    uint64_t position() const { return position_; }
+    uint64_t sequence() const { return expected_; }
+    bool always_holds() const { return always_holds_; }
+
+    // To be called once after joining. Whoever was there before the topic has a claim on all of its messages: with
+    // `from_the_first` those that are gone already count as lost.
+    Status attach(Start start, bool from_the_first = false) {
+        if (ring_.contract == Contract::pipe) {  // goes on where the last reader stopped
+            hold_ = own().hold.load(std::memory_order_acquire) & kPositionMask;
+            position_ = seen_ = hold_;
+            uint64_t commit = ring_.header.commit.load(std::memory_order_acquire) & kPositionMask;
+            if (position_ > commit || commit - position_ > ring_.capacity_bytes) return Status::corrupt;
+            number_here_ = ring_.word_at(position_).load(std::memory_order_relaxed);
+        } else if (!jump(start)) {
+            return Status::corrupt;
+        }
+        expected_ = from_the_first ? 0 : number_here_;
+        count_lost(number_here_);
+        publish_progress();
+        return Status::ok;
+    }
+
+    // relaxed: for whoever watches.
+    void publish_progress() {
+        own().position.store(position_, std::memory_order_relaxed);
+        own().sequence.store(expected_, std::memory_order_relaxed);
+        own().messages.store(messages_, std::memory_order_relaxed);
+        own().bytes.store(bytes_, std::memory_order_relaxed);
+        own().lost.store(lost, std::memory_order_relaxed);
+    }
+
+    bool has_more() {
+        if (position_ != seen_) return true;
+        // [OBSERVE] acquire: the bytes below are visible. Pairs with [COMMIT].
+        seen_ = ring_.header.commit.load(std::memory_order_acquire) & kPositionMask;
+        return position_ != seen_;
+    }
+
+    // What to sleep on when there is nothing. Empty bell: something came meanwhile.
+    Bell bell() {
+        uint64_t old = ring_.header.commit.fetch_or(kSleeper, std::memory_order_acq_rel);
+        if ((old & kPositionMask) != position_) return {};
+        return {ring_.header.commit.futex(), static_cast<uint32_t>(old | kSleeper)};
+    }
+
+    // Finds the next message as peek() does, and holds it: until release() no writer goes over it. On `bus`;
+    // the waiting contracts hold anyway, and `broadcast` never does.
+    Status borrow(View& view) {
+        if (ring_.contract != Contract::bus) return peek(view);
+        if (hold_ != kNoHold)
+            return peek(view);  // an older borrowed message holds all that comes after it, too
+        for (int attempt = 0; attempt < kPatience; ++attempt) {
+            announce_hold(position_);
+            Status status = peek(view);
+            if (status == Status::ok && view.position == hold_) return status;
+            if (status != Status::ok) {
+                move_hold(kNoHold);
+                return status;
+            }
+            // Lapped, or gone forward to the newest: what we hold is not what we found. Again from there.
+        }
+        move_hold(kNoHold);
+        return Status::corrupt;
+    }
+
+    // Finds the next message without moving on. After ok, the payload may be read; then still_whole(), then
+    // take().
+    Status peek(View& view) {
+        while (has_more()) {
+            if (conflate_) skip_to_newest();
+            uint64_t at = position_;
+            Envelope e = Envelope::load(ring_, at);
+            if (!always_holds_ && !intact(at)) {
+                if (!lapped()) return Status::corrupt;
+                continue;
+            }
+            // The sizes can be trusted as far as the writer can: it may be buggy or hostile.
+            if (seen_ < at || seen_ - at > ring_.capacity_bytes || e.bytes() > seen_ - at)
+                return Status::corrupt;
+            const std::byte* body = ring_.at(at) + sizeof(MessageHeader);
+            view = {at,
+                    at + e.bytes(),
+                    e.seq,
+                    e.time_ns,
+                    body,
+                    body + e.sender_size,
+                    ring_.at(at) + payload_offset(e.sender_size, e.kind_size),
+                    e.size,
+                    e.sender_size,
+                    e.kind_size};
+            return Status::ok;
+        }
+        return Status::empty;
+    }
+
+    bool still_whole(const View& view) const { return always_holds_ || intact(view.position); }
+
+    // Moves on past the message; returns how many were lost just before it.
+    uint64_t take(const View& view) {
+        count_lost(view.seq);
+        expected_ = view.seq + 1;
+        position_ = view.end;
+        ++messages_;
+        bytes_ += view.size;
+        uint64_t gap = pending_lost;
+        pending_lost = 0;
+        return gap;
+    }
+
+    // Moves on past a message that nobody wants to see.
+    void skip(const View& view) {
+        count_lost(view.seq);
+        expected_ = view.seq + 1;
+        position_ = view.end;
+    }
+
+    // Lets the writer have everything below `keep`; on the waiting contracts at most what we have read.
+    // False: the slot is not ours any more. kNoHold: nothing is needed beyond what the contract says.
+    bool release(uint64_t keep = kNoHold) {
+        uint64_t hold = always_holds_ ? std::min(keep, position_) : keep;
+        publish_progress();
+        return hold == hold_ || move_hold(hold);
+    }
+};
+
+}  // namespace ringmain

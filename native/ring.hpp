@@ -1,0 +1,85 @@
+// The rule, and what both sides of it share. Nothing in ring.hpp, writer.hpp and reader.hpp blocks, allocates or
+// calls the kernel, except to wake a sleeper.
+//
+//   A writer never writes over a held byte. It announces (`claim`), fences, looks at the holds, and waits
+//   until none is in its way. A reader announces (`hold`), fences, and looks at `claim`: if the writer was
+//   first, the reader has been lapped, and knows it.
+//
+// What a contract is, is when a reader holds: `broadcast` never, `bus` while it borrows, `pipe` and
+// `reliable` always.
+//
+//        tail          positions of readers         commit          claim
+//   ------|================|=============|=============|...............|------>  position
+//         |<--- whole messages, readable ------------->|<- announced ->|
+//         |<----------------------- at most capacity ----------------->|
+//
+// A position counts the bytes since the topic began; its low bits are the offset in the ring.
+// Invariants: tail <= commit <= claim <= tail + capacity; none of the three ever goes back. Bytes below
+// claim - capacity may be being overwritten; a message at position p is intact if p >= claim - capacity.
+//
+// The order of every access is named where it is made; docs/spec/shared-memory.md lists the pairs.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+
+#include "bell.hpp"
+#include "layout.hpp"
+
+namespace ringmain {
+
+enum class Status {
+    ok,
+    empty,       // reader: nothing new
+    blocked,     // writer: somebody is in the way; see Writer::obstacle
+    too_large,   // the message can never fit
+    taken_over,  // writer: another has our place; reader: our slot was given to another
+    corrupt,     // the words in shared memory contradict each other
+};
+
+// The words and bytes of one topic, with the sizes that were checked when it was opened.
+struct Ring {
+    Header& header;
+    Slot* slots;
+    std::byte* data;
+    uint64_t capacity_bytes;
+    Contract contract;
+
+    std::byte* at(uint64_t position) const { return data + (position & (capacity_bytes - 1)); }
+    Word<uint64_t>& word_at(uint64_t position) const {
+        return *reinterpret_cast<Word<uint64_t>*>(at(position));
+    }
+    uint32_t slots_used() const {
+        return std::min(header.slots_used.load(std::memory_order_acquire), kSlotCount);
+    }
+};
+
+// Message headers are three words, each of which may be overwritten while it is read.
+struct Envelope {
+    uint64_t seq;
+    int64_t time_ns;
+    uint32_t size;
+    uint8_t sender_size, kind_size;
+
+    uint64_t bytes() const { return footprint(size, sender_size, kind_size); }
+
+    static Envelope load(const Ring& ring, uint64_t position) {
+        // relaxed: whether what was read can be trusted is decided by the look at `claim` that follows.
+        uint64_t seq = ring.word_at(position).load(std::memory_order_relaxed);
+        uint64_t time = ring.word_at(position + 8).load(std::memory_order_relaxed);
+        uint64_t sizes = ring.word_at(position + 16).load(std::memory_order_relaxed);
+        return {seq, static_cast<int64_t>(time), static_cast<uint32_t>(sizes),
+                static_cast<uint8_t>(sizes >> 32), static_cast<uint8_t>(sizes >> 40)};
+    }
+    void store(const Ring& ring, uint64_t position) const {
+        // relaxed: made visible by [COMMIT].
+        ring.word_at(position).store(seq, std::memory_order_relaxed);
+        ring.word_at(position + 8).store(static_cast<uint64_t>(time_ns), std::memory_order_relaxed);
+        ring.word_at(position + 16)
+            .store(uint64_t{size} | uint64_t{sender_size} << 32 | uint64_t{kind_size} << 40,
+                   std::memory_order_relaxed);
+    }
+};
+
+}  // namespace ringmain

@@ -1,0 +1,297 @@
+#include "roster.hpp"
+
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace ringmain {
+
+using std::memory_order_acq_rel;
+using std::memory_order_acquire;
+using std::memory_order_relaxed;
+using std::memory_order_release;
+using std::memory_order_seq_cst;
+
+namespace {
+
+bool set_lock(int fd, int64_t byte, short type) {
+    struct flock lock{};
+    lock.l_type = type;
+    lock.l_whence = SEEK_SET;
+    lock.l_start = byte;
+    lock.l_len = 1;
+    return fcntl(fd, F_OFD_SETLK, &lock) == 0;
+}
+
+// Makes every running thread of the machine pass a full barrier. It is slow, and only a takeover pays for it,
+// so that a publish need not (see Writer::begin). Where the kernel refuses, give store buffers a time they
+// never need.
+void barrier_for_everybody() {
+    constexpr int kGlobal = 1;  // MEMBARRIER_CMD_GLOBAL
+    if (syscall(SYS_membarrier, kGlobal, 0, 0) != 0) usleep(20'000);
+}
+
+void ring_membership(const Segment& segment) {
+    segment.header().membership.fetch_add(1, memory_order_release);
+    wake(segment.header().membership.futex());
+}
+
+}  // namespace
+
+std::string Member::describe() const {
+    return std::string(role == Role::writer ? "writer" : "reader") + " '" + name + "' (pid " +
+           std::to_string(pid) + ")";
+}
+
+RosterLock::RosterLock(const Segment& segment, int64_t timeout_ns) : segment_(segment) {
+    int64_t deadline = monotonic_ns() + timeout_ns;
+    // Tried, not waited for: the kernel's waiting form has no time limit, and a stopped holder must not stop
+    // us.
+    while (!set_lock(segment.fd(), kRosterLockByte, F_WRLCK)) {
+        if (errno != EAGAIN && errno != EACCES && errno != EINTR)
+            throw Failure{Fault::system,
+                          "cannot lock the roster of topic '" + segment.topic + "': " + std::strerror(errno),
+                          errno};
+        if (monotonic_ns() > deadline)
+            throw Failure{Fault::timed_out,
+                          "the roster of topic '" + segment.topic +
+                              "' stayed locked: a participant stopped while it joined or left "
+                              "(`ringmain doctor` tells which)"};
+        usleep(200);
+    }
+}
+
+RosterLock::~RosterLock() { set_lock(segment_.fd(), kRosterLockByte, F_UNLCK); }
+
+bool slot_taken(const Segment& segment, uint32_t slot) {
+    return segment.slot(slot).state.load(memory_order_acquire) == static_cast<uint32_t>(SlotState::taken);
+}
+
+bool slot_alive(const Segment& segment, uint32_t slot) {
+    struct flock lock{};
+    lock.l_type = F_WRLCK;
+    lock.l_whence = SEEK_SET;
+    lock.l_start = slot_lock_byte(slot);
+    lock.l_len = 1;
+    // If the kernel cannot say, the participant lives: burying the living would corrupt, sparing the dead
+    // only waits.
+    return fcntl(segment.fd(), F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+}
+
+Member look_at(const Segment& segment, uint32_t index, bool alive) {
+    const Slot& slot = segment.slot(index);
+    Member m;
+    m.slot = index;
+    m.alive = alive;
+    m.role = slot.role.load(memory_order_relaxed) == static_cast<uint32_t>(Role::writer) ? Role::writer
+                                                                                         : Role::reader;
+    m.pid = slot.pid.load(memory_order_relaxed);
+    m.uid = slot.uid.load(memory_order_relaxed);
+    m.generation = slot.generation.load(memory_order_relaxed);
+    m.joined_ns = slot.joined_ns.load(memory_order_relaxed);
+    m.position = slot.position.load(memory_order_relaxed);
+    m.sequence = slot.sequence.load(memory_order_relaxed);
+    m.messages = slot.messages.load(memory_order_relaxed);
+    m.bytes = slot.bytes.load(memory_order_relaxed);
+    m.lost = slot.lost.load(memory_order_relaxed);
+    m.hold = slot.hold.load(memory_order_relaxed) & kPositionMask;
+    m.waits_for = slot.waits_for.load(memory_order_relaxed);
+    char name[sizeof slot.name];
+    copy_out(name, reinterpret_cast<const std::byte*>(slot.name), sizeof name);
+    m.name.assign(name, strnlen(name, sizeof name));
+    for (char& c : m.name)
+        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
+            c = '?';  // it will be printed on somebody's terminal
+    return m;
+}
+
+bool reap_if_dead(const Segment& segment, uint32_t index, const RosterLock&) {
+    if (!slot_taken(segment, index) || slot_alive(segment, index)) return false;
+    Slot& slot = segment.slot(index);
+    CRASH_POINT("reap: before the hold");
+    // A pipe's reader slot keeps its hold, so that the next reader goes on where this one stopped.
+    if (!(segment.contract == Contract::pipe && index == kPipeReaderSlot)) {
+        uint64_t old = slot.hold.exchange(kNoHold, memory_order_acq_rel);
+        if (old & kSleeper) wake(slot.hold.futex());
+    }
+    CRASH_POINT("reap: hold gone, turn kept");
+    Word<uint32_t>& turn = segment.header().turn;
+    uint32_t owner = turn.load(memory_order_acquire);
+    if ((owner & ~kTurnSleeper) == index + 1) {
+        // Others cannot have it meanwhile: only its owner gives a turn back, and the owner is dead.
+        turn.exchange(0, memory_order_acq_rel);
+        wake(turn.futex());
+    }
+    CRASH_POINT("reap: turn free, slot taken");
+    slot.waits_for.store(0, memory_order_relaxed);
+    slot.busy.store(0, memory_order_relaxed);
+    slot.state.store(static_cast<uint32_t>(SlotState::free), memory_order_release);
+    ring_membership(segment);
+    return true;
+}
+
+bool reap_if_dead(const Segment& segment, uint32_t slot) {
+    if (!slot_taken(segment, slot) || slot_alive(segment, slot)) return false;
+    RosterLock lock(segment);
+    return reap_if_dead(segment, slot, lock);
+}
+
+uint32_t reap_all(const Segment& segment, const RosterLock& lock) {
+    uint32_t alive = 0;
+    uint32_t used = std::min(segment.header().slots_used.load(memory_order_acquire), kSlotCount);
+    for (uint32_t i = 0; i < used; ++i)
+        if (slot_taken(segment, i) && !reap_if_dead(segment, i, lock)) ++alive;
+    return alive;
+}
+
+// Waits until the writer in this slot, who may have missed that the turn is no longer its own, is outside a publish.
+// False: it did not come to rest in time.
+static bool comes_to_rest(const Segment& s, uint32_t index, int64_t timeout_ns) {
+    barrier_for_everybody();
+    int64_t deadline = monotonic_ns() + timeout_ns;
+    // [REST] acquire: what the old writer committed last is seen by us. Pairs with [RELEASE] in Writer::end.
+    while (s.slot(index).busy.load(memory_order_acquire) != 0 && slot_alive(s, index)) {
+        if (monotonic_ns() > deadline) return false;
+        usleep(100);
+    }
+    return true;
+}
+
+void stop_writers(const Segment& segment, const RosterLock& lock) {
+    constexpr int64_t kPatience_ns = 1'000'000'000;
+    Word<uint32_t>& turn = segment.header().turn;
+    auto give_up = [&](uint32_t owner) {
+        throw Failure{Fault::timed_out, "topic '" + segment.topic + "' cannot be removed: " +
+                                            look_at(segment, owner - 1, true).describe() +
+                                            " is in the middle of a message and does not finish it"};
+    };
+    if (has_one_writer(segment.contract)) {
+        uint32_t owner = turn.exchange(kTurnOver, memory_order_seq_cst);
+        if (owner == 0 || owner > kSlotCount || comes_to_rest(segment, owner - 1, kPatience_ns)) return;
+        turn.exchange(owner, memory_order_seq_cst);
+        give_up(owner);
+    }
+    int64_t deadline = monotonic_ns() + kPatience_ns;
+    for (;;) {
+        uint32_t seen = 0;
+        if (turn.compare_exchange(seen, kTurnOver, memory_order_acquire)) return;
+        uint32_t owner = seen & ~kTurnSleeper;
+        if (owner == kTurnOver) return;
+        if (owner > kSlotCount) {  // nonsense: nobody will ever give it back
+            turn.exchange(kTurnOver, memory_order_acquire);
+            return;
+        }
+        if (reap_if_dead(segment, owner - 1, lock)) continue;
+        if (monotonic_ns() > deadline) give_up(owner);
+        usleep(100);
+    }
+}
+
+bool disposable(const Segment& segment) {
+    if (segment.flags & kPersist) return false;
+    if (segment.contract != Contract::pipe) return true;
+    uint64_t read = segment.slot(kPipeReaderSlot).hold.load(memory_order_acquire) & kPositionMask;
+    return read == (segment.header().commit.load(memory_order_acquire) & kPositionMask);
+}
+
+Seat::Seat(std::shared_ptr<Segment> segment, Role role, std::string_view name, bool takeover,
+           const RosterLock& lock)
+    : segment_(std::move(segment)) {
+    const Segment& s = *segment_;
+    bool pipe_reader = s.contract == Contract::pipe && role == Role::reader;
+    uint32_t first = s.contract == Contract::pipe && !pipe_reader ? 1 : 0;
+    uint32_t end = pipe_reader ? 1 : kSlotCount;
+    uint32_t found = end;
+    for (uint32_t i = first; i < end && found == end; ++i) {
+        if (slot_taken(s, i)) reap_if_dead(s, i, lock);
+        if (!slot_taken(s, i) && set_lock(s.fd(), slot_lock_byte(i), F_WRLCK)) found = i;
+    }
+    if (found == end && pipe_reader) {
+        Member reader = look_at(s, kPipeReaderSlot, true);
+        throw Failure{Fault::busy,
+                      "topic '" + s.topic + "' is a pipe and has its one reader: " + reader.describe()};
+    }
+    if (found == end)
+        throw Failure{Fault::roster_full, "topic '" + s.topic + "' has all of its " +
+                                              std::to_string(kSlotCount) +
+                                              " places taken by living participants; close some of them"};
+    slot_ = found;
+    CRASH_POINT("join: locked, not in the roster");
+    Slot& slot = own();
+    generation_ = slot.generation.load(memory_order_relaxed) + 1;
+    slot.generation.store(generation_, memory_order_relaxed);
+    slot.role.store(static_cast<uint32_t>(role), memory_order_relaxed);
+    slot.pid.store(static_cast<uint32_t>(getpid()), memory_order_relaxed);
+    slot.uid.store(static_cast<uint32_t>(geteuid()), memory_order_relaxed);
+    slot.joined_ns.store(static_cast<uint64_t>(wall_ns()), memory_order_relaxed);
+    for (auto* word : {&slot.position, &slot.sequence, &slot.messages, &slot.bytes, &slot.lost})
+        word->store(0, memory_order_relaxed);
+    slot.busy.store(0, memory_order_relaxed);
+    slot.waits_for.store(0, memory_order_relaxed);
+    char padded[sizeof slot.name] = {};
+    name.copy(padded, kMaxParticipantNameBytes);
+    copy_in(reinterpret_cast<std::byte*>(slot.name), padded, sizeof padded);
+    Word<uint32_t>& used = s.header().slots_used;
+    // release: a writer that sees this slot also sees its hold. Pairs with the acquire in
+    // Writer::look_at_holds.
+    if (used.load(memory_order_relaxed) < slot_ + 1) used.store(slot_ + 1, memory_order_release);
+    slot.state.store(static_cast<uint32_t>(SlotState::taken), memory_order_release);
+    CRASH_POINT("join: in the roster");
+    if (role == Role::writer && has_one_writer(s.contract)) {
+        try {
+            take_turn(takeover, 1'000'000'000);
+        } catch (...) {
+            slot.state.store(static_cast<uint32_t>(SlotState::free), memory_order_release);
+            set_lock(s.fd(), slot_lock_byte(slot_), F_UNLCK);
+            throw;
+        }
+    }
+    ring_membership(s);
+}
+
+// On a one-writer contract the writer keeps the turn for as long as it stays. Under the roster lock.
+void Seat::take_turn(bool takeover, int64_t timeout_ns) {
+    const Segment& s = *segment_;
+    Word<uint32_t>& turn = s.header().turn;
+    uint32_t owner = turn.load(memory_order_acquire) & ~kTurnSleeper;
+    bool alive = owner != 0 && owner <= kSlotCount && slot_taken(s, owner - 1) && slot_alive(s, owner - 1);
+    if (alive && !takeover)
+        throw Failure{Fault::busy, "topic '" + s.topic +
+                                       "' has its one writer: " + look_at(s, owner - 1, true).describe() +
+                                       "; close it, or open with takeover=True to take its place"};
+    // [TAKEOVER] seq_cst: the new owner is announced before the old one's busy flag is looked at. Pairs with
+    // [BUSY].
+    turn.exchange(slot_ + 1, memory_order_seq_cst);
+    if (!alive) return;
+    CRASH_POINT("takeover: announced, old writer not seen to rest");
+    if (comes_to_rest(s, owner - 1, timeout_ns)) return;
+    turn.exchange(owner, memory_order_seq_cst);
+    throw Failure{Fault::busy, "topic '" + s.topic +
+                                   "' could not be taken over: " + look_at(s, owner - 1, true).describe() +
+                                   " is in the middle of a message and does not finish it"};
+}
+
+void Seat::leave() {
+    if (!segment_) return;
+    std::shared_ptr<Segment> segment = std::move(segment_);
+    if (segment->forked.load(memory_order_relaxed)) return;
+    try {
+        RosterLock lock(*segment);
+        CRASH_POINT("leave: roster locked");
+        // From here we look dead, and are buried like anybody: one way to give things back.
+        set_lock(segment->fd(), slot_lock_byte(slot_), F_UNLCK);
+        if (segment->slot(slot_).generation.load(memory_order_relaxed) == generation_)
+            reap_if_dead(*segment, slot_, lock);
+        CRASH_POINT("leave: out of the roster");
+        if (!segment->retired() && disposable(*segment) && reap_all(*segment, lock) == 0) segment->retire();
+    } catch (const Failure&) {
+        // The roster could not be locked. Our descriptor goes with the segment, so whoever needs the slot
+        // reaps it.
+    }
+}
+
+}  // namespace ringmain

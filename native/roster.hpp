@@ -1,0 +1,92 @@
+// Who takes part in a topic: join, leave, liveness, reaping. Owns this invariant: a slot that is taken and
+// whose byte in the file is not locked belongs to a dead participant, and only whoever has the roster lock
+// may take or free a slot.
+//
+// Liveness is asked of the kernel: each participant has its own open file description and locks one byte of
+// the file with it (an OFD lock), so the lock dies with the participant, whatever kills it. Pids would not
+// do: they are reused, and containers have their own.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "segment.hpp"
+
+namespace ringmain {
+
+// What a slot says of its owner, copied out and made safe to print.
+struct Member {
+    uint32_t slot = 0;
+    Role role = Role::none;
+    uint32_t pid = 0, uid = 0;
+    uint64_t generation = 0, joined_ns = 0;
+    uint64_t position = 0, sequence = 0, messages = 0, bytes = 0, lost = 0;
+    uint64_t hold = kNoHold;
+    uint32_t waits_for = 0;
+    bool alive = false;
+    std::string name;
+    std::string describe() const;  // "writer 'camera' (pid 12)"
+};
+
+// The roster lock: held for joins, leaves and repairs, microseconds at a time. Dies with its holder.
+class RosterLock {
+    const Segment& segment_;
+
+  public:
+    explicit RosterLock(const Segment& segment, int64_t timeout_ns = 2'000'000'000);
+    ~RosterLock();
+    RosterLock(const RosterLock&) = delete;
+    RosterLock& operator=(const RosterLock&) = delete;
+};
+
+bool slot_taken(const Segment& segment, uint32_t slot);
+// Does the owner of a taken slot live? Not to be asked of one's own slot: one's own lock never stands in
+// one's way.
+bool slot_alive(const Segment& segment, uint32_t slot);
+Member look_at(const Segment& segment, uint32_t slot, bool alive);
+
+// If the slot's owner is dead, gives back all it had: slot, hold, turn. True if there was somebody to bury.
+bool reap_if_dead(const Segment& segment, uint32_t slot, const RosterLock&);
+bool reap_if_dead(const Segment& segment, uint32_t slot);  // takes the lock
+// Reaps all the dead; returns how many participants live.
+uint32_t reap_all(const Segment& segment, const RosterLock&);
+
+// Makes sure that nobody writes in this topic ever again; a message under way is waited for. Throws timed_out.
+void stop_writers(const Segment& segment, const RosterLock&);
+
+// One's place in a topic, given back when it goes.
+class Seat {
+    std::shared_ptr<Segment> segment_;
+    uint32_t slot_ = 0;
+    uint64_t generation_ = 0;
+
+    void take_turn(bool takeover, int64_t timeout_ns);
+
+  public:
+    // Throws roster_full, or busy where the contract has one place for the role and its owner lives. With
+    // `takeover` a living writer is made to stop first: its next publish fails, and one under way is waited
+    // for.
+    Seat(std::shared_ptr<Segment> segment, Role role, std::string_view name, bool takeover,
+         const RosterLock&);
+    ~Seat() { leave(); }
+    Seat(const Seat&) = delete;
+    Seat& operator=(const Seat&) = delete;
+
+    // Leaves, and takes the topic's file away if nobody is left and nothing speaks for keeping it.
+    void leave();
+    // Gives the descriptor back without touching shared memory (in a forked child, whose slot is its
+    // parent's).
+    void abandon() { segment_.reset(); }
+
+    Segment& segment() const { return *segment_; }
+    const std::shared_ptr<Segment>& shared() const { return segment_; }
+    uint32_t slot() const { return slot_; }
+    uint64_t generation() const { return generation_; }
+    Slot& own() const { return segment_->slot(slot_); }
+};
+
+// Nothing would be lost with the file: nobody in it, not to persist, no unread message in a pipe.
+bool disposable(const Segment& segment);
+
+}  // namespace ringmain

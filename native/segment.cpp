@@ -1,0 +1,352 @@
+#include "segment.hpp"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+namespace ringmain {
+
+namespace {
+
+constexpr std::string_view kSuffix = ".ring";
+
+[[noreturn]] void fail(Fault fault, std::string text) { throw Failure{fault, std::move(text)}; }
+
+[[noreturn]] void fail_errno(const std::string& what, int error = errno) {
+    Fault fault = error == ENOENT                     ? Fault::not_found
+                  : error == EACCES || error == EPERM ? Fault::not_allowed
+                                                      : Fault::system;
+    throw Failure{fault, what + ": " + std::strerror(error), error};
+}
+
+uint64_t page_bytes() {
+    static const uint64_t bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+    return bytes;
+}
+
+struct FileDescriptor {
+    int fd;
+    ~FileDescriptor() {
+        if (fd >= 0) ::close(fd);
+    }
+    int release() { return std::exchange(fd, -1); }
+};
+
+}  // namespace
+
+std::string file_name(std::string_view topic) {
+    std::string name(topic);
+    for (char& c : name)
+        if (c == '/') c = '+';
+    return name.append(kSuffix);
+}
+
+std::string topic_name(std::string_view file) {
+    if (file.size() <= kSuffix.size() || !file.ends_with(kSuffix) || file.front() == '.') return {};
+    std::string name(file.substr(0, file.size() - kSuffix.size()));
+    for (char& c : name)
+        if (c == '+') c = '/';
+    return name;
+}
+
+// A power of two, so that position & (capacity - 1) is the offset, and whole pages, so that it can be
+// mirrored.
+uint64_t round_capacity(uint64_t capacity_bytes) {
+    return std::bit_ceil(capacity_bytes < page_bytes() ? page_bytes() : capacity_bytes);
+}
+
+// ---------------------------------------------------------------------------------------------- directory
+
+Directory::Directory(std::string path, bool create) : path_(std::move(path)) {
+    if (create && mkdir(path_.c_str(), 0700) != 0 && errno != EEXIST)
+        fail_errno("cannot make the runtime directory " + path_);
+    fd_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd_ < 0) {
+        if (errno == ENOTDIR || errno == ELOOP)
+            fail(Fault::not_allowed, "the runtime directory " + path_ + " is a link or a file: refused");
+        fail_errno("cannot open the runtime directory " + path_);
+    }
+    FileDescriptor guard{fd_};
+    struct stat st;
+    if (fstat(fd_, &st) != 0) fail_errno("cannot examine " + path_);
+    owner_ = st.st_uid;
+    bool anybody_may_write = (st.st_mode & S_IWOTH) && !(st.st_mode & S_ISVTX);
+    if (anybody_may_write)
+        fail(Fault::not_allowed, "everybody may write in the runtime directory " + path_ +
+                                     ", so its topics could be anybody's: refused (chmod o-w it)");
+    uint32_t mode = (st.st_mode & S_IWGRP) ? 0660 : 0600;
+    FileDescriptor bell{openat(fd_, "bell", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, mode)};
+    struct stat bell_st;
+    if (bell.fd >= 0 && fstat(bell.fd, &bell_st) == 0 && S_ISREG(bell_st.st_mode) && trusts(bell_st.st_uid)) {
+        if (bell_st.st_uid == geteuid()) (void)fchmod(bell.fd, mode);  // whatever the umask took away
+        if (bell_st.st_size >= 8 || posix_fallocate(bell.fd, 0, 8) == 0) {
+            void* at = mmap(nullptr, 8, PROT_READ | PROT_WRITE, MAP_SHARED, bell.fd, 0);
+            if (at != MAP_FAILED) bell_ = static_cast<Word<uint32_t>*>(at);
+        }
+    }
+    guard.release();
+}
+
+Directory::~Directory() {
+    if (bell_) munmap(bell_, 8);
+    ::close(fd_);
+}
+
+// Whoever may own a topic here: we, root, and the owner of the directory (who could replace any file anyway).
+bool Directory::trusts(uid_t owner) const { return owner == geteuid() || owner == 0 || owner == owner_; }
+
+Bell Directory::bell() const {
+    if (!bell_) return {};
+    return {bell_->futex(), bell_->load(std::memory_order_acquire)};
+}
+
+void Directory::ring() {
+    if (!bell_) return;
+    bell_->fetch_add(1, std::memory_order_release);
+    wake(bell_->futex());
+}
+
+// ------------------------------------------------------------------------------------------------- fork
+
+// After a fork the child shares our descriptors, and a lock lives as long as any descriptor of it. Were the
+// child to keep them, a parent that dies would look alive. So the child closes them at once, and its segments
+// say so.
+struct OpenSegments {
+    std::mutex mutex;
+    Segment* first = nullptr;
+
+    OpenSegments() {
+        pthread_atfork([] { all().mutex.lock(); }, [] { all().mutex.unlock(); },
+                       [] {
+                           for (Segment* s = all().first; s; s = s->next_) {
+                               s->forked.store(true, std::memory_order_relaxed);
+                               ::close(s->fd_);
+                               s->fd_ = -1;
+                           }
+                           all().mutex.unlock();
+                       });
+    }
+    static OpenSegments& all() {
+        static OpenSegments* segments = new OpenSegments;  // never destroyed: forks may come at any time
+        return *segments;
+    }
+    void add(Segment* s) {
+        std::lock_guard lock(mutex);
+        s->next_ = first;
+        if (first) first->previous_ = s;
+        first = s;
+    }
+    void remove(Segment* s) {
+        std::lock_guard lock(mutex);
+        if (s->previous_) s->previous_->next_ = s->next_;
+        if (s->next_) s->next_->previous_ = s->previous_;
+        if (first == s) first = s->next_;
+    }
+};
+
+// ---------------------------------------------------------------------------------------------- segment
+
+Segment::~Segment() {
+    OpenSegments::all().remove(this);
+    if (data_) munmap(data_, 2 * capacity_bytes);
+    if (control_) munmap(control_, control_bytes_);
+    if (fd_ >= 0) ::close(fd_);
+}
+
+void Segment::map(Access access) {
+    control_bytes_ = data_offset;
+    int control_protection = access == Access::observe ? PROT_READ : PROT_READ | PROT_WRITE;
+    int data_protection = access == Access::write ? PROT_READ | PROT_WRITE : PROT_READ;
+    void* control = mmap(nullptr, control_bytes_, control_protection, MAP_SHARED, fd_, 0);
+    if (control == MAP_FAILED) fail_errno("cannot map topic '" + topic + "'");
+    control_ = static_cast<std::byte*>(control);
+
+    void* area =
+        mmap(nullptr, 2 * capacity_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (area == MAP_FAILED) fail_errno("cannot reserve address space for topic '" + topic + "'");
+    data_ = static_cast<std::byte*>(area);
+    for (int copy = 0; copy < 2; ++copy) {
+        void* at = mmap(data_ + copy * capacity_bytes, capacity_bytes, data_protection,
+                        MAP_SHARED | MAP_FIXED, fd_, static_cast<off_t>(data_offset));
+        if (at == MAP_FAILED) fail_errno("cannot map the ring of topic '" + topic + "'");
+    }
+}
+
+std::shared_ptr<Segment> Segment::create(std::shared_ptr<Directory> directory, std::string_view topic,
+                                         const TopicOptions& options) {
+    auto segment = std::make_shared<Segment>();
+    OpenSegments::all().add(segment.get());
+    Segment& s = *segment;
+    s.directory = directory;
+    s.topic = topic;
+    s.contract = options.contract;
+    s.capacity_bytes = round_capacity(options.capacity_bytes);
+    s.schema_capacity_bytes = align_up(std::max<uint64_t>(4096, 2 * options.schema.size()), page_bytes());
+    s.data_offset = align_up(kSchemaOffset + s.schema_capacity_bytes, page_bytes());
+    s.epoch = static_cast<uint64_t>(wall_ns());
+    s.flags = options.persist ? uint32_t{kPersist} : 0;
+
+    // No name until it is whole: a crash on the way leaves nothing, and nobody ever opens half a topic.
+    s.fd_ = openat(directory->fd(), ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (s.fd_ < 0) fail_errno("cannot create topic '" + s.topic + "' in " + directory->path());
+    // All the space now: a full file system is an error here, not a SIGBUS in the middle of a message.
+    uint64_t file_bytes = s.data_offset + s.capacity_bytes;
+    if (int error = posix_fallocate(s.fd_, 0, static_cast<off_t>(file_bytes)))
+        throw Failure{Fault::system,
+                      "cannot allocate " + std::to_string(file_bytes) + " bytes for topic '" + s.topic +
+                          "' in " + directory->path() + ": " + std::strerror(error),
+                      error};
+    if (fchmod(s.fd_, options.mode) != 0) fail_errno("cannot set the mode of topic '" + s.topic + "'");
+    s.map(Access::write);
+
+    Header& h = s.header();
+    h.magic = kMagic;
+    h.version = kVersion;
+    h.contract = s.contract;
+    h.capacity_bytes = s.capacity_bytes;
+    h.data_offset = s.data_offset;
+    h.schema_offset = kSchemaOffset;
+    h.schema_capacity_bytes = s.schema_capacity_bytes;
+    h.slot_count = kSlotCount;
+    h.flags = s.flags;
+    h.epoch = s.epoch;
+    std::memcpy(h.name, topic.data(), topic.size());
+    for (uint32_t i = 0; i < kSlotCount; ++i) s.slot(i).hold.store(kNoHold, std::memory_order_relaxed);
+    if (s.contract == Contract::pipe) {  // holds from the beginning, before its reader came
+        s.slot(kPipeReaderSlot).hold.store(0, std::memory_order_relaxed);
+        h.slots_used.store(1, std::memory_order_relaxed);
+    }
+    if (!options.schema.empty()) s.set_schema(options.schema);
+
+    struct stat st;
+    if (fstat(s.fd_, &st) != 0) fail_errno("cannot examine topic '" + s.topic + "'");
+    s.inode = st.st_ino;
+    return segment;
+}
+
+std::shared_ptr<Segment> Segment::open(std::shared_ptr<Directory> directory, std::string_view topic,
+                                       Access access) {
+    auto segment = std::make_shared<Segment>();
+    OpenSegments::all().add(segment.get());
+    Segment& s = *segment;
+    s.directory = directory;
+    s.topic = topic;
+    std::string file = file_name(topic);
+    std::string what = "topic '" + s.topic + "' (" + directory->path() + "/" + file + ")";
+
+    s.fd_ = openat(directory->fd(), file.c_str(),
+                   (access == Access::observe ? O_RDONLY : O_RDWR) | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (s.fd_ < 0) {
+        if (errno == ELOOP) fail(Fault::not_allowed, what + " is a symbolic link: refused");
+        if (errno == ENOENT)
+            fail(Fault::not_found, "there is no topic '" + s.topic + "' in " + directory->path());
+        fail_errno("cannot open " + what);
+    }
+    struct stat st;
+    if (fstat(s.fd_, &st) != 0) fail_errno("cannot examine " + what);
+    s.inode = st.st_ino;
+    if (!S_ISREG(st.st_mode)) fail(Fault::not_allowed, what + " is not a regular file: refused");
+    if (!directory->trusts(st.st_uid))
+        fail(Fault::not_allowed, what + " belongs to user " + std::to_string(st.st_uid) +
+                                     ", who is neither you nor root nor the directory's owner: refused");
+
+    auto corrupt = [&](const std::string& why) { fail(Fault::corrupt, what + " is refused: " + why); };
+    alignas(Header) std::byte bytes[sizeof(Header)];
+    if (pread(s.fd_, bytes, sizeof bytes, 0) != static_cast<ssize_t>(sizeof bytes))
+        corrupt("too short to be a topic");
+    const Header& h = *reinterpret_cast<const Header*>(bytes);
+    if (h.magic != kMagic) corrupt("it does not begin like a topic (wrong magic)");
+    if (h.version != kVersion)
+        corrupt("its layout is version " + std::to_string(h.version) + ", this ringmain speaks version " +
+                std::to_string(kVersion) + "; close its users and run `ringmain clean`");
+    s.contract = h.contract;
+    s.capacity_bytes = h.capacity_bytes;
+    s.data_offset = h.data_offset;
+    s.schema_capacity_bytes = h.schema_capacity_bytes;
+    s.epoch = h.epoch;
+    s.flags = h.flags;
+    if (s.contract < Contract::broadcast || s.contract > Contract::reliable) corrupt("unknown contract");
+    if (!std::has_single_bit(s.capacity_bytes) || s.capacity_bytes < page_bytes() ||
+        s.capacity_bytes > kMaxCapacityBytes)
+        corrupt("impossible capacity");
+    if (h.slot_count != kSlotCount || h.schema_offset != kSchemaOffset ||
+        s.schema_capacity_bytes > 2 * kMaxSchemaBytes || s.data_offset % page_bytes() != 0 ||
+        s.data_offset < kSchemaOffset + s.schema_capacity_bytes ||
+        s.data_offset > kSchemaOffset + s.schema_capacity_bytes + page_bytes())
+        corrupt("impossible offsets");
+    if (static_cast<uint64_t>(st.st_size) != s.data_offset + s.capacity_bytes)
+        corrupt("the file has " + std::to_string(st.st_size) + " bytes, the header says " +
+                std::to_string(s.data_offset + s.capacity_bytes));
+    if (strnlen(h.name, sizeof h.name) != topic.size() ||
+        std::memcmp(h.name, topic.data(), topic.size()) != 0)
+        corrupt("the header names another topic");
+    s.map(access);
+    return segment;
+}
+
+bool Segment::give_name() {
+    CRASH_POINT("create: joined, without a name");
+    std::string self = "/proc/self/fd/" + std::to_string(fd_);
+    if (linkat(AT_FDCWD, self.c_str(), directory->fd(), file_name(topic).c_str(), AT_SYMLINK_FOLLOW) != 0) {
+        if (errno == EEXIST) return false;
+        fail_errno("cannot give topic '" + topic + "' its name in " + directory->path());
+    }
+    CRASH_POINT("create: named, bell not rung");
+    directory->ring();
+    return true;
+}
+
+bool Segment::has_its_name() const {
+    struct stat st;
+    return fstatat(directory->fd(), file_name(topic).c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+           st.st_ino == inode;
+}
+
+void Segment::retire() {
+    header().retired.store(1, std::memory_order_release);
+    if (has_its_name()) unlinkat(directory->fd(), file_name(topic).c_str(), 0);
+    CRASH_POINT("retire: unlinked, nobody told");
+    wake(header().commit.futex());
+    header().membership.fetch_add(1, std::memory_order_release);
+    wake(header().membership.futex());
+    directory->ring();
+}
+
+// Readers of the schema copy it and look again at the version, as with messages.
+std::string Segment::schema() const {
+    const std::byte* from = control_ + kSchemaOffset;
+    for (int attempt = 0; attempt < 1000; ++attempt) {
+        uint32_t before = header().schema_version.load(std::memory_order_acquire);
+        uint64_t size = header().schema_bytes.load(std::memory_order_relaxed);
+        if (before % 2 == 0 && size <= schema_capacity_bytes) {
+            std::string copy(size, '\0');
+            copy_out(copy.data(), from, size);
+            fence(std::memory_order_acquire);
+            if (header().schema_version.load(std::memory_order_relaxed) == before) return copy;
+        }
+        usleep(100);
+    }
+    fail(Fault::corrupt,
+         "the schema of topic '" + topic + "' cannot be read: its writer died in the middle of it");
+}
+
+void Segment::set_schema(std::string_view schema) {
+    if (schema.size() > schema_capacity_bytes)
+        fail(Fault::system, "the schema takes " + std::to_string(schema.size()) + " bytes and topic '" +
+                                topic + "' has room for " + std::to_string(schema_capacity_bytes) +
+                                "; unlink the topic so that it is created anew");
+    uint32_t version = header().schema_version.load(std::memory_order_relaxed) | 1;
+    header().schema_version.store(version, std::memory_order_relaxed);
+    fence(std::memory_order_release);
+    copy_in(control_ + kSchemaOffset, schema.data(), schema.size());
+    header().schema_bytes.store(schema.size(), std::memory_order_relaxed);
+    header().schema_version.store(version + 1, std::memory_order_release);
+}
+
+}  // namespace ringmain

@@ -1,0 +1,113 @@
+// A topic's file: create, open, validate, map, unlink. Owns this invariant: nothing of a file is used before
+// its owner, header and sizes were checked, and the sizes used ever after are the copies checked, not the
+// shared ones.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "bell.hpp"
+#include "failure.hpp"
+#include "layout.hpp"
+
+namespace ringmain {
+
+enum class Access { observe, read, write };  // observe: nothing writable; read: control part only; write: all
+
+struct TopicOptions {
+    Contract contract = Contract::broadcast;
+    uint64_t capacity_bytes = 0;
+    uint32_t mode = 0600;
+    bool persist = false;
+    std::string schema;
+};
+
+// Files are named after topics, with '+' for '/', since "a" and "a/b" may both be topics.
+std::string file_name(std::string_view topic);
+std::string topic_name(std::string_view file);  // empty if the file is not a topic's
+uint64_t round_capacity(uint64_t capacity_bytes);
+
+// The runtime directory, opened once and checked: ours or root's, not a link, not writable by everybody.
+class Directory {
+    int fd_ = -1;
+    std::string path_;
+    uid_t owner_ = 0;
+    Word<uint32_t>* bell_ = nullptr;
+
+  public:
+    Directory(std::string path, bool create);
+    ~Directory();
+    Directory(const Directory&) = delete;
+    Directory& operator=(const Directory&) = delete;
+
+    int fd() const { return fd_; }
+    const std::string& path() const { return path_; }
+    bool trusts(uid_t owner) const;
+
+    // Rings whenever a topic appears or goes. Without a bell (a directory we may not write), waits are
+    // slices.
+    Bell bell() const;
+    void ring();
+};
+
+class Segment {
+    int fd_ = -1;
+    std::byte* control_ = nullptr;
+    uint64_t control_bytes_ = 0;
+    std::byte* data_ = nullptr;
+    Segment *previous_ = nullptr, *next_ = nullptr;  // all of this process, for the fork handler
+    friend struct OpenSegments;
+
+    void map(Access access);
+
+  public:
+    Segment() = default;
+    ~Segment();
+    Segment(const Segment&) = delete;
+    Segment& operator=(const Segment&) = delete;
+
+    // A created topic has no name yet: its creator joins first, so that nobody ever meets it empty.
+    static std::shared_ptr<Segment> create(std::shared_ptr<Directory> directory, std::string_view topic,
+                                           const TopicOptions& options);
+    static std::shared_ptr<Segment> open(std::shared_ptr<Directory> directory, std::string_view topic,
+                                         Access access);
+
+    // The checked copies.
+    std::shared_ptr<Directory> directory;
+    std::string topic;
+    Contract contract{};
+    uint64_t capacity_bytes = 0;
+    uint64_t data_offset = 0;
+    uint64_t schema_capacity_bytes = 0;
+    uint64_t epoch = 0;
+    uint32_t flags = 0;
+    uint64_t inode = 0;
+
+    // True in a child that inherited this segment through fork: its slot is the parent's, so nothing may be
+    // used.
+    std::atomic<bool> forked{false};
+
+    int fd() const { return fd_; }
+    Header& header() const { return *reinterpret_cast<Header*>(control_); }
+    Slot& slot(uint32_t index) const { return reinterpret_cast<Slot*>(control_ + kRosterOffset)[index]; }
+    std::byte* data() const { return data_; }
+
+    // Shows a created topic to the world, under its name; false if another was faster.
+    bool give_name();
+    bool has_its_name() const;  // is the file of this name still this one?
+    bool retired() const { return header().retired.load(std::memory_order_acquire) != 0; }
+    // Takes the name away and tells everybody. Only under the roster lock.
+    void retire();
+
+    std::string schema() const;
+    // Only under the roster lock.
+    void set_schema(std::string_view schema);
+    // The number that changes with the schema.
+    uint32_t schema_version() const { return header().schema_version.load(std::memory_order_acquire); }
+};
+
+}  // namespace ringmain

@@ -1,0 +1,78 @@
+"""ringmain: a message bus in shared memory, whose recorded traffic flows on into Apache Spark.
+
+    import ringmain as rm
+
+    with rm.Publisher("imu") as pub, rm.Subscriber("imu") as sub:
+        pub.send(b"hello")
+        sub.recv(timeout=1.0)
+
+The public names and where each lives: `Publisher` (publisher.py), `Subscriber` and `wait` (subscriber.py), `Message`
+(message.py), `topics`, `info`, `unlink`, `clean` (inspect.py), and the errors (errors.py).
+"""
+
+from __future__ import annotations
+
+from ringmain._native import Batch, Lease, Reservation
+from ringmain.errors import (
+    Closed,
+    CodecNotFound,
+    Corrupt,
+    DecodeError,
+    Full,
+    InUse,
+    Lapped,
+    MessageTooLarge,
+    NotAllowed,
+    RingmainError,
+    RosterFull,
+    SchemaError,
+    SchemaMismatch,
+    SystemFailure,
+    TakenOver,
+    Timeout,
+    TopicBusy,
+    TopicMismatch,
+    TopicNotFound,
+)
+from ringmain.inspect import Participant, TopicInfo, clean, info, topics, unlink
+from ringmain.message import Message
+from ringmain.publisher import MessageStream, Publisher
+from ringmain.subscriber import Subscriber, wait
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Batch",
+    "Closed",
+    "CodecNotFound",
+    "Corrupt",
+    "DecodeError",
+    "Full",
+    "InUse",
+    "Lapped",
+    "Lease",
+    "Message",
+    "MessageStream",
+    "MessageTooLarge",
+    "NotAllowed",
+    "Participant",
+    "Publisher",
+    "Reservation",
+    "RingmainError",
+    "RosterFull",
+    "SchemaError",
+    "SchemaMismatch",
+    "Subscriber",
+    "SystemFailure",
+    "TakenOver",
+    "Timeout",
+    "TopicBusy",
+    "TopicInfo",
+    "TopicMismatch",
+    "TopicNotFound",
+    "clean",
+    "info",
+    "topics",
+    "unlink",
+    "wait",
+]

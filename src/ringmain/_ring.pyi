@@ -1,0 +1,208 @@
+"""The typed face of the native module. `_ring_lab` has the same."""
+
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Any, Literal, NoReturn, Self, TypeAlias, TypedDict, TypeVar
+
+from _typeshed import ReadableBuffer, WriteableBuffer
+
+from ringmain.message import Message
+
+LAYOUT: dict[str, int]
+DEFAULT_CAPACITY: int
+SLOT_COUNT: int
+
+# slot, role, pid, uid, generation, joined_ns, position, sequence, messages, bytes, lost, holding, waits_for,
+# alive, name, hold
+Member: TypeAlias = tuple[
+    int, Literal["writer", "reader"], int, int, int, int, int, int, int, int, int, bool, int, bool, str, int
+]
+
+class Inspection(TypedDict):
+    contract: str
+    capacity_bytes: int
+    epoch: int
+    next_sequence: int
+    position: int
+    used_bytes: int
+    persist: bool
+    schema: bytes
+    turn: int
+    members: list[Member]
+
+class Publisher:
+    def send(self, data: Any, kind: str = "", timeout: float | None = None) -> int:
+        """Send a message; returns its sequence number.
+
+        On the waiting contracts, waits until there is room: `Full` when the time is up, naming who is in the way.
+        """
+
+    def send_many(self, messages: Iterable[Any], kind: str = "", timeout: float | None = None) -> int:
+        """Send messages with one wake-up; returns how many. If the time is up before all are sent, `Full.sent` says
+        how many were."""
+
+    def wait_for_readers(self, count: int = 1, timeout: float | None = None) -> int:
+        """Wait until so many readers have joined; returns how many there are."""
+
+    @property
+    def all_read(self) -> bool:
+        """Have all readers caught up?"""
+
+    @property
+    def closed(self) -> bool: ...
+    @property
+    def next_sequence(self) -> int:
+        """The sequence number of the next message."""
+
+    def _send_as(self, data: ReadableBuffer, seq: int, time_ns: int, kind: str = "", timeout: float = -1, /) -> int: ...
+    def _open(
+        self,
+        directory: str,
+        topic: str,
+        contract: str | None,
+        capacity: int | None,
+        mode: int,
+        persist: bool,
+        takeover: bool,
+        schema: bytes,
+        name: str,
+        sender: str,
+        spin_ns: int,
+        /,
+    ) -> None: ...
+    def _close(self) -> None: ...
+    def _arm(self, event: Event, /) -> int: ...
+    def _describe(self) -> tuple[Any, int, int, int, int]: ...
+    def _schema(self) -> bytes: ...
+    def _set_schema(self, schema: bytes, /) -> None: ...
+    def _set_encoder(self, encode: Callable[[Any], Any], accepts: tuple[type, ...] | None, /) -> None: ...
+
+class Subscriber:
+    def recv(self, timeout: float | None = None) -> Any:
+        """The next message's data. `Timeout` when nothing came in time, saying for whom it waited."""
+
+    def try_recv(self) -> Any:
+        """The next message's data, or None at once."""
+
+    def recv_message(self, timeout: float | None = None) -> Message:
+        """The next message with all that is known of it."""
+
+    def try_recv_message(self) -> Message | None:
+        """The next message, or None at once."""
+
+    def recv_many(self, max_messages: int, timeout: float | None = 0) -> list[Any]:
+        """What is there, up to max_messages. Waits, if at all, only for the first."""
+
+    def recv_into(self, buffer: WriteableBuffer, timeout: float | None = None) -> int:
+        """Copy the next message into a buffer; returns its size. If the buffer is too small, `ValueError`, and the
+        message is still the next."""
+
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> Any: ...
+    @property
+    def lost(self) -> int:
+        """Messages lost since it was opened."""
+
+    @property
+    def closed(self) -> bool: ...
+    @property
+    def attached(self) -> bool:
+        """Has the topic appeared?"""
+
+    def _open(
+        self,
+        directory: str,
+        topic: str,
+        start: str,
+        on_lap: str,
+        conflate: bool,
+        name: str,
+        spin_ns: int,
+        /,
+    ) -> None: ...
+    def _close(self) -> None: ...
+    def fileno(self) -> int:
+        """A descriptor that is readable while a message is there, for `selectors`, `poll` and event loops."""
+
+    def _raise_timeout(self, timeout: float | None, /) -> NoReturn: ...
+    def _arm(self, event: Event, /) -> int: ...
+    def _screen(self, senders: Iterable[str], kinds: Iterable[str], /) -> None: ...
+    def _set_decoder(self, decode: Callable[[Any], Any] | None, /) -> None: ...
+    def _describe(self) -> tuple[str, int, int, int] | None: ...
+    def _schema(self) -> bytes: ...
+
+S = TypeVar("S", bound=Subscriber)
+
+class Reservation:
+    """A message being written where it will lie. Sent when its block is left, dropped on an exception."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> Literal[False]: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, key: Any, /) -> Any: ...
+    def __setitem__(self, key: Any, value: Any, /) -> None: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+    def truncate(self, size: int, /) -> None:
+        """Send only the first `size` bytes."""
+
+    def commit(self) -> int:
+        """Send it now; returns its sequence number."""
+
+    def discard(self) -> None:
+        """Do not send it."""
+
+    def _append(self, data: ReadableBuffer, timeout: float | None = None, /) -> int: ...
+
+class Lease:
+    """A message read where it lies."""
+
+    @property
+    def data(self) -> Any:
+        """The message as a read-only memoryview, or decoded on a typed topic."""
+
+    @property
+    def seq(self) -> int: ...
+    @property
+    def time_ns(self) -> int: ...
+    @property
+    def sender(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def lost(self) -> int: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> Literal[False]: ...
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+    def release(self) -> None:
+        """Give the message back. On `broadcast`, raises `Lapped` if the writer went over it."""
+
+class Batch:
+    """Messages as Arrow columns: seq, time_ns, sender, kind, lost, data."""
+
+    def __len__(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]: ...
+    def __arrow_c_schema__(self) -> object: ...
+
+class Event:
+    """A descriptor for an event loop, and the tokens of what rang."""
+
+    def fileno(self) -> int: ...
+    def take(self) -> list[int]: ...
+    def forget(self, token: int, /) -> None: ...
+
+def nothing() -> None: ...
+def reserve(publisher: Publisher, size: int, kind: str, timeout: float | None, /) -> Reservation: ...
+def borrow(subscriber: Subscriber, timeout: float | None = None, /) -> Lease: ...
+def recv_batch(subscriber: Subscriber, max_messages: int, timeout: float | None, max_bytes: int, /) -> Batch: ...
+def wait(subscribers: Sequence[S], timeout: float | None = None, /) -> list[S]: ...
+def inspect(directory: str, topic: str, /) -> Inspection: ...
+def topics(directory: str, /) -> list[str]: ...
+def unlink(directory: str, topic: str, force: bool, /) -> bool: ...
+def unlink_if_dead(directory: str, topic: str, /) -> bool: ...

@@ -1,0 +1,135 @@
+"""Looking at topics from outside, and taking them away. Looking takes no place in a topic and slows nobody."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from ringmain import _native, names
+from ringmain.errors import RingmainError, TopicNotFound
+
+if TYPE_CHECKING:
+    from ringmain._ring import Inspection, Member
+    from ringmain.typed import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Participant:
+    """One of those who take part in a topic."""
+
+    pid: int
+    name: str
+    role: Literal["writer", "reader"]
+    user: int
+    position: int
+    """Reader: of the next message to read, in bytes since the topic began."""
+    lag_messages: int
+    lag_bytes: int
+    messages: int
+    """Moved since it joined."""
+    bytes: int
+    lost: int
+    holding: bool
+    """Does it keep the writers from going on beyond a ring's length?"""
+    alive: bool
+    waits_for: str | None
+    """Writer: the name of whoever is in its way, if it is waiting."""
+    joined_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """What is known of a topic."""
+
+    name: str
+    contract: str
+    capacity: int
+    used: int
+    """Bytes of the ring that hold messages."""
+    next_sequence: int
+    epoch: int
+    """Which life of the topic this is: when it was created, in nanoseconds."""
+    persist: bool
+    schema: Schema | None
+    writers: list[Participant]
+    readers: list[Participant]
+
+
+def topics() -> list[TopicInfo]:
+    """All topics, by name. One that cannot be read (garbage, another version) is left out; `info` says why."""
+    found = []
+    for name in _native.topics(names.runtime_directory()):
+        try:
+            found.append(info(name))
+        except (RingmainError, ValueError):
+            continue
+    return found
+
+
+def info(name: str) -> TopicInfo:
+    """What is known of a topic. Raises `TopicNotFound` if there is none."""
+    names.check_topic(name)
+    seen = _native.inspect(names.runtime_directory(), name)
+    called = {slot: member_name for slot, *_, member_name, _hold in seen["members"]}
+    participants = [_participant(member, seen, called) for member in seen["members"]]
+    schema = None
+    if seen["schema"]:
+        from ringmain.typed import Schema
+
+        schema = Schema.from_bytes(seen["schema"])
+    return TopicInfo(
+        name=name,
+        contract=seen["contract"],
+        capacity=seen["capacity_bytes"],
+        used=seen["used_bytes"],
+        next_sequence=seen["next_sequence"],
+        epoch=seen["epoch"],
+        persist=seen["persist"],
+        schema=schema,
+        writers=[p for p in participants if p.role == "writer"],
+        readers=[p for p in participants if p.role == "reader"],
+    )
+
+
+def _participant(member: Member, seen: Inspection, called: dict[int, str]) -> Participant:
+    (_slot, role, pid, uid, _generation, joined_ns, position, sequence, messages, moved, lost, holding,
+     waits_for, alive, name, _hold) = member  # fmt: skip
+    reader = role == "reader"
+    return Participant(
+        pid=pid,
+        name=name,
+        role=role,
+        user=uid,
+        position=position,
+        lag_messages=max(0, seen["next_sequence"] - sequence) if reader else 0,
+        lag_bytes=max(0, seen["position"] - position) if reader else 0,
+        messages=messages,
+        bytes=moved,
+        lost=lost,
+        holding=holding,
+        alive=alive,
+        waits_for=called.get(waits_for - 1, "a reader that has not come") if waits_for else None,
+        joined_ns=joined_ns,
+    )
+
+
+def unlink(name: str, *, force: bool = False) -> None:
+    """Take a topic away, with whatever is in it. While somebody takes part in it, `TopicBusy`, unless forced: then its
+    publishers cannot send any more, and its subscribers wait for the next topic of that name."""
+    names.check_topic(name)
+    if not _native.unlink(names.runtime_directory(), name, force):
+        raise TopicNotFound(f"there is no topic '{name}' in {names.runtime_directory()}")
+
+
+def clean() -> list[str]:
+    """Take away the topics whose participants are all dead, and only those; returns their names. Topics that persist,
+    and pipes with unread messages, stay."""
+    directory = names.runtime_directory()
+    gone = []
+    for name in _native.topics(directory):
+        try:
+            if _native.unlink_if_dead(directory, name):
+                gone.append(name)
+        except RingmainError:
+            continue  # not a topic we can read, or may touch
+    return gone

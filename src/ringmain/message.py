@@ -1,0 +1,28 @@
+"""A message with all that is known of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class Message(msgspec.Struct, frozen=True):
+    """A message as it was received. `data` is bytes, or the decoded object on a typed topic."""
+
+    data: Any
+    seq: int
+    """Its number in the topic, counted from 0."""
+    time_ns: int
+    """When it was published: wall clock, nanoseconds since 1970."""
+    sender: str = ""
+    kind: str = ""
+    lost: int = 0
+    """How many messages were lost just before this one."""
+    topic: str = ""
+    """The topic, where messages of several are mixed (recordings, `SyncQueue`)."""
+
+    @property
+    def text(self) -> str:
+        """The data as a string."""
+        return self.data if isinstance(self.data, str) else bytes(self.data).decode()

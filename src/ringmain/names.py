@@ -1,0 +1,75 @@
+"""Names, sizes and places: the rules for what a user may write, and the sentences for what not."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+MAX_TOPIC_BYTES = 200
+_PART = re.compile(r"[A-Za-z0-9._-]+")
+_CAPACITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]i?B?|B)?\s*", re.IGNORECASE)
+_UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
+_BINARY_UNITS = {"k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
+_RULE = (
+    "a topic's name is parts of letters, digits, '.', '_' and '-', separated by '/', "
+    "no part empty, '.' or '..', 200 characters at most"
+)
+MAX_CAPACITY = 1 << 40
+
+
+def check_topic(name: str) -> str:
+    """The name itself, if it is one; otherwise `ValueError` with the rule."""
+    if not isinstance(name, str):
+        raise TypeError(f"a topic's name is a str, not {type(name).__name__}")
+    parts = name.split("/")
+    if len(name) > MAX_TOPIC_BYTES or not all(_PART.fullmatch(p) and p not in (".", "..") for p in parts):
+        shown = name if len(name) <= 60 else name[:57] + "..."
+        raise ValueError(f"{shown!r} is not a topic's name: {_RULE}")
+    return name
+
+
+def parse_capacity(capacity: int | str | None) -> int | None:
+    """Bytes, from an int or something like "64MiB"."""
+    if capacity is None:
+        return None
+    if isinstance(capacity, bool) or not isinstance(capacity, int | str):
+        raise TypeError(f"capacity is a number of bytes or a text like '64MiB', not {capacity!r}")
+    if isinstance(capacity, str):
+        match = _CAPACITY.fullmatch(capacity)
+        if match is None:
+            raise ValueError(f"capacity {capacity!r} is not understood: write bytes, or something like '64MiB'")
+        unit = (match[2] or "").lower().removesuffix("b")
+        scale = _BINARY_UNITS[unit[0]] if unit.endswith("i") else _UNITS[unit]
+        capacity = int(float(match[1]) * scale)
+    if not 0 < capacity <= MAX_CAPACITY:
+        raise ValueError(f"capacity must be between 1 byte and 1 TiB, not {capacity}")
+    return capacity
+
+
+def check_envelope(what: str, name: str) -> str:
+    """A sender's or kind's name: any text of at most 255 bytes in UTF-8, without NUL."""
+    if not isinstance(name, str):
+        raise TypeError(f"{what} is a str, not {type(name).__name__}")
+    if len(name.encode()) > 255 or "\0" in name:
+        raise ValueError(f"{what} is at most 255 bytes of UTF-8 without NUL, not {name[:40]!r}")
+    return name
+
+
+def runtime_directory() -> str:
+    """Where topics live: RINGMAIN_DIR, or a directory of one's own in /dev/shm."""
+    return os.environ.get("RINGMAIN_DIR") or f"/dev/shm/ringmain-{os.geteuid()}"
+
+
+def participant_name(name: str | None, sender: str = "") -> str:
+    """What a participant is called in the roster, if it does not say: its sender's name, or the program's."""
+    chosen = name or sender or Path(sys.argv[0] if sys.argv else "").name or "python"
+    return chosen.replace("\0", "").encode()[:79].decode(errors="ignore")
+
+
+def parse_seconds(what: str, seconds: float) -> int:
+    """Nanoseconds, from seconds that are zero or more."""
+    if not 0 <= seconds < 1e9:
+        raise ValueError(f"{what} is a number of seconds, 0 or more, not {seconds!r}")
+    return int(seconds * 1e9)
