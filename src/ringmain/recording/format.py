@@ -55,12 +55,12 @@ ENVELOPE: tuple[str, ...] = COLUMNS[:-1]  # all but the payload
 # What a live topic's recv_batch() gives.
 RING_SCHEMA = pa.schema(
     [
-        pa.field("seq", pa.uint64()),
-        pa.field("time_ns", pa.int64()),
-        pa.field("sender", pa.string()),
-        pa.field("kind", pa.string()),
-        pa.field("lost", pa.uint64()),
-        pa.field("data", pa.binary()),
+        pa.field("seq", pa.uint64(), nullable=False),
+        pa.field("time_ns", pa.int64(), nullable=False),
+        pa.field("sender", pa.string(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("lost", pa.uint64(), nullable=False),
+        pa.field("data", pa.binary(), nullable=False),
     ]
 )
 
