@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 
@@ -33,7 +34,7 @@ def test_tables_agree_with_the_compiled_layout(title: str, struct: str) -> None:
 @pytest.mark.parametrize(("title", "struct"), [("Header", "Header"), ("Slot", "Slot"), ("Message", "MessageHeader")])
 def test_no_field_overlaps_the_next(title: str, struct: str) -> None:
     fields = sorted((int(row[0]), int(row[1])) for row in rows(title))
-    for (at, size), (following, _) in zip(fields, fields[1:], strict=False):
+    for (at, size), (following, _) in itertools.pairwise(fields):
         assert at + size <= following
     assert sum(fields[-1]) <= LAYOUT[struct]
 
