@@ -148,17 +148,28 @@ uint32_t reap_all(const Segment& segment, const RosterLock& lock) {
     return alive;
 }
 
-// Waits until the writer in this slot, who may have missed that the turn is no longer its own, is outside a publish.
-// False: it did not come to rest in time.
-static bool comes_to_rest(const Segment& s, uint32_t index, int64_t timeout_ns) {
-    barrier_for_everybody();
+// Waits until no living writer but `newcomer` is inside a publish: the turn says already that it is no longer
+// theirs, but they may have looked before. Not only its last owner: one that died right after it had announced
+// its takeover leaves the writer before it in the middle of a message, and the turn no longer says whose.
+// Returns who did not come to rest in time, or kSlotCount.
+static uint32_t await_rest(const Segment& s, uint32_t newcomer, int64_t timeout_ns) {
+    uint32_t used = std::min(s.header().slots_used.load(memory_order_acquire), kSlotCount);
     int64_t deadline = monotonic_ns() + timeout_ns;
-    // [REST] acquire: what the old writer committed last is seen by us. Pairs with [RELEASE] in Writer::end.
-    while (s.slot(index).busy.load(memory_order_acquire) != 0 && slot_alive(s, index)) {
-        if (monotonic_ns() > deadline) return false;
-        usleep(100);
+    bool fenced = false;
+    for (uint32_t i = 0; i < used; ++i) {
+        // relaxed: slots change under the roster lock, which we have.
+        bool writer = s.slot(i).role.load(memory_order_relaxed) == static_cast<uint32_t>(Role::writer);
+        if (i == newcomer || !writer || !slot_taken(s, i) || !slot_alive(s, i)) continue;
+        if (!fenced) barrier_for_everybody();
+        fenced = true;
+        // [REST] acquire: what the old writer committed last is seen by us. Pairs with [RELEASE] in
+        // Writer::end.
+        while (s.slot(i).busy.load(memory_order_acquire) != 0 && slot_alive(s, i)) {
+            if (monotonic_ns() > deadline) return i;
+            usleep(100);
+        }
     }
-    return true;
+    return kSlotCount;
 }
 
 void stop_writers(const Segment& segment, const RosterLock& lock) {
@@ -171,9 +182,10 @@ void stop_writers(const Segment& segment, const RosterLock& lock) {
     };
     if (has_one_writer(segment.contract)) {
         uint32_t owner = turn.exchange(kTurnOver, memory_order_seq_cst);
-        if (owner == 0 || owner > kSlotCount || comes_to_rest(segment, owner - 1, kPatience_ns)) return;
+        uint32_t restless = await_rest(segment, kSlotCount, kPatience_ns);
+        if (restless == kSlotCount) return;
         turn.exchange(owner, memory_order_seq_cst);
-        give_up(owner);
+        give_up(restless + 1);
     }
     int64_t deadline = monotonic_ns() + kPatience_ns;
     for (;;) {
@@ -266,12 +278,12 @@ void Seat::take_turn(bool takeover, int64_t timeout_ns) {
     // [TAKEOVER] seq_cst: the new owner is announced before the old one's busy flag is looked at. Pairs with
     // [BUSY].
     turn.exchange(slot_ + 1, memory_order_seq_cst);
-    if (!alive) return;
     CRASH_POINT("takeover: announced, old writer not seen to rest");
-    if (comes_to_rest(s, owner - 1, timeout_ns)) return;
+    uint32_t restless = await_rest(s, slot_, timeout_ns);
+    if (restless == kSlotCount) return;
     turn.exchange(owner, memory_order_seq_cst);
-    throw Failure{Fault::busy, "topic '" + s.topic +
-                                   "' could not be taken over: " + look_at(s, owner - 1, true).describe() +
+    throw Failure{Fault::busy, "topic '" + s.topic + "' could not be taken over: " +
+                                   look_at(s, restless, true).describe() +
                                    " is in the middle of a message and does not finish it"};
 }
 
