@@ -68,6 +68,7 @@ void replace(Segment& segment, const WriterRequest& request, const RosterLock& l
         throw Failure{Fault::mismatch,
                       is + ", but it has unread messages; read them, or unlink it to throw them away"};
     stop_writers(segment, lock);
+    CRASH_POINT("remove: writers stopped, not retired");
     segment.retire();
 }
 
@@ -122,6 +123,7 @@ bool unlink_topic(const std::shared_ptr<Directory>& directory, const std::string
             throw Failure{Fault::busy, "topic '" + topic + "' is in use by " + member->describe() +
                                            "; close it, or unlink with force=True to take the topic away"};
         stop_writers(*segment, lock);
+        CRASH_POINT("remove: writers stopped, not retired");
         segment->retire();
         return true;
     }

@@ -25,12 +25,12 @@ class Reader {
     uint32_t slot_;
     bool always_holds_, conflate_;
     Start on_lap_;
-    uint64_t position_ = 0;     // of the next message
-    uint64_t expected_ = 0;     // its number
-    uint64_t seen_ = 0;         // `commit` when last looked at: no need to look again before
-    uint64_t hold_ = kNoHold;   // what our hold word says
+    uint64_t position_ = 0;         // of the next message
+    uint64_t expected_ = 0;         // its number
+    uint64_t seen_ = 0;             // `commit` when last looked at: no need to look again before
+    uint64_t hold_ = kNoHold;       // what our hold word says
     uint64_t held_from_ = kNoHold;  // the hold once it has stood the look at `claim`: no writer goes over it
-    uint64_t number_here_ = 0;  // the number of the message where jump() went
+    uint64_t number_here_ = 0;      // the number of the message where jump() went
     uint64_t messages_ = 0, bytes_ = 0;
 
     Slot& own() const { return ring_.slots[slot_]; }
@@ -171,6 +171,7 @@ class Reader {
     // What to sleep on when there is nothing. Empty bell: something came meanwhile.
     Bell bell() {
         uint64_t old = ring_.header.commit.fetch_or(kSleeper, std::memory_order_acq_rel);
+        CRASH_POINT("read: about to sleep");
         if ((old & kPositionMask) != position_) return {};
         return {ring_.header.commit.futex(), static_cast<uint32_t>(old | kSleeper)};
     }
@@ -223,6 +224,7 @@ class Reader {
                     e.size,
                     e.sender_size,
                     e.kind_size};
+            CRASH_POINT("read: message found, not copied");
             return Status::ok;
         }
         return Status::empty;
@@ -239,6 +241,7 @@ class Reader {
         bytes_ += view.size;
         uint64_t gap = pending_lost;
         pending_lost = 0;
+        CRASH_POINT("read: taken, hold not moved");
         return gap;
     }
 

@@ -130,6 +130,7 @@ bool reap_if_dead(const Segment& segment, uint32_t index, const RosterLock&) {
     slot.waits_for.store(0, memory_order_relaxed);
     slot.busy.store(0, memory_order_relaxed);
     slot.state.store(static_cast<uint32_t>(SlotState::free), memory_order_release);
+    CRASH_POINT("reap: slot free, nobody told");
     ring_membership(segment);
     return true;
 }
@@ -214,6 +215,7 @@ Seat::Seat(std::shared_ptr<Segment> segment, Role role, std::string_view name, b
            const RosterLock& lock)
     : segment_(std::move(segment)) {
     const Segment& s = *segment_;
+    CRASH_POINT("join: roster locked");
     bool pipe_reader = s.contract == Contract::pipe && role == Role::reader;
     uint32_t first = s.contract == Contract::pipe && !pipe_reader ? 1 : 0;
     uint32_t end = pipe_reader ? 1 : kSlotCount;
@@ -262,6 +264,7 @@ Seat::Seat(std::shared_ptr<Segment> segment, Role role, std::string_view name, b
             throw;
         }
     }
+    CRASH_POINT("join: at its place, nobody told");
     ring_membership(s);
 }
 
@@ -282,8 +285,8 @@ void Seat::take_turn(bool takeover, int64_t timeout_ns) {
     uint32_t restless = await_rest(s, slot_, timeout_ns);
     if (restless == kSlotCount) return;
     turn.exchange(owner, memory_order_seq_cst);
-    throw Failure{Fault::busy, "topic '" + s.topic + "' could not be taken over: " +
-                                   look_at(s, restless, true).describe() +
+    throw Failure{Fault::busy, "topic '" + s.topic +
+                                   "' could not be taken over: " + look_at(s, restless, true).describe() +
                                    " is in the middle of a message and does not finish it"};
 }
 
@@ -296,6 +299,7 @@ void Seat::leave() {
         CRASH_POINT("leave: roster locked");
         // From here we look dead, and are buried like anybody: one way to give things back.
         set_lock(segment->fd(), slot_lock_byte(slot_), F_UNLCK);
+        CRASH_POINT("leave: lock gone, slot taken");
         if (segment->slot(slot_).generation.load(memory_order_relaxed) == generation_)
             reap_if_dead(*segment, slot_, lock);
         CRASH_POINT("leave: out of the roster");

@@ -10,6 +10,8 @@
 #include <mutex>
 #include <utility>
 
+#include "lab.hpp"
+
 namespace ringmain {
 
 namespace {
@@ -204,6 +206,7 @@ std::shared_ptr<Segment> Segment::create(std::shared_ptr<Directory> directory, s
                       error};
     if (fchmod(s.fd_, options.mode) != 0) fail_errno("cannot set the mode of topic '" + s.topic + "'");
     s.map(Access::write);
+    CRASH_POINT("create: file made, not filled");
 
     Header& h = s.header();
     h.magic = kMagic;
@@ -217,9 +220,10 @@ std::shared_ptr<Segment> Segment::create(std::shared_ptr<Directory> directory, s
     h.flags = s.flags;
     h.epoch = s.epoch;
     std::memcpy(h.name, topic.data(), topic.size());
+    for (auto* word : {&h.claim, &h.tail, &h.commit}) word->store(lab::origin(), std::memory_order_relaxed);
     for (uint32_t i = 0; i < kSlotCount; ++i) s.slot(i).hold.store(kNoHold, std::memory_order_relaxed);
     if (s.contract == Contract::pipe) {  // holds from the beginning, before its reader came
-        s.slot(kPipeReaderSlot).hold.store(0, std::memory_order_relaxed);
+        s.slot(kPipeReaderSlot).hold.store(lab::origin(), std::memory_order_relaxed);
         h.slots_used.store(1, std::memory_order_relaxed);
     }
     if (!options.schema.empty()) s.set_schema(options.schema);
@@ -310,6 +314,7 @@ bool Segment::has_its_name() const {
 
 void Segment::retire() {
     header().retired.store(1, std::memory_order_release);
+    CRASH_POINT("retire: marked, name kept");
     if (has_its_name()) unlinkat(directory->fd(), file_name(topic).c_str(), 0);
     CRASH_POINT("retire: unlinked, nobody told");
     wake(header().commit.futex());
@@ -344,7 +349,10 @@ void Segment::set_schema(std::string_view schema) {
     uint32_t version = header().schema_version.load(std::memory_order_relaxed) | 1;
     header().schema_version.store(version, std::memory_order_relaxed);
     fence(std::memory_order_release);
+    copy_in(control_ + kSchemaOffset, schema.data(), schema.size() / 2);
+    CRASH_POINT("schema: half written");
     copy_in(control_ + kSchemaOffset, schema.data(), schema.size());
+    CRASH_POINT("schema: written, not announced");
     header().schema_bytes.store(schema.size(), std::memory_order_relaxed);
     header().schema_version.store(version + 1, std::memory_order_release);
 }

@@ -57,7 +57,8 @@ class Writer {
     // again: a hold only moves forward, and a new one is only good if it is at or above claim - capacity, and
     // claim is already announced. So one look is enough for a whole stride.
     Status look_at_holds(uint64_t end) {
-        uint64_t safe_end = claim_;  // becomes ours only if nobody is in the way: we are asked again after a wait
+        uint64_t safe_end =
+            claim_;  // becomes ours only if nobody is in the way: we are asked again after a wait
         uint32_t used = ring_.slots_used();
         for (uint32_t i = 0; i < used && ring_.contract != Contract::broadcast; ++i) {
             // [LOOK] seq_cst: after [CLAIM]. Pairs with [HOLD].
@@ -115,6 +116,7 @@ class Writer {
 
     // After `blocked`: what to sleep on until the obstacle is gone. An empty bell: gone already, try again.
     Bell arm() {
+        CRASH_POINT("publish: about to sleep");
         if (obstacle.is_turn) {
             Word<uint32_t>& turn = ring_.header.turn;
             uint32_t seen = turn.load(std::memory_order_relaxed);  // relaxed: the kernel compares it again
