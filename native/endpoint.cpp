@@ -42,7 +42,15 @@ std::shared_ptr<Segment> find(const std::shared_ptr<Directory>& directory, const
     }
 }
 
-bool current(const Segment& segment) { return !segment.retired() && segment.has_its_name(); }
+// Is this the topic of its name, for whoever has its roster lock? Somebody may have died while it removed it: the
+// writers are stopped, or it is marked, and the name is still there. Then nobody could ever use it or get past it, so we
+// finish what was begun.
+bool current(Segment& segment) {
+    bool stopped = segment.header().turn.load(std::memory_order_acquire) == kTurnOver;
+    if (!stopped && !segment.retired()) return segment.has_its_name();
+    if (segment.has_its_name()) segment.retire();
+    return false;
+}
 
 // Which living participant of this role is there, if any?
 std::optional<Member> anybody(const Segment& segment, std::optional<Role> role) {
@@ -136,6 +144,14 @@ bool unlink_if_dead(const std::shared_ptr<Directory>& directory, const std::stri
     RosterLock lock(*segment);
     if (!current(*segment) || !disposable(*segment) || reap_all(*segment, lock) != 0) return false;
     segment->retire();
+    return true;
+}
+
+bool finish_removal(Segment& segment) {
+    if (segment.header().turn.load(std::memory_order_acquire) != kTurnOver) return false;
+    RosterLock lock(segment);  // whoever removes it has this; if it lives, it has finished once we get it
+    if (segment.header().turn.load(std::memory_order_acquire) != kTurnOver) return false;
+    if (!segment.retired() || segment.has_its_name()) segment.retire();
     return true;
 }
 
