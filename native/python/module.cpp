@@ -145,13 +145,13 @@ bool add_constants(PyObject* module) {
         FIELD(Header, epoch) && FIELD(Header, name) && FIELD(Header, claim) && FIELD(Header, tail) &&
         FIELD(Header, commit) && FIELD(Header, newest) && FIELD(Header, turn) && FIELD(Header, retired) &&
         FIELD(Header, slots_used) && FIELD(Header, membership) && FIELD(Header, schema_version) &&
-        FIELD(Header, schema_bytes) && FIELD(Slot, state) && FIELD(Slot, role) && FIELD(Slot, pid) &&
-        FIELD(Slot, uid) && FIELD(Slot, generation) && FIELD(Slot, joined_ns) && FIELD(Slot, name) &&
-        FIELD(Slot, hold) && FIELD(Slot, position) && FIELD(Slot, sequence) && FIELD(Slot, messages) &&
-        FIELD(Slot, bytes) && FIELD(Slot, lost) && FIELD(Slot, busy) && FIELD(Slot, waits_for) &&
-        FIELD(MessageHeader, seq) && FIELD(MessageHeader, time_ns) && FIELD(MessageHeader, size) &&
-        FIELD(MessageHeader, sender_size) && FIELD(MessageHeader, kind_size) && FIELD(MessageHeader, flags) &&
-        put("Header", sizeof(Header)) && put("Slot", sizeof(Slot)) &&
+        FIELD(Header, schema_bytes) && FIELD(Header, roster_pid) && FIELD(Slot, state) && FIELD(Slot, role) &&
+        FIELD(Slot, pid) && FIELD(Slot, uid) && FIELD(Slot, generation) && FIELD(Slot, joined_ns) &&
+        FIELD(Slot, name) && FIELD(Slot, hold) && FIELD(Slot, position) && FIELD(Slot, sequence) &&
+        FIELD(Slot, messages) && FIELD(Slot, bytes) && FIELD(Slot, lost) && FIELD(Slot, busy) &&
+        FIELD(Slot, waits_for) && FIELD(MessageHeader, seq) && FIELD(MessageHeader, time_ns) &&
+        FIELD(MessageHeader, size) && FIELD(MessageHeader, sender_size) && FIELD(MessageHeader, kind_size) &&
+        FIELD(MessageHeader, flags) && put("Header", sizeof(Header)) && put("Slot", sizeof(Slot)) &&
         put("MessageHeader", sizeof(MessageHeader)) && put("roster_offset", kRosterOffset) &&
         put("schema_offset", kSchemaOffset) && put("slot_count", kSlotCount) && put("version", kVersion);
 #undef FIELD
