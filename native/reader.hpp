@@ -53,7 +53,8 @@ class Reader {
             uint64_t commit = ring_.header.commit.load(std::memory_order_acquire) & kPositionMask;
             uint64_t there =
                 where == Start::latest ? commit : ring_.header.tail.load(std::memory_order_acquire);
-            if (there % kAlignBytes != 0 || (where == Start::oldest && there > commit)) {
+            if (there % kAlignBytes != 0 || there > kMaxPosition ||
+                (where == Start::oldest && there > commit)) {
                 // The writer may have moved both between our two looks.
                 continue;
             }
@@ -141,7 +142,8 @@ class Reader {
             hold_ = own().hold.load(std::memory_order_acquire) & kPositionMask;
             position_ = seen_ = hold_;
             uint64_t commit = ring_.header.commit.load(std::memory_order_acquire) & kPositionMask;
-            if (position_ > commit || commit - position_ > ring_.capacity_bytes) return Status::corrupt;
+            if (position_ > commit || commit > kMaxPosition || commit - position_ > ring_.capacity_bytes)
+                return Status::corrupt;
             number_here_ = ring_.word_at(position_).load(std::memory_order_relaxed);
         } else if (!jump(start)) {
             return Status::corrupt;
@@ -202,7 +204,7 @@ class Reader {
     // Finds the next message without moving on. After ok, the payload may be read; then still_whole(), then
     // take().
     Status peek(View& view) {
-        while (has_more()) {
+        for (int attempt = 0; attempt < kPatience && has_more(); ++attempt) {
             if (conflate_) skip_to_newest();
             uint64_t at = position_;
             Envelope e = Envelope::load(ring_, at);
@@ -227,7 +229,7 @@ class Reader {
             CRASH_POINT("read: message found, not copied");
             return Status::ok;
         }
-        return Status::empty;
+        return position_ == seen_ ? Status::empty : Status::corrupt;
     }
 
     bool still_whole(const View& view) const { return held(view.position) || intact(view.position); }

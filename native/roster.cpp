@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "text.hpp"
+
 namespace ringmain {
 
 using std::memory_order_acq_rel;
@@ -40,6 +42,16 @@ void ring_membership(const Segment& segment) {
     wake(segment.header().membership.futex());
 }
 
+// The kernel does not tell who has an open file description's lock, so its owner writes it down.
+std::string roster_owner(const Segment& segment) {
+    uint32_t pid = segment.header().roster_pid.load(memory_order_relaxed);
+    uint32_t used = std::min(segment.header().slots_used.load(memory_order_acquire), kSlotCount);
+    for (uint32_t i = 0; i < used; ++i)
+        if (slot_taken(segment, i) && segment.slot(i).pid.load(memory_order_relaxed) == pid)
+            return look_at(segment, i, true).describe();
+    return "pid " + std::to_string(pid);
+}
+
 }  // namespace
 
 std::string Member::describe() const {
@@ -58,11 +70,13 @@ RosterLock::RosterLock(const Segment& segment, int64_t timeout_ns) : segment_(se
                           errno};
         if (monotonic_ns() > deadline)
             throw Failure{Fault::timed_out,
-                          "the roster of topic '" + segment.topic +
-                              "' stayed locked: a participant stopped while it joined or left "
-                              "(`ringmain doctor` tells which)"};
+                          "the roster of topic '" + segment.topic + "' stayed locked by " +
+                              roster_owner(segment) +
+                              ", which has stopped while it joined, left or reaped: let it go "
+                              "on (kill -CONT), or end it (kill -KILL)"};
         usleep(200);
     }
+    segment.header().roster_pid.store(static_cast<uint32_t>(getpid()), memory_order_relaxed);
 }
 
 RosterLock::~RosterLock() { set_lock(segment_.fd(), kRosterLockByte, F_UNLCK); }
@@ -102,15 +116,24 @@ Member look_at(const Segment& segment, uint32_t index, bool alive) {
     m.waits_for = slot.waits_for.load(memory_order_relaxed);
     char name[sizeof slot.name];
     copy_out(name, reinterpret_cast<const std::byte*>(slot.name), sizeof name);
-    m.name.assign(name, strnlen(name, sizeof name));
-    for (char& c : m.name)
-        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
-            c = '?';  // it will be printed on somebody's terminal
+    m.name = printable({name, strnlen(name, sizeof name)});
     return m;
 }
 
+// A free slot holds nothing and has no turn. If one does, somebody wrote where it must not (or a participant that had
+// lost its lock moved its hold after it was buried), and nobody else would ever take it back.
+static bool owns_without_being(const Segment& segment, uint32_t index) {
+    if (slot_taken(segment, index)) return false;
+    bool keeps = segment.contract == Contract::pipe && index == kPipeReaderSlot;
+    uint64_t hold = segment.slot(index).hold.load(memory_order_acquire) & kPositionMask;
+    return (hold != kNoHold && !keeps) ||
+           (segment.header().turn.load(memory_order_acquire) & ~kTurnSleeper) == index + 1;
+}
+
 bool reap_if_dead(const Segment& segment, uint32_t index, const RosterLock&) {
-    if (!slot_taken(segment, index) || slot_alive(segment, index)) return false;
+    bool buried =
+        slot_taken(segment, index) ? !slot_alive(segment, index) : owns_without_being(segment, index);
+    if (!buried) return false;
     Slot& slot = segment.slot(index);
     CRASH_POINT("reap: before the hold");
     // A pipe's reader slot keeps its hold, so that the next reader goes on where this one stopped.
@@ -136,7 +159,8 @@ bool reap_if_dead(const Segment& segment, uint32_t index, const RosterLock&) {
 }
 
 bool reap_if_dead(const Segment& segment, uint32_t slot) {
-    if (!slot_taken(segment, slot) || slot_alive(segment, slot)) return false;
+    if (slot_taken(segment, slot) ? slot_alive(segment, slot) : !owns_without_being(segment, slot))
+        return false;
     RosterLock lock(segment);
     return reap_if_dead(segment, slot, lock);
 }

@@ -34,8 +34,9 @@ class Writer {
         // relaxed: both are changed only by whoever has the turn.
         claim_ = ring_.header.claim.load(std::memory_order_relaxed);
         tail_ = ring_.header.tail.load(std::memory_order_relaxed);
-        bool sane = tail_ <= commit && commit >= position_ && claim_ >= commit && claim_ % kAlignBytes == 0 &&
-                    tail_ % kAlignBytes == 0 && claim_ - tail_ <= ring_.capacity_bytes;
+        bool sane = claim_ <= kMaxPosition && tail_ <= commit && commit >= position_ && claim_ >= commit &&
+                    claim_ % kAlignBytes == 0 && tail_ % kAlignBytes == 0 &&
+                    claim_ - tail_ <= ring_.capacity_bytes;
         if (!sane) return Status::corrupt;
         position_ = commit;
         seq_ = ring_.word_at(position_).load(std::memory_order_relaxed);  // relaxed: came with `commit`
