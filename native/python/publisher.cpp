@@ -18,7 +18,15 @@ PyObject* raise_too_large(const PublisherState& p, uint64_t size, uint64_t envel
 }
 
 PyObject* raise_status(const PublisherState& p, Status status) {
-    if (status == Status::taken_over && p.seat->segment().retired())
+    bool removed = false;
+    if (status == Status::taken_over) {
+        try {
+            removed = finish_removal(p.seat->segment());
+        } catch (const Failure& failure) {
+            return raise(failure);
+        }
+    }
+    if (removed || (status == Status::taken_over && p.seat->segment().retired()))
         return raise("TopicNotFound", "topic '" + p.topic + "' was removed; open it again to go on", ENOENT);
     if (status == Status::taken_over)
         return raise("TakenOver",
