@@ -23,6 +23,7 @@ class Writer {
     uint64_t last_start_ = 0;  // where the newest message begins
     bool waited_for_turn_ = false;
     uint64_t messages_ = 0, bytes_ = 0;
+    uint64_t sealed_ = 0, sealed_bytes_ = 0;  // not committed yet
 
     Slot& own() const { return ring_.slots[slot_]; }
 
@@ -177,8 +178,8 @@ class Writer {
         last_start_ = position_;
         position_ += footprint(size, sender.size(), kind.size());
         seq_ = seq + 1;
-        ++messages_;
-        bytes_ += size;
+        ++sealed_;
+        sealed_bytes_ += size;
         CRASH_POINT("publish: written, not committed");
     }
 
@@ -192,6 +193,8 @@ class Writer {
         // [OBSERVE].
         uint64_t old = ring_.header.commit.exchange(position_, std::memory_order_acq_rel);
         CRASH_POINT("publish: committed, turn kept");
+        messages_ += std::exchange(sealed_, 0);
+        bytes_ += std::exchange(sealed_bytes_, 0);
         // relaxed: for whoever watches.
         own().messages.store(messages_, std::memory_order_relaxed);
         own().bytes.store(bytes_, std::memory_order_relaxed);
@@ -202,6 +205,10 @@ class Writer {
 
     // Ends the turn; what was written and not committed is as if it had never been.
     void end() {
+        if (sealed_ != 0) {  // where there is one writer, begin() does not look at the words again
+            sealed_ = sealed_bytes_ = 0;
+            (void)refresh();
+        }
         if (has_one_writer(ring_.contract)) {
             // [RELEASE] release: pairs with [REST].
             own().busy.store(0, std::memory_order_release);
