@@ -29,6 +29,7 @@ class Reader {
     uint64_t expected_ = 0;     // its number
     uint64_t seen_ = 0;         // `commit` when last looked at: no need to look again before
     uint64_t hold_ = kNoHold;   // what our hold word says
+    uint64_t held_from_ = kNoHold;  // the hold once it has stood the look at `claim`: no writer goes over it
     uint64_t number_here_ = 0;  // the number of the message where jump() went
     uint64_t messages_ = 0, bytes_ = 0;
 
@@ -40,6 +41,10 @@ class Reader {
         fence(std::memory_order_acquire);
         return ring_.header.claim.load(std::memory_order_relaxed) <= position + ring_.capacity_bytes;
     }
+
+    // Held bytes stay, whatever `claim` says: a writer announces first and looks at the holds afterwards, so a
+    // claim may run past a hold while its writer waits for us.
+    bool held(uint64_t position) const { return always_holds_ || position >= held_from_; }
 
     // Goes to the newest message to come, or to the oldest that is whole, and learns its number.
     bool jump(Start where) {
@@ -70,6 +75,7 @@ class Reader {
         uint64_t old = own().hold.exchange(position, std::memory_order_seq_cst);
         bool ours = (old & kPositionMask) == hold_;
         hold_ = position;
+        if (held_from_ < position) held_from_ = position;
         CRASH_POINT("read: hold moved, bell not rung");
         if (old & kSleeper) wake(own().hold.futex());
         return ours;
@@ -106,7 +112,7 @@ class Reader {
         uint64_t newest = ring_.header.newest.load(std::memory_order_relaxed);
         if (newest % kAlignBytes != 0 || newest <= position_ || newest >= commit) return;
         uint64_t seq = ring_.word_at(newest).load(std::memory_order_relaxed);
-        if (!always_holds_ && !intact(newest)) return;
+        if (!held(newest) && !intact(newest)) return;
         position_ = newest;
         expected_ = seq;
         seen_ = commit;
@@ -176,7 +182,10 @@ class Reader {
         for (int attempt = 0; attempt < kPatience; ++attempt) {
             announce_hold(position_);
             Status status = peek(view);
-            if (status == Status::ok && view.position == hold_) return status;
+            if (status == Status::ok && view.position == hold_) {
+                held_from_ = hold_;
+                return status;
+            }
             if (status != Status::ok) {
                 move_hold(kNoHold);
                 return status;
@@ -194,7 +203,7 @@ class Reader {
             if (conflate_) skip_to_newest();
             uint64_t at = position_;
             Envelope e = Envelope::load(ring_, at);
-            if (!always_holds_ && !intact(at)) {
+            if (!held(at) && !intact(at)) {
                 if (!lapped()) return Status::corrupt;
                 continue;
             }
@@ -217,7 +226,7 @@ class Reader {
         return Status::empty;
     }
 
-    bool still_whole(const View& view) const { return always_holds_ || intact(view.position); }
+    bool still_whole(const View& view) const { return held(view.position) || intact(view.position); }
 
     // Moves on past the message; returns how many were lost just before it.
     uint64_t take(const View& view) {
