@@ -148,6 +148,30 @@ uint32_t reap_all(const Segment& segment, const RosterLock& lock) {
     return alive;
 }
 
+// Waits until no living writer but `newcomer` is inside a publish: the turn says already that it is no longer
+// theirs, but they may have looked before. Not only its last owner: one that died right after it had announced
+// its takeover leaves the writer before it in the middle of a message, and the turn no longer says whose.
+// Returns who did not come to rest in time, or kSlotCount.
+static uint32_t await_rest(const Segment& s, uint32_t newcomer, int64_t timeout_ns) {
+    uint32_t used = std::min(s.header().slots_used.load(memory_order_acquire), kSlotCount);
+    int64_t deadline = monotonic_ns() + timeout_ns;
+    bool fenced = false;
+    for (uint32_t i = 0; i < used; ++i) {
+        // relaxed: slots change under the roster lock, which we have.
+        bool writer = s.slot(i).role.load(memory_order_relaxed) == static_cast<uint32_t>(Role::writer);
+        if (i == newcomer || !writer || !slot_taken(s, i) || !slot_alive(s, i)) continue;
+        if (!fenced) barrier_for_everybody();
+        fenced = true;
+        // [REST] acquire: what the old writer committed last is seen by us. Pairs with [RELEASE] in
+        // Writer::end.
+        while (s.slot(i).busy.load(memory_order_acquire) != 0 && slot_alive(s, i)) {
+            if (monotonic_ns() > deadline) return i;
+            usleep(100);
+        }
+    }
+    return kSlotCount;
+}
+
 bool disposable(const Segment& segment) {
     if (segment.flags & kPersist) return false;
     if (segment.contract != Contract::pipe) return true;
@@ -223,21 +247,13 @@ void Seat::take_turn(bool takeover, int64_t timeout_ns) {
     // [TAKEOVER] seq_cst: the new owner is announced before the old one's busy flag is looked at. Pairs with
     // [BUSY].
     turn.exchange(slot_ + 1, memory_order_seq_cst);
-    if (!alive) return;
     CRASH_POINT("takeover: announced, old writer not seen to rest");
-    barrier_for_everybody();
-    Slot& old = s.slot(owner - 1);
-    int64_t deadline = monotonic_ns() + timeout_ns;
-    // [REST] acquire: what the old writer committed last is seen by us. Pairs with [RELEASE] in Writer::end.
-    while (old.busy.load(memory_order_acquire) != 0 && slot_alive(s, owner - 1)) {
-        if (monotonic_ns() > deadline) {
-            turn.exchange(owner, memory_order_seq_cst);
-            throw Failure{Fault::busy, "topic '" + s.topic + "' could not be taken over: " +
-                                           look_at(s, owner - 1, true).describe() +
-                                           " is in the middle of a message and does not finish it"};
-        }
-        usleep(100);
-    }
+    uint32_t restless = await_rest(s, slot_, timeout_ns);
+    if (restless == kSlotCount) return;
+    turn.exchange(owner, memory_order_seq_cst);
+    throw Failure{Fault::busy, "topic '" + s.topic + "' could not be taken over: " +
+                                   look_at(s, restless, true).describe() +
+                                   " is in the middle of a message and does not finish it"};
 }
 
 void Seat::leave() {
