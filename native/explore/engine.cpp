@@ -20,6 +20,8 @@ namespace {
 constexpr size_t kStackBytes = 256 * 1024;
 constexpr uint64_t kMaxSteps = 20'000;  // of one execution: more is an endless loop
 
+constexpr int kScouts = 2'000;
+
 struct ExceptionState {  // what the C++ runtime keeps for each thread, hence here for each fiber
     void* caught;
     unsigned uncaught;
@@ -82,6 +84,8 @@ size_t depth;
 std::unique_ptr<Seen> seen;
 int deaths;
 bool closing_down, trace;
+bool scouting;  // chance decides, to find out what is shared before the search begins
+uint64_t chance;
 uint64_t steps, all_steps;
 End ending;
 std::string why;
@@ -119,8 +123,19 @@ bool is_old() {
     return !seen->insert(state_hash());
 }
 
+// Whatever an actor does before its first step that others can notice, it does at once.
+bool begin_next() {
+    for (int i = 0; i < actor_count(); ++i) {
+        if (fibers[i].started) continue;
+        switch_to(i);
+        return true;
+    }
+    return false;
+}
+
 // Hands over to one of the actors that can go on; returns when it is the caller's turn again.
 void schedule() {
+    if (begin_next()) return;
     int options[kMaxActors], count = 0;
     auto can_run = [](int i) { return fibers[i].life == Life::running; };
     do {
@@ -129,11 +144,12 @@ void schedule() {
             if (i != running && can_run(i)) options[count++] = i;
         if (count == 0 && kernel_is_quiet()) finish(End::complete);
     } while (count == 0);
-    if (!trace && depth >= choices.size() && is_old()) finish(End::pruned);
+    if (!trace && !scouting && depth >= choices.size() && is_old()) finish(End::pruned);
     switch_to(options[choose(count)]);
 }
 
 void body(int actor) {
+    observe(1);  // to have begun is a step, too
     current_case->actors[static_cast<size_t>(actor)]();
     fibers[actor].life = Life::done;
     schedule();
@@ -227,6 +243,10 @@ void reach() {
 
 int choose(int options) {
     if (options == 1) return 0;
+    if (scouting) {
+        chance = chance * 6364136223846793005 + 1442695040888963407;
+        return static_cast<int>((chance >> 33) % static_cast<uint64_t>(options));
+    }
     if (depth < choices.size()) return choices[depth++].taken;
     if (trace) return 0;
     Allocates ours(false);
@@ -276,7 +296,9 @@ void require(bool condition, const char* what) {
     if (!condition) fail(what);
 }
 
-void start_again() { finish(End::again); }
+void start_again() {
+    if (!scouting) finish(End::again);
+}
 
 void begin_closing() { closing_down = true; }
 int deaths_so_far() { return deaths; }
@@ -292,9 +314,15 @@ Outcome explore(const Case& c, double limit_s) {
     all_steps = 0;
     auto begin = std::chrono::steady_clock::now();
     auto elapsed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); };
+    scouting = true;
+    chance = 1;
+    for (int i = 0; i < (getenv("NOSCOUT") ? 0 : kScouts); ++i) run_once();
+    scouting = false;
+    all_steps = 0;
     for (;;) {
         End end = run_once();
         if (end == End::again) {
+            ++outcome.restarts;
             choices.clear();
             seen = std::make_unique<Seen>();
             outcome.executions = outcome.deaths = all_steps = 0;
@@ -317,6 +345,8 @@ Outcome explore(const Case& c, double limit_s) {
         }
         if ((outcome.executions & 1023) == 0 && elapsed() > limit_s) break;
     }
+    void dump_flags();
+    if (getenv("DBG")) dump_flags();
     outcome.states = seen->count();
     outcome.steps = all_steps;
     outcome.seconds = elapsed();

@@ -39,6 +39,7 @@ struct Case {
 struct Outcome {
     uint64_t executions = 0, states = 0, steps = 0;
     uint64_t deaths = 0;  // executions in which somebody died
+    uint64_t restarts = 0;  // how often something turned out to be shared that was not taken for it
     bool whole = false;   // everything was explored
     std::string error;    // empty, or the invariant that broke, with the steps that led there
     double seconds = 0;

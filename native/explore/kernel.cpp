@@ -80,10 +80,10 @@ int get_or_set_lock(int fd, int command, struct flock* request) {
     dies_here();
     if (request->l_type == F_UNLCK) {
         if (tracing()) record("unlock " + std::to_string(index));
-        if (lock.owner != fd) return 0;
-        if (!setup) lock.left.join(known(self()));
-        let_go(lock);
         if (!setup) observe(2);
+        if (lock.owner != fd) return 0;
+        if (!setup) lock.left.join(pass_on(self()));
+        let_go(lock);
         return 0;
     }
     // The roster lock is tried again and again, with a time limit that no honest holder exceeds: here it is waited for.
@@ -110,7 +110,7 @@ void kernel_reset() {
 
 uint64_t kernel_hash() {
     uint64_t hash = static_cast<uint64_t>(expiries);
-    for (const Lock& lock : locks) hash = mix(hash, mix(static_cast<uint64_t>(lock.owner), lock.left.hash()));
+    for (const Lock& lock : locks) hash = mix(hash, mix(static_cast<uint64_t>(lock.owner), hash_ahead(lock.left)));
     for (int i = 0; i < actor_count(); ++i) {
         if (life(i) != Life::asleep) continue;
         hash = mix(hash, mix(reinterpret_cast<uint64_t>(sleepers[i].word), sleepers[i].value));
@@ -121,7 +121,7 @@ uint64_t kernel_hash() {
 void kernel_buries(int actor) {
     for (Lock& lock : locks) {
         if (lock.owner != actor) continue;
-        lock.left.join(known(actor));
+        lock.left.join(pass_on(actor));
         let_go(lock);
     }
     for (int i = 0; i < actor_count(); ++i)
@@ -220,6 +220,7 @@ int explored_fcntl(int fd, int command, ...) {
 // Whoever naps looks at a word again and again: until it changes, or somebody dies, there is nothing new to see.
 int explored_usleep(unsigned) {
     size_t where = last_looked_at(self());
+    observe(6);
     if (look_again(self(), where)) return 0;
     sleepers[self()].watches = where;
     block(Life::napping);

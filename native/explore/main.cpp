@@ -32,8 +32,8 @@ int main(int argc, char** argv) {
     for (const Case& c : all_cases()) {
         if ((c.contract + ": " + c.name).find(only) == std::string::npos || (c.deep && !deep)) continue;
         Outcome o = explore(c, limit_s);
-        std::printf("%-11s %-36s %10lu %10lu %11lu %8.2f%s\n", c.contract.c_str(), c.name.c_str(), o.executions,
-                    o.states, o.steps, o.seconds, o.error.empty() && !o.whole ? "  NOT WHOLE" : "");
+        std::printf("%-11s %-36s %10lu %10lu %11lu %4lu %8.2f%s\n", c.contract.c_str(), c.name.c_str(), o.executions,
+                    o.states, o.steps, o.restarts, o.seconds, o.error.empty() && !o.whole ? "  NOT WHOLE" : "");
         std::fflush(stdout);
         if (!o.error.empty()) {
             std::printf("  BROKEN: %s\n", o.error.c_str());

@@ -6,12 +6,14 @@
 // around them, and only seq_cst *fences* meet in one total order. A seq_cst access is taken for acquire and release
 // only, which allows more than C++ does: what holds here holds there.
 //
-// What the search need not interleave: a plain store to a word that is never read-modify-written may come at once,
-// since whoever should still see the older value can (that is what stale loads are); and nobody notices a load of a
-// word that only the loader writes. Which words are of which kind is found on the way: a surprise starts the search
-// again. What would break this, two stores that are not ordered, is itself an error: two writers at once.
+// What the search need not interleave. A store that is ordered with all other stores to its word may come at once:
+// whoever should still see the older value can, for that is what stale loads are. A load that is ordered with all
+// stores of others can see only one version, whenever it comes. Which accesses are not ordered is found on the way,
+// with the epochs of a race detector: a surprise is remembered and starts the search again, so the search that
+// ends has met none. Two plain stores that are not ordered are themselves an error: two writers at once.
 #include <algorithm>
 #include <cstring>
+#include <cstdio>
 
 #include "layout.hpp"
 #include "model.hpp"
@@ -32,13 +34,16 @@ struct Version {
     uint64_t value;
     Knowledge carried;
     int by;
+    bool carries;  // more than itself
 };
 
 struct Location {
     // For the whole case: who was ever seen to do what.
-    uint8_t writers = 0;  // bit set of actors
-    bool updated = false;  // by read-modify-write
+    uint8_t writers = 0;     // bit set of actors
+    uint8_t racing = 0;      // those whose loads are not ordered with the stores of others
+    bool contended = false;  // its stores are not ordered
     // For this execution.
+    std::array<uint8_t, kMaxActors> looked_in{};  // 1 + the epoch of each actor's last load
     std::array<Version, kMaxVersions> history;
     size_t count = 0;
     const Version& newest() const { return history[count - 1]; }
@@ -48,6 +53,7 @@ struct Mind {
     Knowledge current, acquirable, released;
     std::array<uint8_t, kMaxLocations> stale_looks;
     size_t last_looked_at = 0;
+    bool has_released = false;  // a release fence was passed
 };
 
 Location locations[kMaxLocations];
@@ -58,7 +64,7 @@ uint8_t fencers;     // actors that were seen to use a seq_cst fence
 bool barriers;       // somebody was seen to use a barrier for everybody
 Mind minds[kMaxActors];
 Knowledge total;     // what has passed through seq_cst fences
-uint64_t history_hash;
+Knowledge passed;    // by everybody who is left; set by memory_hash()
 
 size_t offset_of(const void* address) {
     auto offset = static_cast<size_t>(static_cast<const std::byte*>(address) - memory);
@@ -76,12 +82,12 @@ size_t locate(const void* address, size_t bytes) {
     size_t offset = offset_of(address);
     uint8_t& entry = location_at[offset / kGranule];
     if (entry == 0) {
-        if (location_count == kMaxLocations) fail("the case has too many words for the explorer");
+        if (location_count == kMaxLocations - kMaxActors) fail("the case has too many words for the explorer");
         entry = static_cast<uint8_t>(++location_count);
         address_of[entry - 1] = memory + offset;
     }
     Location& l = locations[entry - 1];
-    if (l.count == 0) l.history[l.count++] = {raw(address, bytes), {}, kNobody};
+    if (l.count == 0) l.history[l.count++] = {raw(address, bytes), {}, kNobody, false};
     return entry - size_t{1};
 }
 
@@ -103,21 +109,67 @@ const char* text(std::memory_order o) {
 
 uint8_t bit(int actor) { return static_cast<uint8_t>(1u << actor); }
 
-void note_writer(Location& l, bool updates) {
-    bool news = (l.writers & bit(self())) == 0 || (updates && !l.updated);
-    if (!news) return;
-    // A first writer of a word that nobody has looked at is no surprise, but it is rare enough not to ask.
+bool is_left(int actor) { return life(actor) != Life::done && life(actor) != Life::dead; }
+
+// Those of them, besides the actor itself, that may still do something.
+uint8_t others(uint8_t actors) {
+    uint8_t left = 0;
+    for (int i = 0; i < actor_count(); ++i)
+        if (i != self() && is_left(i)) left |= bit(i);
+    return left & actors;
+}
+
+// An actor's epoch ends whenever it releases. It is kept with the locations: to know somebody's epoch is to come
+// after all that it did in it.
+size_t epoch_of(int actor) { return kMaxLocations - 1 - static_cast<size_t>(actor); }
+
+void end_epoch(Mind& m, int actor) {
+    if (++m.current.at[epoch_of(actor)] == 255) fail("an actor of the case releases too often for the explorer");
+    m.acquirable.at[epoch_of(actor)] = m.current.at[epoch_of(actor)];
+}
+
+void learnt(bool surprise) {
+    if (surprise) start_again();
+}
+
+bool knows_newest(size_t where) { return minds[self()].current.at[where] + size_t{1} == locations[where].count; }
+
+void about_to_load(size_t where) {
+    Location& l = locations[where];
+    if ((l.racing & bit(self())) && others(l.writers)) reach();
+    bool surprise = !(l.racing & bit(self())) && !knows_newest(where);
+    if (surprise) l.racing |= bit(self());
+    learnt(surprise);
+    l.looked_in[static_cast<size_t>(self())] = static_cast<uint8_t>(1 + minds[self()].current.at[epoch_of(self())]);
+}
+
+void about_to_store(size_t where, bool updates) {
+    Location& l = locations[where];
+    if ((l.contended && others(l.writers)) || barriers) reach();
+    dies_here();
+    bool surprise = !(l.writers & bit(self()));
     l.writers |= bit(self());
-    l.updated |= updates;
-    start_again();
+    if (!l.contended && !knows_newest(where)) {
+        if (!updates) fail("two writers at once: " + name_of(address_of[where]) + " is stored to in no order");
+        surprise = l.contended = true;
+    }
+    for (int i = 0; i < actor_count(); ++i) {
+        uint8_t looked = l.looked_in[static_cast<size_t>(i)];
+        if (i == self() || (l.racing & bit(i)) || looked == 0) continue;
+        if (minds[self()].current.at[epoch_of(i)] + 1 >= looked) continue;
+        l.racing |= bit(i);
+        surprise = true;
+    }
+    learnt(surprise);
 }
 
 void see(size_t where, const Version& version, size_t at, bool acquire) {
     Mind& m = minds[self()];
     m.current.at[where] = std::max(m.current.at[where], static_cast<uint8_t>(at));
+    m.acquirable.at[where] = std::max(m.acquirable.at[where], static_cast<uint8_t>(at));
+    if (!version.carries) return;
     m.acquirable.join(version.carried);
     if (acquire) m.current.join(version.carried);
-    m.acquirable.join(m.current);
 }
 
 void append(size_t where, uint64_t value, bool release, const Knowledge* passed_on) {
@@ -126,11 +178,14 @@ void append(size_t where, uint64_t value, bool release, const Knowledge* passed_
     auto at = static_cast<uint8_t>(l.count);
     if (l.count == kMaxVersions) fail("the case has too many stores to one word for the explorer");
     m.current.at[where] = m.acquirable.at[where] = at;
-    Version v{value, release ? m.current : m.released, self()};
+    Version& v = l.history[l.count++];
+    v.value = value;
+    v.carried = release ? m.current : m.released;
+    v.by = self();
+    v.carries = release || m.has_released || passed_on;
     v.carried.at[where] = at;
     if (passed_on) v.carried.join(*passed_on);
-    history_hash += mix(mix(where * 256 + at, value), v.carried.hash());
-    l.history[l.count++] = v;
+    if (release) end_epoch(m, self());
     if (address_of[where] >= control() && address_of[where] < control() + kHeaderBytes) check_words();
     kernel_notices(where);
 }
@@ -173,8 +228,8 @@ void set_capacity(size_t capacity_bytes) { capacity = capacity_bytes; }
 
 void memory_forget() {
     for (Location& l : locations) {
-        l.writers = 0;
-        l.updated = false;
+        l.writers = l.racing = 0;
+        l.contended = false;
     }
     location_count = 0;
     std::memset(location_at, 0, sizeof location_at);
@@ -184,21 +239,46 @@ void memory_forget() {
 
 void memory_reset() {
     std::memset(memory, 0, sizeof memory);
-    for (size_t i = 0; i < kMaxLocations; ++i) locations[i].count = 0;
-    for (Mind& m : minds) m = {};
+    for (size_t i = 0; i < kMaxLocations; ++i) locations[i].count = 0, locations[i].looked_in = {};
+    for (int i = 0; i < kMaxActors; ++i) {
+        minds[i] = {};
+        end_epoch(minds[i], i);  // the first epoch is 1: nobody knows it yet
+    }
     total = {};
-    history_hash = 0;
 }
 
+// What everybody who is left has passed cannot be seen again: it is no part of the state, and positions in the
+// histories count from there. So two ways to the same situation meet, however much happened on them.
 uint64_t memory_hash() {
-    uint64_t hash = mix(history_hash, total.hash());
+    passed.at.fill(255);
+    for (int i = 0; i < actor_count(); ++i)
+        if (is_left(i))
+            for (size_t l = 0; l < kMaxLocations; ++l) passed.at[l] = std::min(passed.at[l], minds[i].current.at[l]);
+    uint64_t hash = hash_ahead(total);
     for (int i = 0; i < actor_count(); ++i) {
-        if (life(i) == Life::dead || life(i) == Life::done) continue;
+        if (!is_left(i)) continue;
         const Mind& m = minds[i];
-        hash = mix(hash, mix(m.current.hash(), mix(m.acquirable.hash(), m.released.hash())));
+        hash = mix(hash, mix(hash_ahead(m.current), mix(hash_ahead(m.acquirable), hash_ahead(m.released))));
         hash = mix(hash, hash_bytes(m.stale_looks.data(), m.stale_looks.size()));
     }
+    for (size_t where = 0; where < location_count; ++where) {
+        const Location& l = locations[where];
+        for (size_t at = passed.at[where]; at < l.count; ++at) {
+            const Version& v = l.history[at];
+            hash += mix(mix(where * 256 + at - passed.at[where], v.value), v.carries ? hash_ahead(v.carried) : 0);
+        }
+        for (int i = 0; i < actor_count(); ++i) {
+            int looked = l.looked_in[static_cast<size_t>(i)] - 1 - passed.at[epoch_of(i)];
+            if (looked >= 0 && !(l.racing & bit(i))) hash += mix(where * 256 + static_cast<size_t>(i), 500 + looked);
+        }
+    }
     return hash;
+}
+
+uint64_t hash_ahead(const Knowledge& k) {
+    Knowledge ahead;
+    for (size_t i = 0; i < kMaxLocations; ++i) ahead.at[i] = k.at[i] > passed.at[i] ? k.at[i] - passed.at[i] : 0;
+    return ahead.hash();
 }
 
 uint64_t latest(const void* address, size_t bytes) {
@@ -207,7 +287,11 @@ uint64_t latest(const void* address, size_t bytes) {
     return locations[entry - 1].newest().value;
 }
 
-const Knowledge& known(int actor) { return minds[actor].current; }
+Knowledge pass_on(int actor) {
+    Knowledge all = minds[actor].current;
+    end_epoch(minds[actor], actor);
+    return all;
+}
 void learn(int actor, const Knowledge& what) {
     minds[actor].current.join(what);
     minds[actor].acquirable.join(what);
@@ -218,7 +302,7 @@ uint64_t load(const void* address, size_t bytes, std::memory_order order) {
     size_t where = locate(address, bytes);
     Location& l = locations[where];
     count_step();
-    if (l.writers & ~bit(self())) reach();
+    about_to_load(where);
     uint8_t options[kMaxVersions];
     size_t at = options[choose(visible(where, options))];
     const Version& v = l.history[at];
@@ -237,14 +321,8 @@ void store(void* address, size_t bytes, uint64_t value, std::memory_order order)
         return;
     }
     size_t where = locate(address, bytes);
-    Location& l = locations[where];
-    note_writer(l, false);
     count_step();
-    bool others_care = l.updated && (l.writers & ~bit(self()));
-    if (others_care || barriers) reach();
-    dies_here();
-    if (l.newest().by != self() && minds[self()].current.at[where] + size_t{1} < l.count)
-        fail("two writers at once: " + name_of(address) + " is stored to by two actors, in no order");
+    about_to_store(where, false);
     if (tracing()) record(describe("store", where, value, order));
     append(where, value, releases(order), nullptr);
     observe(0);
@@ -261,10 +339,8 @@ uint64_t update(void* address, size_t bytes, Update how, uint64_t operand, std::
     }
     size_t where = locate(address, bytes);
     Location& l = locations[where];
-    note_writer(l, true);
     count_step();
-    if ((l.writers & ~bit(self())) || barriers) reach();
-    dies_here();
+    about_to_store(where, true);
     Version old = l.newest();
     see(where, old, l.count - 1, acquires(order));
     if (tracing())
@@ -284,10 +360,8 @@ bool compare_exchange(void* address, size_t bytes, uint64_t& expected, uint64_t 
     }
     size_t where = locate(address, bytes);
     Location& l = locations[where];
-    note_writer(l, true);
     count_step();
-    if ((l.writers & ~bit(self())) || barriers) reach();
-    dies_here();
+    about_to_store(where, true);
     // A failed exchange is a load, and may be stale; one that succeeds takes the newest.
     uint8_t visible_ones[kMaxVersions], options[kMaxVersions];
     int all = visible(where, visible_ones), count = 0;
@@ -315,7 +389,7 @@ void fence(std::memory_order order) {
             fencers |= bit(self());
             start_again();
         }
-        if (fencers & ~bit(self())) reach();
+        if (others(fencers)) reach();
     }
     Mind& m = minds[self()];
     if (tracing()) record(std::string("fence  ") + text(order));
@@ -324,7 +398,11 @@ void fence(std::memory_order order) {
         m.current.join(total);
         m.acquirable = total = m.current;
     }
-    if (releases(order)) m.released = m.current;
+    if (releases(order)) {
+        m.released = m.current;
+        m.has_released = true;
+        end_epoch(m, self());
+    }
     observe(1);
 }
 
@@ -334,9 +412,18 @@ void barrier_for_all() {
         start_again();
     }
     for (int i = 0; i < actor_count(); ++i) total.join(minds[i].acquirable);
-    for (int i = 0; i < actor_count(); ++i) minds[i].current = minds[i].acquirable = minds[i].released = total;
+    for (int i = 0; i < actor_count(); ++i) {
+        minds[i].current = minds[i].acquirable = minds[i].released = total;
+        minds[i].has_released = true;
+        end_epoch(minds[i], i);
+    }
 }
 
+void dump_flags() {
+    for (size_t i = 0; i < location_count; ++i)
+        if (locations[i].racing || locations[i].contended)
+            fprintf(stderr, "  %s writers %x racing %x %s\n", name_of(address_of[i]).c_str(), locations[i].writers, locations[i].racing, locations[i].contended ? "contended" : "");
+}
 size_t last_looked_at(int actor) { return minds[actor].last_looked_at; }
 
 bool look_again(int actor, size_t where) {

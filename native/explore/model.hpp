@@ -39,9 +39,10 @@ std::string name_of(const void* address);
 void memory_forget();  // a new case: nothing is known of any location
 void memory_reset();   // a new execution
 uint64_t memory_hash();
+uint64_t hash_ahead(const Knowledge& k);  // of what not everybody knows; after memory_hash()
 uint64_t latest(const void* address, size_t bytes);
 void learn(int actor, const Knowledge& what);  // synchronises: the actor now knows this
-const Knowledge& known(int actor);
+Knowledge pass_on(int actor);  // what the actor knows, for somebody to learn
 void barrier_for_all();
 size_t last_looked_at(int actor);
 bool look_again(int actor, size_t where);  // time passes: the actor sees the newest there; false: it knew
