@@ -25,11 +25,12 @@ class Reader {
     uint32_t slot_;
     bool always_holds_, holds_borrowed_, conflate_;
     Start on_lap_;
-    uint64_t position_ = 0;     // of the next message
-    uint64_t expected_ = 0;     // its number
-    uint64_t seen_ = 0;         // `commit` when last looked at: no need to look again before
-    uint64_t hold_ = kNoHold;   // what our hold word says
-    uint64_t number_here_ = 0;  // the number of the message where jump() went
+    uint64_t position_ = 0;         // of the next message
+    uint64_t expected_ = 0;         // its number
+    uint64_t seen_ = 0;             // `commit` when last looked at: no need to look again before
+    uint64_t hold_ = kNoHold;       // what our hold word says
+    uint64_t held_from_ = kNoHold;  // the hold once it has stood the look at `claim`: no writer goes over it
+    uint64_t number_here_ = 0;      // the number of the message where jump() went
     uint64_t messages_ = 0, bytes_ = 0;
 
     Slot& own() const { return ring_.slots[slot_]; }
@@ -41,6 +42,10 @@ class Reader {
         return ring_.header.claim.load(std::memory_order_relaxed) <= position + ring_.capacity_bytes;
     }
 
+    // Held bytes stay, whatever `claim` says: a writer announces first and looks at the holds afterwards, so a
+    // claim may run past a hold while its writer waits for us.
+    bool held(uint64_t position) const { return always_holds_ || position >= held_from_; }
+
     // Goes to the newest message to come, or to the oldest that is whole, and learns its number.
     bool jump(Start where) {
         for (int attempt = 0; attempt < kPatience; ++attempt) {
@@ -48,7 +53,8 @@ class Reader {
             uint64_t commit = ring_.header.commit.load(std::memory_order_acquire) & kPositionMask;
             uint64_t there =
                 where == Start::latest ? commit : ring_.header.tail.load(std::memory_order_acquire);
-            if (there % kAlignBytes != 0 || (where == Start::oldest && there > commit)) {
+            if (there % kAlignBytes != 0 || there > kMaxPosition ||
+                (where == Start::oldest && there > commit)) {
                 // The writer may have moved both between our two looks.
                 continue;
             }
@@ -70,6 +76,7 @@ class Reader {
         uint64_t old = own().hold.exchange(position, std::memory_order_seq_cst);
         bool ours = (old & kPositionMask) == hold_;
         hold_ = position;
+        if (held_from_ < position) held_from_ = position;
         CRASH_POINT("read: hold moved, bell not rung");
         if (old & kSleeper) wake(own().hold.futex());
         return ours;
@@ -106,7 +113,7 @@ class Reader {
         uint64_t newest = ring_.header.newest.load(std::memory_order_relaxed);
         if (newest % kAlignBytes != 0 || newest <= position_ || newest >= commit) return;
         uint64_t seq = ring_.word_at(newest).load(std::memory_order_relaxed);
-        if (!always_holds_ && !intact(newest)) return;
+        if (!held(newest) && !intact(newest)) return;
         position_ = newest;
         expected_ = seq;
         seen_ = commit;
@@ -139,7 +146,9 @@ class Reader {
             hold_ = own().hold.load(std::memory_order_acquire) & kPositionMask;
             position_ = seen_ = hold_;
             uint64_t commit = ring_.header.commit.load(std::memory_order_acquire) & kPositionMask;
-            if (position_ > commit || commit - position_ > ring_.capacity_bytes) return Status::corrupt;
+            if (position_ > commit || commit > kMaxPosition || commit - position_ > ring_.capacity_bytes)
+                return Status::corrupt;
+            // relaxed: came with `commit`, and the hold keeps it.
             number_here_ = ring_.word_at(position_).load(std::memory_order_relaxed);
         } else if (!jump(start)) {
             return Status::corrupt;
@@ -169,6 +178,7 @@ class Reader {
     // What to sleep on when there is nothing. Empty bell: something came meanwhile.
     Bell bell() {
         uint64_t old = ring_.header.commit.fetch_or(kSleeper, std::memory_order_acq_rel);
+        CRASH_POINT("read: about to sleep");
         if ((old & kPositionMask) != position_) return {};
         return {ring_.header.commit.futex(), static_cast<uint32_t>(old | kSleeper)};
     }
@@ -182,7 +192,10 @@ class Reader {
         for (int attempt = 0; attempt < kPatience; ++attempt) {
             announce_hold(position_);
             Status status = peek(view);
-            if (status == Status::ok && view.position == hold_) return status;
+            if (status == Status::ok && view.position == hold_) {
+                held_from_ = hold_;
+                return status;
+            }
             if (status != Status::ok) {
                 move_hold(kNoHold);
                 return status;
@@ -196,11 +209,11 @@ class Reader {
     // Finds the next message without moving on. After ok, the payload may be read; then still_whole(), then
     // take().
     Status peek(View& view) {
-        while (has_more()) {
+        for (int attempt = 0; attempt < kPatience && has_more(); ++attempt) {
             if (conflate_) skip_to_newest();
             uint64_t at = position_;
             Envelope e = Envelope::load(ring_, at);
-            if (!always_holds_ && !intact(at)) {
+            if (!held(at) && !intact(at)) {
                 if (!lapped()) return Status::corrupt;
                 continue;
             }
@@ -218,12 +231,13 @@ class Reader {
                     e.size,
                     e.sender_size,
                     e.kind_size};
+            CRASH_POINT("read: message found, not copied");
             return Status::ok;
         }
-        return Status::empty;
+        return position_ == seen_ ? Status::empty : Status::corrupt;
     }
 
-    bool still_whole(const View& view) const { return always_holds_ || intact(view.position); }
+    bool still_whole(const View& view) const { return held(view.position) || intact(view.position); }
 
     // Moves on past the message; returns how many were lost just before it.
     uint64_t take(const View& view) {
@@ -234,6 +248,7 @@ class Reader {
         bytes_ += view.size;
         uint64_t gap = pending_lost;
         pending_lost = 0;
+        CRASH_POINT("read: taken, hold not moved");
         return gap;
     }
 

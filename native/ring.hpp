@@ -23,6 +23,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 #include "bell.hpp"
 #include "layout.hpp"

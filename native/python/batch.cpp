@@ -4,6 +4,7 @@
 
 #include "arrow.hpp"
 #include "subscriber.hpp"
+#include "text.hpp"
 
 namespace ringmain::py {
 
@@ -48,6 +49,19 @@ struct TextColumn {
     Buffer offsets, bytes;
     bool start() { return offsets.push<int32_t>(0) && bytes.extend(1); }
     bool close_row() { return offsets.push(static_cast<int32_t>(bytes.size())); }
+    // Keeps the `size` bytes just pushed, as valid UTF-8: what a peer calls text need not be any.
+    bool keep_text(size_t size) {
+        std::string_view pushed(static_cast<const char*>(bytes.data()) + bytes.size(), size);
+        if (!is_utf8(pushed)) [[unlikely]] {
+            std::string valid = valid_utf8(pushed);
+            size = valid.size();
+            char* to = bytes.extend(size);
+            if (!to) return false;
+            std::memcpy(to, valid.data(), size);
+        }
+        bytes.grew(size);
+        return true;
+    }
     bool push(const std::byte* from, size_t size) {
         char* to = bytes.extend(size);
         if (!to) return false;
@@ -205,8 +219,7 @@ int append(SubscriberState& s, Columns& c, const View& view) {
         c.data.push(view.payload, view.size);
     }
     if (!s.reader->still_whole(view)) return 0;
-    c.sender.bytes.grew(view.sender_size);
-    c.kind.bytes.grew(view.kind_size);
+    if (!c.sender.keep_text(view.sender_size) || !c.kind.keep_text(view.kind_size)) return -1;
     c.data.bytes.grew(view.size);
     uint64_t lost = s.reader->take(view);
     c.lost_total += lost;
