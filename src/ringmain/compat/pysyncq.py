@@ -99,8 +99,8 @@ class PySyncQ:
     def _rescreen(self) -> None:
         if self._queue is None:
             return
-        self._queue._subscriber.ignore_senders = {_text(name) for name in self.scrnsend}  # type: ignore[assignment]
-        self._queue._subscriber.ignore_kinds = {_text(name) for name in self.scrntype}  # type: ignore[assignment]
+        self._queue._subscriber.ignore_senders = {_text(name) for name in self.scrnsend}
+        self._queue._subscriber.ignore_kinds = {_text(name) for name in self.scrntype}
 
     def open(self, sender: str | None = None, filtself: bool = True) -> None:
         """Register this process: from now on it reads what the others append."""
