@@ -58,10 +58,9 @@ class Writer {
     // again: a hold only moves forward, and a new one is only good if it is at or above claim - capacity, and
     // claim is already announced. So one look is enough for a whole stride.
     Status look_at_holds(uint64_t end) {
-        uint64_t safe_end =
-            claim_;  // becomes ours only if nobody is in the way: we are asked again after a wait
-        uint32_t used = ring_.slots_used();
-        for (uint32_t i = 0; i < used && ring_.contract != Contract::broadcast; ++i) {
+        uint64_t safe_end = claim_;
+        uint32_t used = ring_.contract == Contract::broadcast ? 0 : ring_.slots_used();
+        for (uint32_t i = 0; i < used; ++i) {
             // [LOOK] seq_cst: after [CLAIM]. Pairs with [HOLD].
             uint64_t hold = ring_.slots[i].hold.load(std::memory_order_seq_cst) & kPositionMask;
             if (hold == kNoHold || hold + ring_.capacity_bytes >= safe_end) continue;
@@ -69,8 +68,9 @@ class Writer {
                 obstacle = {i, false, end};
                 return Status::blocked;
             }
-            safe_end = hold + ring_.capacity_bytes;
+            safe_end = std::min(safe_end, hold + ring_.capacity_bytes);
         }
+        // Only now, when nobody is in the way: a writer that was stopped must look again.
         safe_end_ = safe_end;
         return Status::ok;
     }
