@@ -102,7 +102,8 @@ def table(singles: list[Scenario], pairs: list[Scenario], stops: list[Scenario])
         "| | scenarios | failed | until every survivor had its next message, ms (median / 99 % / most) |",
         "|---|---|---|---|",
         f"| one dies | {len(singles)} | {sum(bool(s.error) for s in singles)} | {milliseconds(singles)} |",
-        f"| two die | {len(pairs)}, both died in {both} | {sum(bool(s.error) for s in pairs)} | {milliseconds(pairs)} |",
+        f"| two die | {len(pairs)}, both died in {both} | {sum(bool(s.error) for s in pairs)} | "
+        f"{milliseconds(pairs)} |",
         f"| one stops for a second | {len(stops)}, in {sum(s.must_go_on for s in stops)} nobody may wait | "
         f"{sum(bool(s.error) for s in stops)} | |",
     ]

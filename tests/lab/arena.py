@@ -376,7 +376,7 @@ def in_parallel(tasks: list[Callable[[], Result]], width: int) -> Iterator[Resul
                 (folder / str(index)).write_text(json.dumps(asdict(task())))
                 os._exit(0)
             running[pid] = (index, folder / str(index))
-        pid, status = os.wait()
+        pid, _status = os.wait()
         if pid in running:
             _, file = running.pop(pid)
             data = json.loads(file.read_text())
