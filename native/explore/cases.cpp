@@ -115,6 +115,10 @@ void bus(std::vector<Case>& cases) {
     cases.push_back(make("a writer dies, another goes on", B,
                          {mortal(writer({.sizes = {S, S}}, full)), writer({.sizes = {M, S}}),
                           reader({.looks = 1, .start = Start::oldest, .borrows = true})}, 1));
+    cases.push_back(make("three writers", B, {writer({.sizes = {S}}), writer({.sizes = {S}}), writer({.sizes = {S}})}));
+    cases.push_back(make("a borrower dies, its reaper dies", B,
+                         {mortal(writer({.sizes = {S, S}}, full)), writer({.sizes = {S, S}}),
+                          mortal(reader({.looks = 1, .start = Start::oldest, .borrows = true}))}, 2));
     cases.push_back(make("two borrowers", B, {writer({.sizes = {S, S}}, full),
                                               reader({.looks = 1, .start = Start::oldest, .borrows = true}),
                                               reader({.looks = 1, .start = Start::oldest, .borrows = true})}));

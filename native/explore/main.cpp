@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cases.hpp"
+#include "litmus.hpp"
 
 using namespace ringmain::explore;
 
@@ -15,6 +16,7 @@ int main(int argc, char** argv) {
     for (int i = 1; i < argc; ++i) {
         std::string argument = argv[i];
         if (argument == "--deep") deep = true;
+        else if (argument == "--litmus") return run_litmus() != 0;
         else if (argument == "--caught") expect_failure = true;
         else if (argument == "--seconds" && i + 1 < argc) limit_s = std::atof(argv[++i]);
         else if (argument == "--only" && i + 1 < argc) only = argv[++i];

@@ -12,8 +12,8 @@
 // with the epochs of a race detector: a surprise is remembered and starts the search again, so the search that
 // ends has met none. Two plain stores that are not ordered are themselves an error: two writers at once.
 #include <algorithm>
+#include <bit>
 #include <cstring>
-#include <cstdio>
 
 #include "layout.hpp"
 #include "model.hpp"
@@ -25,7 +25,7 @@ namespace {
 constexpr size_t kGranule = 4;
 constexpr size_t kMaxVersions = 96;
 constexpr size_t kControlBytes = kRosterOffset + kSlots * sizeof(Slot);
-constexpr uint8_t kStaleLooks = 3;  // in one operation an actor may see this often that a word is not its newest
+constexpr uint8_t kStaleLooks = 2;  // in one operation an actor may see this often that a word is not its newest
 
 alignas(4096) std::byte memory[kControlBytes + 2 * kMaxCapacity];
 size_t capacity = kMaxCapacity;
@@ -40,8 +40,12 @@ struct Version {
 struct Location {
     // For the whole case: who was ever seen to do what.
     uint8_t writers = 0;     // bit set of actors
+    uint8_t lookers = 0;     // those who load it, or update it
     uint8_t racing = 0;      // those whose loads are not ordered with the stores of others
     bool contended = false;  // its stores are not ordered
+    // Nobody ever learns what another stored here: it makes no difference, and no death before it does.
+    bool idle() const { return lookers == 0 || std::has_single_bit(static_cast<unsigned>(lookers | writers)); }
+
     // For this execution.
     std::array<uint8_t, kMaxActors> looked_in{};  // 1 + the epoch of each actor's last load
     std::array<Version, kMaxVersions> history;
@@ -136,19 +140,24 @@ bool knows_newest(size_t where) { return minds[self()].current.at[where] + size_
 
 void about_to_load(size_t where) {
     Location& l = locations[where];
-    if ((l.racing & bit(self())) && others(l.writers)) reach();
-    bool surprise = !(l.racing & bit(self())) && !knows_newest(where);
-    if (surprise) l.racing |= bit(self());
+    if (((l.racing & bit(self())) && others(l.writers)) || plain()) reach();
+    bool surprise = !(l.lookers & bit(self()));
+    l.lookers |= bit(self());
+    if (!(l.racing & bit(self())) && !knows_newest(where)) {
+        l.racing |= bit(self());
+        surprise = true;
+    }
     learnt(surprise);
     l.looked_in[static_cast<size_t>(self())] = static_cast<uint8_t>(1 + minds[self()].current.at[epoch_of(self())]);
 }
 
 void about_to_store(size_t where, bool updates) {
     Location& l = locations[where];
-    if ((l.contended && others(l.writers)) || barriers) reach();
-    dies_here();
-    bool surprise = !(l.writers & bit(self()));
+    if ((l.contended && others(l.writers)) || barriers || plain()) reach();
+    if (!l.idle()) dies_here();
+    bool surprise = !(l.writers & bit(self())) || (updates && !(l.lookers & bit(self())));
     l.writers |= bit(self());
+    if (updates) l.lookers |= bit(self());
     if (!l.contended && !knows_newest(where)) {
         if (!updates) fail("two writers at once: " + name_of(address_of[where]) + " is stored to in no order");
         surprise = l.contended = true;
@@ -228,7 +237,7 @@ void set_capacity(size_t capacity_bytes) { capacity = capacity_bytes; }
 
 void memory_forget() {
     for (Location& l : locations) {
-        l.writers = l.racing = 0;
+        l.writers = l.lookers = l.racing = 0;
         l.contended = false;
     }
     location_count = 0;
@@ -254,6 +263,8 @@ uint64_t memory_hash() {
     for (int i = 0; i < actor_count(); ++i)
         if (is_left(i))
             for (size_t l = 0; l < kMaxLocations; ++l) passed.at[l] = std::min(passed.at[l], minds[i].current.at[l]);
+    for (size_t l = 0; l < location_count; ++l)
+        if (locations[l].idle()) passed.at[l] = 255;
     uint64_t hash = hash_ahead(total);
     for (int i = 0; i < actor_count(); ++i) {
         if (!is_left(i)) continue;
@@ -419,11 +430,6 @@ void barrier_for_all() {
     }
 }
 
-void dump_flags() {
-    for (size_t i = 0; i < location_count; ++i)
-        if (locations[i].racing || locations[i].contended)
-            fprintf(stderr, "  %s writers %x racing %x %s\n", name_of(address_of[i]).c_str(), locations[i].writers, locations[i].racing, locations[i].contended ? "contended" : "");
-}
 size_t last_looked_at(int actor) { return minds[actor].last_looked_at; }
 
 bool look_again(int actor, size_t where) {
