@@ -127,7 +127,8 @@ std::unique_ptr<Seat> join_as_reader(const std::shared_ptr<Directory>& directory
 }
 
 // A file that is no topic has no participants to ask; it was checked that it belongs to somebody we trust.
-static void unlink_corrupt(const Directory& directory, const std::string& topic, Failure failure, bool force) {
+static void unlink_corrupt(const Directory& directory, const std::string& topic, Failure failure,
+                           bool force) {
     if (failure.fault != Fault::corrupt) throw failure;
     if (!force) {
         failure.text += "; unlink it with force=True to take it away";

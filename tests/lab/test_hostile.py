@@ -72,11 +72,14 @@ def everything():
     return errors
 """
 
-SERVER = ABUSE + """
+SERVER = (
+    ABUSE
+    + """
 say("ready")
 while hear() == "go":
     say(*everything(), ".")
 """
+)
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +167,9 @@ def test_what_is_corrupt_can_be_taken_away(runtime_dir: Path) -> None:
     assert not (runtime_dir / "t.ring").exists()
 
 
-PEER = ABUSE + """
+PEER = (
+    ABUSE
+    + """
 role, rounds = sys.argv[1], 0
 say("ready")
 while not os.path.exists(os.path.join(os.environ["RINGMAIN_DIR"], "stop")):
@@ -173,6 +178,7 @@ while not os.path.exists(os.path.join(os.environ["RINGMAIN_DIR"], "stop")):
     rounds += 1
 say(rounds)
 """
+)
 
 
 @pytest.mark.parametrize("contract", CONTRACTS)
