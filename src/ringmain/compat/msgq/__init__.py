@@ -6,8 +6,8 @@ For modules that import it themselves: `sys.modules["msgq"] = ringmain.compat.ms
 
 What differs, and why: a ring is 4 MiB unless `segment_size` says otherwise, and takes messages of half of that; a queue
 goes when its last participant leaves; only `address=b"127.0.0.1"` (for other machines there is `backend="zmq"` and
-`rm.bridge`); a 16th reader evicts nobody (there are 128 places, and one more is an `IpcError`); Ctrl-C in `receive` is a
-`KeyboardInterrupt`, not a `None`.
+`rm.bridge`); a 16th reader evicts nobody (there are 128 places, and one more is an `IpcError`); Ctrl-C in `receive`
+is a `KeyboardInterrupt`, not a `None`.
 """
 
 from __future__ import annotations
