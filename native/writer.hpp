@@ -175,10 +175,11 @@ class Writer {
         Envelope{seq, time_ns, static_cast<uint32_t>(size), static_cast<uint8_t>(sender.size()),
                  static_cast<uint8_t>(kind.size())}
             .store(ring_, position_);
-        if (!sender.empty())
-            copy_in(ring_.at(position_) + sizeof(MessageHeader), sender.data(), sender.size());
-        if (!kind.empty())
-            copy_in(ring_.at(position_) + sizeof(MessageHeader) + sender.size(), kind.data(), kind.size());
+        if (sender.size() + kind.size() != 0) {
+            std::byte* names = ring_.at(position_) + sizeof(MessageHeader);
+            copy_in(names, sender.data(), sender.size());
+            copy_in(names + sender.size(), kind.data(), kind.size());
+        }
         last_start_ = position_;
         position_ += footprint(size, sender.size(), kind.size());
         seq_ = seq + 1;

@@ -1,13 +1,13 @@
 #include "engine.hpp"
 
-#include <ucontext.h>
 #include <csetjmp>
+#include <ucontext.h>
 
-#include <cxxabi.h>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
+#include <cxxabi.h>
 #include <memory>
 
 #include "arena.hpp"
@@ -20,7 +20,8 @@ namespace {
 constexpr size_t kStackBytes = 256 * 1024;
 constexpr uint64_t kMaxSteps = 20'000;  // of one execution: more is an endless loop
 
-constexpr int kScouts = 2'000;
+constexpr int kScouts = 4'000;
+constexpr int kScoutsCourage = 30;
 
 struct ExceptionState {  // what the C++ runtime keeps for each thread, hence here for each fiber
     void* caught;
@@ -142,7 +143,11 @@ void schedule() {
         if (running != kNobody && can_run(running)) options[count++] = running;
         for (int i = 0; i < actor_count(); ++i)
             if (i != running && can_run(i)) options[count++] = i;
-        if (count == 0 && kernel_is_quiet()) finish(End::complete);
+        if (count == 0 && kernel_is_quiet()) {
+            explorer_allocates();
+            if (current_case->finally && !scouting) current_case->finally();
+            finish(End::complete);
+        }
     } while (count == 0);
     if (!trace && !scouting && depth >= choices.size() && is_old()) finish(End::pruned);
     switch_to(options[choose(count)]);
@@ -255,6 +260,8 @@ int choose(int options) {
     return 0;
 }
 
+bool plain() { return current_case->plain; }
+
 bool may_die(int actor) {
     if (deaths >= current_case->deaths) return false;
     for (int mortal : current_case->mortal)
@@ -263,7 +270,8 @@ bool may_die(int actor) {
 }
 
 bool dies_here() {
-    if (running == kNobody || !may_die(running) || choose(2) == 0) return false;
+    if (running == kNobody || !may_die(running)) return false;
+    if (choose(scouting ? kScoutsCourage : 2) != 1) return false;  // a scout dies seldom, or it would never get far
     if (trace) record("dies");
     ++deaths;
     fibers[running].life = Life::dead;
@@ -308,17 +316,17 @@ Outcome explore(const Case& c, double limit_s) {
     Outcome outcome;
     current_case = &c;
     memory_forget();
+    kernel_forget();
     choices.clear();
     seen = std::make_unique<Seen>();
     trace = false;
     all_steps = 0;
-    auto begin = std::chrono::steady_clock::now();
-    auto elapsed = [&] {
-        return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    };
+    // Of the processor, not of the wall: whether a case is explored whole must not depend on who else is busy.
+    std::clock_t begin = std::clock();
+    auto elapsed = [&] { return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC; };
     scouting = true;
     chance = 1;
-    for (int i = 0; i < (getenv("NOSCOUT") ? 0 : kScouts); ++i) run_once();
+    for (int i = 0; i < (c.plain ? 0 : kScouts); ++i) run_once();
     scouting = false;
     all_steps = 0;
     for (;;) {
@@ -347,8 +355,6 @@ Outcome explore(const Case& c, double limit_s) {
         }
         if ((outcome.executions & 1023) == 0 && elapsed() > limit_s) break;
     }
-    void dump_flags();
-    if (getenv("DBG")) dump_flags();
     outcome.states = seen->count();
     outcome.steps = all_steps;
     outcome.seconds = elapsed();

@@ -34,6 +34,8 @@ struct Case {
     std::vector<int> mortal;  // actors that may die
     int deaths = 0;           // at most so many in one execution
     bool deep = false;        // only when asked for
+    bool plain = false;       // every access is interleaved, whether ordered or not: slow, to check the reduction
+    std::function<void()> finally;  // when an execution has come to its end
 };
 
 struct Outcome {
@@ -55,6 +57,7 @@ int self();  // the actor that runs, or kNobody
 Life life(int actor);
 int actor_count();
 bool may_die(int actor);
+bool plain();            // interleave every access
 
 void reach();      // a step that others can notice follows: let anybody go first
 bool dies_here();  // does the actor die before the step it is about to make? If so the call does not return

@@ -35,6 +35,7 @@ struct Sleeper {
 };
 
 Lock locks[1 + kSlots];
+uint8_t touched[1 + kSlots];  // for the whole case: by whom, as a bit set
 Sleeper sleepers[kMaxActors];
 int expiries;
 
@@ -65,8 +66,19 @@ int get_or_set_lock(int fd, int command, struct flock* request) {
     size_t index = lock_index(request->l_start);
     Lock& lock = locks[index];
     bool setup = self() == kNobody;
-    reach();
-    if (!setup) count_step();
+    // The owner touches its lock even if it does nothing more: it may die.
+    auto touches = static_cast<uint8_t>(1u << fd);
+    bool surprise = !(touched[index] & touches);
+    touched[index] |= touches;
+    if (!setup) {
+        if (surprise) start_again();
+        for (int i = 0; i < actor_count(); ++i)
+            if (i != fd && (touched[index] >> i & 1) && life(i) != Life::done && life(i) != Life::dead) {
+                reach();
+                break;
+            }
+        count_step();
+    }
     if (command == F_OFD_GETLK) {
         bool taken = lock.owner != kNobody && lock.owner != fd;
         request->l_type = taken ? F_WRLCK : F_UNLCK;
@@ -99,6 +111,10 @@ int get_or_set_lock(int fd, int command, struct flock* request) {
 }
 
 }  // namespace
+
+void kernel_forget() {
+    for (uint8_t& by : touched) by = 0;
+}
 
 void kernel_reset() {
     for (Lock& lock : locks) lock = {};
