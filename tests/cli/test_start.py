@@ -42,7 +42,9 @@ def test_examples_parse():
     for name in COMMANDS:
         module = load(name)
         for _what, line in module.EXAMPLES:
-            words = list(shlex.shlex(line, posix=True, punctuation_chars=True))
+            lexer = shlex.shlex(line, posix=True, punctuation_chars="|>()")
+            lexer.whitespace_split = True
+            words = list(lexer)
             while name in words and words[words.index(name) - 1] == "ringmain":
                 words = words[words.index(name) + 1 :]
                 end = next((i for i, word in enumerate(words) if word in ("|", ">", "(", ">>")), len(words))
