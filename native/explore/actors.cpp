@@ -107,6 +107,17 @@ bool take_one(Me& me, Reader& reader, const Reads& reads) {
     return true;
 }
 
+// A pipe has one place for a reader. If it is taken, there is nothing to do here.
+bool try_to_join() {
+    try {
+        join(self(), Role::reader, false);
+        return true;
+    } catch (const Failure& failure) {
+        require(failure.fault == Fault::busy, "a newcomer is refused for another reason than a living reader");
+        return false;
+    }
+}
+
 void settle_reader(const Me& me, const Place<Reader>& place, uint64_t more) {
     settle(place.bytes, sizeof place.bytes, mix(mix(me.next, me.received), more));
     forget_stale_looks();
@@ -161,10 +172,8 @@ void write(const Sends& sends) {
     Writer& writer = me.writer.get();
     uint64_t step = 0;
     size_t sent = 0;
-    auto pause_here = [&] {
-        settle(me.writer.bytes, sizeof me.writer.bytes, mix(step, sent));
-        forget_stale_looks();
-    };
+    auto id_of = [](uint64_t step) { return static_cast<uint64_t>(self() + 1) * 1000 + step; };
+    auto pause_here = [&] { settle(me.writer.bytes, sizeof me.writer.bytes, mix(step, sent)); };
     while (sent < sends.sizes.size()) {
         ++step;
         pause_here();
@@ -186,17 +195,20 @@ void write(const Sends& sends) {
             }
             if (status == Status::blocked) break;
             require(status == Status::ok, "a writer finds the ring corrupt");
-            compose(writer, size, static_cast<uint64_t>(self() + 1) * 1000 + step);
+            compose(writer, size, id_of(step));
             ++sent;
         } while (sends.batch && sent < sends.sizes.size());
         if (status == Status::blocked) {
             writer.end();
             ++sent;
-        } else if (sends.drops_first && step < 200) {
+        } else if (sends.drops_first && sent == 1) {
+            uint64_t dropped = writer.seq() - 1;
             writer.end();
+            note_dropped(dropped, id_of(step));
         } else {
             writer.commit();
         }
+        forget_stale_looks();
     }
     step = ~uint64_t{0};
     pause_here();
@@ -206,7 +218,8 @@ void write(const Sends& sends) {
 void read(const Reads& reads) {
     Me& me = participants[self()];
     if (reads.joins) {
-        join(self(), Role::reader, false);
+        if (reads.when_free && !try_to_join()) return;
+        if (!reads.when_free) join(self(), Role::reader, false);
         make_reader(self(), reads);
     }
     Reader& reader = me.reader.get();
@@ -230,11 +243,6 @@ void read(const Reads& reads) {
         me.seat->leave();
     else
         last_look(me, reader, reads);
-}
-
-void reap(uint32_t slot) {
-    auto* segment = new std::shared_ptr<Segment>(Segment::open(nullptr, std::to_string(self()), Access::write));
-    reap_if_dead(**segment, slot);
 }
 
 }  // namespace ringmain::explore
