@@ -46,8 +46,8 @@ int main(int argc, char** argv) {
                     o.error.empty() && !o.whole ? "  NOT WHOLE" : "");
         std::fflush(stdout);
         if (!o.error.empty()) {
-            std::printf("  BROKEN: %s\n", o.error.c_str());
-            if (expect_failure) return 0;
+            std::printf("  %s: %s\n", o.beyond ? "BEYOND THE EXPLORER" : "BROKEN", o.error.c_str());
+            if (expect_failure) return o.beyond;
         }
         failures += !o.error.empty() || !o.whole;
     }
