@@ -12,9 +12,13 @@ struct View {
     uint64_t position, end;
     uint64_t seq;
     int64_t time_ns;
-    const std::byte *sender, *kind, *payload;
+    const std::byte* at;
     uint32_t size;
     uint8_t sender_size, kind_size;
+
+    const std::byte* sender() const { return at + sizeof(MessageHeader); }
+    const std::byte* kind() const { return sender() + sender_size; }
+    const std::byte* payload() const { return at + payload_offset(sender_size, kind_size); }
 };
 
 class Reader {
@@ -218,19 +222,10 @@ class Reader {
                 continue;
             }
             // The sizes can be trusted as far as the writer can: it may be buggy or hostile.
-            if (seen_ < at || seen_ - at > ring_.capacity_bytes || e.bytes() > seen_ - at)
+            uint64_t bytes = e.bytes(), there = seen_ - at;
+            if (there > ring_.capacity_bytes || bytes > there) [[unlikely]]
                 return Status::corrupt;
-            const std::byte* body = ring_.at(at) + sizeof(MessageHeader);
-            view = {at,
-                    at + e.bytes(),
-                    e.seq,
-                    e.time_ns,
-                    body,
-                    body + e.sender_size,
-                    ring_.at(at) + payload_offset(e.sender_size, e.kind_size),
-                    e.size,
-                    e.sender_size,
-                    e.kind_size};
+            view = {at, at + bytes, e.seq, e.time_ns, ring_.at(at), e.size, e.sender_size, e.kind_size};
             CRASH_POINT("read: message found, not copied");
             return Status::ok;
         }

@@ -175,10 +175,11 @@ class Writer {
         Envelope{seq, time_ns, static_cast<uint32_t>(size), static_cast<uint8_t>(sender.size()),
                  static_cast<uint8_t>(kind.size())}
             .store(ring_, position_);
-        if (!sender.empty())
-            copy_in(ring_.at(position_) + sizeof(MessageHeader), sender.data(), sender.size());
-        if (!kind.empty())
-            copy_in(ring_.at(position_) + sizeof(MessageHeader) + sender.size(), kind.data(), kind.size());
+        if (sender.size() + kind.size() != 0) {
+            std::byte* names = ring_.at(position_) + sizeof(MessageHeader);
+            copy_in(names, sender.data(), sender.size());
+            copy_in(names + sender.size(), kind.data(), kind.size());
+        }
         last_start_ = position_;
         position_ += footprint(size, sender.size(), kind.size());
         seq_ = seq + 1;
@@ -211,6 +212,7 @@ class Writer {
     void end() {
         if (sealed_ != 0) {  // where there is one writer, begin() does not look at the words again
             sealed_ = sealed_bytes_ = 0;
+            position_ = 0;  // back to `commit`, which refresh() takes only forward
             (void)refresh();
         }
         if (has_one_writer(ring_.contract)) {

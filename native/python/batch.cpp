@@ -209,14 +209,14 @@ void destroy(PyObject* self) {
 
 // Copies one message behind the others. 1: done; 0: it was overwritten meanwhile, look again; -1: memory is short.
 int append(SubscriberState& s, Columns& c, const View& view) {
-    bool room = c.sender.push(view.sender, view.sender_size) && c.kind.push(view.kind, view.kind_size) &&
+    bool room = c.sender.push(view.sender(), view.sender_size) && c.kind.push(view.kind(), view.kind_size) &&
                 c.data.bytes.extend(view.size);
     if (!room) return -1;
     if (view.size < kLargeCopyBytes) {
-        c.data.push(view.payload, view.size);
+        c.data.push(view.payload(), view.size);
     } else {
         WithoutGil unlocked;
-        c.data.push(view.payload, view.size);
+        c.data.push(view.payload(), view.size);
     }
     if (!s.reader->still_whole(view)) return 0;
     if (!c.sender.keep_text(view.sender_size) || !c.kind.keep_text(view.kind_size)) return -1;
@@ -275,7 +275,8 @@ PyObject* recv_batch(PyObject*, PyObject* args) {
             break;
         }
         if (c.rows >= most) break;
-        found = message_now(self, *s, view);
+        Deadline now(0);
+        found = next_message_quickly(self, *s, now, view);
     }
     if (s->reader && !s->reader->release(s->keep()) && !PyErr_Occurred()) return raise_evicted(*s);
     if (found < 0) {

@@ -101,7 +101,7 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
         PyErr_SetString(PyExc_ValueError, "the borrowed message was given back");
         return -1;
     }
-    void* at = const_cast<std::byte*>(l.view.payload);
+    void* at = const_cast<std::byte*>(l.view.payload());
     if (PyBuffer_FillInfo(view, self, at, static_cast<Py_ssize_t>(l.view.size), 1, flags) != 0) return -1;
     ++l.exports;
     return 0;

@@ -61,8 +61,8 @@ static bool is_one_of(const std::vector<std::string>& names, const std::byte* te
 }
 
 static bool screened(const SubscriberState& s, const View& view) {
-    return (!s.ignored_senders.empty() && is_one_of(s.ignored_senders, view.sender, view.sender_size)) ||
-           (!s.ignored_kinds.empty() && is_one_of(s.ignored_kinds, view.kind, view.kind_size));
+    return (!s.ignored_senders.empty() && is_one_of(s.ignored_senders, view.sender(), view.sender_size)) ||
+           (!s.ignored_kinds.empty() && is_one_of(s.ignored_kinds, view.kind(), view.kind_size));
 }
 
 int message_now(PyObject* self, SubscriberState& s, View& view, bool borrowing) {
@@ -74,7 +74,7 @@ int message_now(PyObject* self, SubscriberState& s, View& view, bool borrowing) 
         Reader& reader = *s.reader;
         Status status = borrowing ? reader.borrow(view) : reader.peek(view);
         if (status == Status::ok) [[likely]] {
-            if (s.ignored_senders.empty() && s.ignored_kinds.empty()) [[likely]]
+            if (!s.screens) [[likely]]
                 return 1;
             bool unwanted = screened(s, view);
             if (!reader.still_whole(view)) continue;
@@ -199,11 +199,11 @@ static PyObject* cached_text(std::string& last, PyObject*& last_str, const std::
 }
 
 PyObject* sender_of(SubscriberState& s, const View& view) {
-    return cached_text(s.last_sender, s.last_sender_str, view.sender, view.sender_size);
+    return cached_text(s.last_sender, s.last_sender_str, view.sender(), view.sender_size);
 }
 
 PyObject* kind_of(SubscriberState& s, const View& view) {
-    return cached_text(s.last_kind, s.last_kind_str, view.kind, view.kind_size);
+    return cached_text(s.last_kind, s.last_kind_str, view.kind(), view.kind_size);
 }
 
 namespace {
@@ -216,10 +216,10 @@ PyObject* copy_message(SubscriberState& s, const View& view) {
     if (!bytes) return nullptr;
     char* to = PyBytes_AsString(bytes);
     if (view.size < kLargeCopyBytes) [[likely]] {
-        copy_out(to, view.payload, view.size);
+        copy_out(to, view.payload(), view.size);
     } else {
         WithoutGil unlocked;
-        copy_out(to, view.payload, view.size);
+        copy_out(to, view.payload(), view.size);
     }
     if (s.reader->still_whole(view)) [[likely]]
         return bytes;
@@ -265,7 +265,7 @@ PyObject* decoded(const SubscriberState& s, PyObject* bytes, uint64_t seq) {
 PyObject* receive(PyObject* self, SubscriberState& s, Deadline& deadline, bool whole) {
     for (;;) {
         View view;
-        int found = next_message(self, s, deadline, view);
+        int found = next_message_quickly(self, s, deadline, view);
         if (found != 1) return nullptr;
         PyObject* bytes = copy_message(s, view);
         if (!bytes && PyErr_Occurred()) return nullptr;
@@ -387,7 +387,8 @@ PyObject* recv_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
             Py_XDECREF(data);
             if (added != 0 || ++taken == most) break;
         }
-        found = message_now(self, *s, view);
+        Deadline now(0);
+        found = next_message_quickly(self, *s, now, view);
     }
     if (s->reader && !s->reader->release(s->keep()) && !PyErr_Occurred()) raise_evicted(*s);
     if (!PyErr_Occurred()) return list;
@@ -427,10 +428,10 @@ PyObject* recv_into(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
             return nullptr;
         }
         if (view.size < kLargeCopyBytes) {
-            copy_out(buffer.buf, view.payload, view.size);
+            copy_out(buffer.buf, view.payload(), view.size);
         } else {
             WithoutGil unlocked;
-            copy_out(buffer.buf, view.payload, view.size);
+            copy_out(buffer.buf, view.payload(), view.size);
         }
         if (!s->reader->still_whole(view)) continue;
         s->reader->take(view);
@@ -528,6 +529,7 @@ PyObject* screen(PyObject* self, PyObject* args) {
     if (!PyArg_ParseTuple(args, "OO", &senders, &kinds) || !read_names(senders, s->ignored_senders) ||
         !read_names(kinds, s->ignored_kinds))
         return nullptr;
+    s->screens = !s->ignored_senders.empty() || !s->ignored_kinds.empty();
     Py_RETURN_NONE;
 }
 
