@@ -3,6 +3,7 @@
     100 B    messages/s from publisher to flushed recording, against pyarrow writing the same batches from memory
     1 MB     MB/s, against plain writes of the same bytes to the same file system
     cost     what publishing costs with no reader, with one reader that drains, and with a recorder
+    replay   how far from its time a replayed message is published
     memory   the recorder's resident memory at the start, the middle and the end of a run
 
     python -m bench.recording_live [DIRECTORY] [SECONDS]
@@ -25,6 +26,7 @@ from pathlib import Path
 from bench.recording import ring_batch, time_pyarrow, time_raw
 
 import ringmain as rm
+from ringmain.recording import RecordingWriter
 from ringmain.recording.envelope import Envelope
 
 PRELUDE = """
@@ -156,6 +158,19 @@ def memory(directory: Path, seconds: float) -> None:
     print(f"    1000 B | resident memory, MiB, at each quarter: {seen} ({total:,} messages, {total / 1e3:,.0f} MB)")
 
 
+def replay_timing(directory: Path) -> None:
+    """A synthetic second of messages at 1 kHz, replayed: how far from its time each is published."""
+    writer = RecordingWriter(directory / "replay", fsync="never")
+    writer.append("bench", 1, ring_batch(1000, 100, 0, step_ns=1_000_000))
+    writer.close()
+    player = rm.Player(directory / "replay").open()
+    with rm.Subscriber("bench") as sub:
+        player.run()
+        times = [sub.recv_message(timeout=1.0).time_ns for _ in range(1000)]
+    errors_us = sorted(abs(t - times[0] - i * 1_000_000) / 1000 for i, t in enumerate(times))
+    print(f"replay at 1 kHz | publish times are off by p50 {errors_us[500]:.1f} us, p99 {errors_us[990]:.1f} us")
+
+
 def main() -> None:
     parent = sys.argv[1] if len(sys.argv) > 1 else None
     seconds = float(sys.argv[2]) if len(sys.argv) > 2 else 3.0
@@ -173,6 +188,7 @@ def main() -> None:
                 f"{size:>8} B | {what} {base:>11,.0f} msg/s {base * size / 1e6:>6,.0f} MB/s, {base_cost * 1e9:,.0f} ns "
                 f"of processor time | {rate / base:.0%} of its rate, {base_cost / cost:.0%} by processor time"
             )
+        replay_timing(directory)
         cost_to_the_publisher(directory, seconds)
         memory(directory, 4 * seconds)
 
