@@ -41,6 +41,10 @@ class Reader {
         return ring_.header.claim.load(std::memory_order_relaxed) <= position + ring_.capacity_bytes;
     }
 
+    // Are the bytes from here on kept for us? On `bus` a hold counts only once borrow() has seen that it came in time, and
+    // that is the only hold that outlives a call.
+    bool held(uint64_t position) const { return hold_ <= position; }
+
     // Goes to the newest message to come, or to the oldest that is whole, and learns its number.
     bool jump(Start where) {
         for (int attempt = 0; attempt < kPatience; ++attempt) {
@@ -106,7 +110,7 @@ class Reader {
         uint64_t newest = ring_.header.newest.load(std::memory_order_relaxed);
         if (newest % kAlignBytes != 0 || newest <= position_ || newest >= commit) return;
         uint64_t seq = ring_.word_at(newest).load(std::memory_order_relaxed);
-        if (!always_holds_ && !intact(newest)) return;
+        if (!held(newest) && !intact(newest)) return;
         position_ = newest;
         expected_ = seq;
         seen_ = commit;
@@ -132,6 +136,7 @@ class Reader {
     // `from_the_first` those that are gone already count as lost.
     Status attach(Start start, bool from_the_first = false) {
         if (ring_.contract == Contract::pipe) {  // goes on where the last reader stopped
+            from_the_first = false;              // and what that one read is not lost
             hold_ = own().hold.load(std::memory_order_acquire) & kPositionMask;
             position_ = seen_ = hold_;
             uint64_t commit = ring_.header.commit.load(std::memory_order_acquire) & kPositionMask;
@@ -177,15 +182,14 @@ class Reader {
             return peek(view);  // an older borrowed message holds all that comes after it, too
         for (int attempt = 0; attempt < kPatience; ++attempt) {
             announce_hold(position_);
-            Status status = peek(view);
-            if (status == Status::ok && view.position == hold_) return status;
-            if (status != Status::ok) {
-                move_hold(kNoHold);
-                return status;
-            }
-            // Lapped, or gone forward to the newest: what we hold is not what we found. Again from there.
+            bool in_time = intact(position_);
+            Status status = in_time ? peek(view) : Status::empty;
+            if (status == Status::ok) return status;
+            // To sleep with a hold would be to wait for a writer that waits for us.
+            move_hold(kNoHold);
+            if (in_time) return status;
+            if (!lapped()) break;
         }
-        move_hold(kNoHold);
         return Status::corrupt;
     }
 
@@ -196,7 +200,7 @@ class Reader {
             if (conflate_) skip_to_newest();
             uint64_t at = position_;
             Envelope e = Envelope::load(ring_, at);
-            if (!always_holds_ && !intact(at)) {
+            if (!held(at) && !intact(at)) {
                 if (!lapped()) return Status::corrupt;
                 continue;
             }
@@ -219,7 +223,8 @@ class Reader {
         return Status::empty;
     }
 
-    bool still_whole(const View& view) const { return always_holds_ || intact(view.position); }
+    // A claim that runs ahead of our hold says nothing: the writer waits before it writes there.
+    bool still_whole(const View& view) const { return held(view.position) || intact(view.position); }
 
     // Moves on past the message; returns how many were lost just before it.
     uint64_t take(const View& view) {
@@ -244,6 +249,7 @@ class Reader {
     // False: the slot is not ours any more. kNoHold: nothing is needed beyond what the contract says.
     bool release(uint64_t keep = kNoHold) {
         uint64_t hold = always_holds_ ? std::min(keep, position_) : keep;
+        if (ring_.contract == Contract::broadcast) hold = kNoHold;  // no writer would look at it
         publish_progress();
         return hold == hold_ || move_hold(hold);
     }
