@@ -17,7 +17,7 @@ struct PublisherState {
     int64_t spin_ns = 0;
     PyObject* encoder = nullptr;  // object -> buffer, for typed topics
     PyObject* accepts = nullptr;  // the classes it is meant for, or nullptr for any object
-    bool busy = false;            // see OneAtATime
+    Occupant occupant;            // see OneAtATime
     bool reserved = false;        // a reservation is open: the turn is its own
     bool closing = false;
 
@@ -30,7 +30,7 @@ struct PublisherObject {
     PyObject_HEAD PublisherState* state;
 };
 
-// Raises unless the publisher can send now; nullptr then.
+// Raises unless the publisher can send now; nullptr then. To be asked inside OneAtATime.
 PublisherState* usable(PyObject* self);
 PyObject* raise_too_large(const PublisherState& p, uint64_t size, uint64_t envelope_bytes);
 PyObject* raise_status(const PublisherState& p, Status status);

@@ -7,7 +7,7 @@ namespace ringmain::py {
 
 SubscriberState* usable_subscriber(PyObject* self) {
     SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
-    if (!s->closed) [[likely]]
+    if (!s->closed && !s->closing) [[likely]]
         return s;
     raise("Closed", "the subscriber of topic '" + s->topic + "' is closed");
     return nullptr;
@@ -19,6 +19,16 @@ static void detach(SubscriberState& s) {
     s.leases.clear();
     if (s.seat && s.seat->segment().forked) s.seat->abandon();
     s.seat.reset();
+}
+
+// Gives the seat back for good. Only inside OneAtATime.
+static void leave_topic(SubscriberState& s) {
+    s.closed = true;
+    s.lost_before = s.lost();
+    std::unique_ptr<Seat> seat = std::move(s.seat);
+    s.reader.reset();
+    WithoutGil unlocked;
+    seat.reset();
 }
 
 // 1: attached; 0: there is no such topic yet; -1: raised.
@@ -116,6 +126,7 @@ int next_message(PyObject* self, SubscriberState& s, Deadline& deadline, View& v
         sleep_without_gil(bell, std::min(kSlice_ns, deadline.left_ns()));
         if (PyErr_CheckSignals() != 0) return -1;
         if (s.closing) {
+            if (s.leases.empty()) leave_topic(s);
             raise("Closed", "the subscriber of topic '" + s.topic + "' was closed while it waited");
             return -1;
         }
@@ -170,27 +181,6 @@ PyObject* kind_of(SubscriberState& s, const View& view) {
     return cached_text(s.last_kind, s.last_kind_str, view.kind, view.kind_size);
 }
 
-namespace {
-
-// ----------------------------------------------------------------------------------------------- receiving
-
-// Copies the message out. A new reference; nullptr without an exception: it was overwritten meanwhile, look again.
-PyObject* copy_message(SubscriberState& s, const View& view) {
-    PyObject* bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(view.size));
-    if (!bytes) return nullptr;
-    char* to = PyBytes_AsString(bytes);
-    if (view.size < kLargeCopyBytes) [[likely]] {
-        copy_out(to, view.payload, view.size);
-    } else {
-        WithoutGil unlocked;
-        copy_out(to, view.payload, view.size);
-    }
-    if (s.reader->still_whole(view)) [[likely]]
-        return bytes;
-    Py_DECREF(bytes);
-    return nullptr;
-}
-
 PyObject* raise_decode_error(const SubscriberState& s, uint64_t seq) {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
@@ -214,6 +204,27 @@ PyObject* raise_decode_error(const SubscriberState& s, uint64_t seq) {
     Py_XDECREF(value);
     Py_XDECREF(traceback);
     PyErr_Restore(new_type, new_value, new_traceback);
+    return nullptr;
+}
+
+namespace {
+
+// ----------------------------------------------------------------------------------------------- receiving
+
+// Copies the message out. A new reference; nullptr without an exception: it was overwritten meanwhile, look again.
+PyObject* copy_message(SubscriberState& s, const View& view) {
+    PyObject* bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(view.size));
+    if (!bytes) return nullptr;
+    char* to = PyBytes_AsString(bytes);
+    if (view.size < kLargeCopyBytes) [[likely]] {
+        copy_out(to, view.payload, view.size);
+    } else {
+        WithoutGil unlocked;
+        copy_out(to, view.payload, view.size);
+    }
+    if (s.reader->still_whole(view)) [[likely]]
+        return bytes;
+    Py_DECREF(bytes);
     return nullptr;
 }
 
@@ -268,8 +279,7 @@ PyObject* receive(PyObject* self, SubscriberState& s, Deadline& deadline, bool w
 
 PyObject* receive_within(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names, bool whole,
                          const char* function) {
-    SubscriberState* s = usable_subscriber(self);
-    if (!s) return nullptr;
+    SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
     int64_t timeout_ns = kForever;
     if (count != 0 || names) {
         PyObject* given[1] = {};
@@ -277,8 +287,8 @@ PyObject* receive_within(PyObject* self, PyObject* const* args, Py_ssize_t count
         if (!parse_arguments(function, args, count, names, kNames, 0, given, 1)) return nullptr;
         if (!parse_timeout(given[0], timeout_ns)) return nullptr;
     }
-    OneAtATime turn(s->busy);
-    if (!turn.entered) return nullptr;
+    OneAtATime turn(s->occupant);
+    if (!turn.entered || !usable_subscriber(self)) return nullptr;
     Deadline deadline(timeout_ns);
     PyObject* result = receive(self, *s, deadline, whole);
     if (!result && !PyErr_Occurred()) raise_timeout(*s, deadline);
@@ -294,10 +304,9 @@ PyObject* recv_message(PyObject* self, PyObject* const* args, Py_ssize_t count, 
 }
 
 PyObject* receive_now(PyObject* self, bool whole) {
-    SubscriberState* s = usable_subscriber(self);
-    if (!s) return nullptr;
-    OneAtATime turn(s->busy);
-    if (!turn.entered) return nullptr;
+    SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
+    OneAtATime turn(s->occupant);
+    if (!turn.entered || !usable_subscriber(self)) return nullptr;
     Deadline deadline(0);
     PyObject* result = receive(self, *s, deadline, whole);
     if (result || PyErr_Occurred()) return result;
@@ -310,29 +319,28 @@ PyObject* try_recv_message(PyObject* self, PyObject*) { return receive_now(self,
 // Iteration waits for ever, and ends when the subscriber is closed.
 PyObject* next(PyObject* self) {
     SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
-    if (s->closed) return nullptr;
-    OneAtATime turn(s->busy);
-    if (!turn.entered) return nullptr;
+    OneAtATime turn(s->occupant);
+    if (!turn.entered || s->closed || s->closing) return nullptr;
     Deadline deadline(kForever);
     PyObject* result = receive(self, *s, deadline, false);
-    if (!result && s->closing) PyErr_Clear();
+    if (!result && s->closed) PyErr_Clear();  // closed while it waited: so a loop over messages ends
     return result;
 }
 
 PyObject* recv_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
-    SubscriberState* s = usable_subscriber(self);
+    SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
     PyObject* given[2] = {};
     static const char* const kNames[] = {"max_messages", "timeout"};
     int64_t timeout_ns = 0;
-    if (!s || !parse_arguments("recv_many", args, count, names, kNames, 1, given, 2)) return nullptr;
+    if (!parse_arguments("recv_many", args, count, names, kNames, 1, given, 2)) return nullptr;
     long most = PyLong_AsLong(given[0]);
     if (most < 0) {
         if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "max_messages must be 0 or more");
         return nullptr;
     }
     if (given[1] && !parse_timeout(given[1], timeout_ns)) return nullptr;
-    OneAtATime turn(s->busy);
-    if (!turn.entered) return nullptr;
+    OneAtATime turn(s->occupant);
+    if (!turn.entered || !usable_subscriber(self)) return nullptr;
     PyObject* list = PyList_New(0);
     if (!list) return nullptr;
     Deadline deadline(timeout_ns);
@@ -364,11 +372,11 @@ PyObject* recv_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
 }
 
 PyObject* recv_into(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
-    SubscriberState* s = usable_subscriber(self);
+    SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
     PyObject* given[2] = {};
     static const char* const kNames[] = {"buffer", "timeout"};
     int64_t timeout_ns = kForever;
-    if (!s || !parse_arguments("recv_into", args, count, names, kNames, 1, given, 2)) return nullptr;
+    if (!parse_arguments("recv_into", args, count, names, kNames, 1, given, 2)) return nullptr;
     if (given[1] && !parse_timeout(given[1], timeout_ns)) return nullptr;
     Py_buffer buffer;
     if (PyObject_GetBuffer(given[0], &buffer, PyBUF_WRITABLE) != 0) return nullptr;
@@ -376,8 +384,8 @@ PyObject* recv_into(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
         Py_buffer& buffer;
         ~Release() { PyBuffer_Release(&buffer); }
     } release{buffer};
-    OneAtATime turn(s->busy);
-    if (!turn.entered) return nullptr;
+    OneAtATime turn(s->occupant);
+    if (!turn.entered || !usable_subscriber(self)) return nullptr;
     Deadline deadline(timeout_ns);
     for (;;) {
         View view;
@@ -438,21 +446,21 @@ PyObject* open(PyObject* self, PyObject* args) {
 PyObject* close(PyObject* self, PyObject*) {
     SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
     if (s->closed) Py_RETURN_NONE;
-    if (!s->leases.empty() && s->attached())
+    auto lent = [s] { return !s->leases.empty() && s->attached(); };
+    auto refuse = [s] {
         return raise("InUse", "topic '" + s->topic +
                                   "' cannot be closed: a borrowed message, or a view of one, is still "
                                   "in use");
-    s->closing = true;
-    OneAtATime turn(s->busy);
+    };
+    if (lent()) return refuse();
+    s->closing = true;  // whoever waits inside gives up, and closes for us
+    if (s->occupant.is_us()) Py_RETURN_NONE;
+    OneAtATime turn(s->occupant);
+    bool refused = turn.entered && !s->closed && lent();
+    if (turn.entered && !s->closed && !refused) leave_topic(*s);
+    s->closing = false;
+    if (refused) return refuse();
     if (!turn.entered) return nullptr;
-    s->closed = true;
-    s->lost_before = s->lost();
-    std::unique_ptr<Seat> seat = std::move(s->seat);
-    s->reader.reset();
-    if (seat) {
-        WithoutGil unlocked;
-        seat.reset();
-    }
     Py_RETURN_NONE;
 }
 
@@ -533,10 +541,9 @@ PyObject* wait(PyObject*, PyObject* args) {
                 PyErr_Format(PyExc_TypeError, "wait() takes subscribers, not %R", item);
                 return nullptr;
             }
-            SubscriberState* s = usable_subscriber(item);
-            if (!s) return nullptr;
-            OneAtATime turn(s->busy);
-            if (!turn.entered) return nullptr;
+            SubscriberState* s = reinterpret_cast<SubscriberObject*>(item)->state;
+            OneAtATime turn(s->occupant);
+            if (!turn.entered || !usable_subscriber(item)) return nullptr;
             Bell bell = s->attached() || !s->directory ? Bell{} : s->directory->bell();
             View view;
             int found = message_now(item, *s, view);
@@ -571,7 +578,8 @@ PyObject* get_lost(PyObject* self, void*) {
     return PyLong_FromUnsignedLongLong(reinterpret_cast<SubscriberObject*>(self)->state->lost());
 }
 PyObject* get_closed(PyObject* self, void*) {
-    return PyBool_FromLong(reinterpret_cast<SubscriberObject*>(self)->state->closed);
+    const SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
+    return PyBool_FromLong(s->closed || s->closing);
 }
 PyObject* get_attached(PyObject* self, void*) {
     return PyBool_FromLong(reinterpret_cast<SubscriberObject*>(self)->state->attached());
