@@ -42,7 +42,15 @@ std::shared_ptr<Segment> find(const std::shared_ptr<Directory>& directory, const
     }
 }
 
-bool current(const Segment& segment) { return !segment.retired() && segment.has_its_name(); }
+// Is this the topic of its name, for whoever has its roster lock? Somebody may have died while it removed it: the
+// writers are stopped, or it is marked, and the name is still there. Then nobody could ever use it or get past it, so we
+// finish what was begun.
+bool current(Segment& segment) {
+    bool stopped = segment.header().turn.load(std::memory_order_acquire) == kTurnOver;
+    if (!stopped && !segment.retired()) return segment.has_its_name();
+    if (segment.has_its_name()) segment.retire();
+    return false;
+}
 
 // Which living participant of this role is there, if any?
 std::optional<Member> anybody(const Segment& segment, std::optional<Role> role) {
@@ -68,6 +76,7 @@ void replace(Segment& segment, const WriterRequest& request, const RosterLock& l
         throw Failure{Fault::mismatch,
                       is + ", but it has unread messages; read them, or unlink it to throw them away"};
     stop_writers(segment, lock);
+    CRASH_POINT("remove: writers stopped, not retired");
     segment.retire();
 }
 
@@ -122,6 +131,7 @@ bool unlink_topic(const std::shared_ptr<Directory>& directory, const std::string
             throw Failure{Fault::busy, "topic '" + topic + "' is in use by " + member->describe() +
                                            "; close it, or unlink with force=True to take the topic away"};
         stop_writers(*segment, lock);
+        CRASH_POINT("remove: writers stopped, not retired");
         segment->retire();
         return true;
     }
@@ -134,6 +144,14 @@ bool unlink_if_dead(const std::shared_ptr<Directory>& directory, const std::stri
     RosterLock lock(*segment);
     if (!current(*segment) || !disposable(*segment) || reap_all(*segment, lock) != 0) return false;
     segment->retire();
+    return true;
+}
+
+bool finish_removal(Segment& segment) {
+    if (segment.header().turn.load(std::memory_order_acquire) != kTurnOver) return false;
+    RosterLock lock(segment);  // whoever removes it has this; if it lives, it has finished once we get it
+    if (segment.header().turn.load(std::memory_order_acquire) != kTurnOver) return false;
+    if (!segment.retired() || segment.has_its_name()) segment.retire();
     return true;
 }
 

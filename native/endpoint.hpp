@@ -40,6 +40,10 @@ bool unlink_topic(const std::shared_ptr<Directory>& directory, const std::string
 // Likewise, only if everybody is dead and nothing speaks for keeping it.
 bool unlink_if_dead(const std::shared_ptr<Directory>& directory, const std::string& topic);
 
+// For a writer that finds the turn over: whoever removed the topic may have died before it was done. Does the rest; false
+// if the topic is not being removed.
+bool finish_removal(Segment& segment);
+
 const char* contract_name(Contract contract);
 std::optional<Contract> contract_named(std::string_view name);
 

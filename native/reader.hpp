@@ -12,9 +12,13 @@ struct View {
     uint64_t position, end;
     uint64_t seq;
     int64_t time_ns;
-    const std::byte *sender, *kind, *payload;
+    const std::byte* at;
     uint32_t size;
     uint8_t sender_size, kind_size;
+
+    const std::byte* sender() const { return at + sizeof(MessageHeader); }
+    const std::byte* kind() const { return sender() + sender_size; }
+    const std::byte* payload() const { return at + payload_offset(sender_size, kind_size); }
 };
 
 class Reader {
@@ -25,11 +29,12 @@ class Reader {
     uint32_t slot_;
     bool always_holds_, conflate_;
     Start on_lap_;
-    uint64_t position_ = 0;     // of the next message
-    uint64_t expected_ = 0;     // its number
-    uint64_t seen_ = 0;         // `commit` when last looked at: no need to look again before
-    uint64_t hold_ = kNoHold;   // what our hold word says
-    uint64_t number_here_ = 0;  // the number of the message where jump() went
+    uint64_t position_ = 0;         // of the next message
+    uint64_t expected_ = 0;         // its number
+    uint64_t seen_ = 0;             // `commit` when last looked at: no need to look again before
+    uint64_t hold_ = kNoHold;       // what our hold word says
+    uint64_t held_from_ = kNoHold;  // the hold once it has stood the look at `claim`: no writer goes over it
+    uint64_t number_here_ = 0;      // the number of the message where jump() went
     uint64_t messages_ = 0, bytes_ = 0;
 
     Slot& own() const { return ring_.slots[slot_]; }
@@ -41,9 +46,9 @@ class Reader {
         return ring_.header.claim.load(std::memory_order_relaxed) <= position + ring_.capacity_bytes;
     }
 
-    // Are the bytes from here on kept for us? On `bus` a hold counts only once borrow() has seen that it came in time, and
-    // that is the only hold that outlives a call.
-    bool held(uint64_t position) const { return hold_ <= position; }
+    // Held bytes stay, whatever `claim` says: a writer announces first and looks at the holds afterwards, so a
+    // claim may run past a hold while its writer waits for us.
+    bool held(uint64_t position) const { return always_holds_ || position >= held_from_; }
 
     // Goes to the newest message to come, or to the oldest that is whole, and learns its number.
     bool jump(Start where) {
@@ -52,7 +57,8 @@ class Reader {
             uint64_t commit = ring_.header.commit.load(std::memory_order_acquire) & kPositionMask;
             uint64_t there =
                 where == Start::latest ? commit : ring_.header.tail.load(std::memory_order_acquire);
-            if (there % kAlignBytes != 0 || (where == Start::oldest && there > commit)) {
+            if (there % kAlignBytes != 0 || there > kMaxPosition ||
+                (where == Start::oldest && there > commit)) {
                 // The writer may have moved both between our two looks.
                 continue;
             }
@@ -74,6 +80,7 @@ class Reader {
         uint64_t old = own().hold.exchange(position, std::memory_order_seq_cst);
         bool ours = (old & kPositionMask) == hold_;
         hold_ = position;
+        if (held_from_ < position) held_from_ = position;
         CRASH_POINT("read: hold moved, bell not rung");
         if (old & kSleeper) wake(own().hold.futex());
         return ours;
@@ -140,7 +147,9 @@ class Reader {
             hold_ = own().hold.load(std::memory_order_acquire) & kPositionMask;
             position_ = seen_ = hold_;
             uint64_t commit = ring_.header.commit.load(std::memory_order_acquire) & kPositionMask;
-            if (position_ > commit || commit - position_ > ring_.capacity_bytes) return Status::corrupt;
+            if (position_ > commit || commit > kMaxPosition || commit - position_ > ring_.capacity_bytes)
+                return Status::corrupt;
+            // relaxed: came with `commit`, and the hold keeps it.
             number_here_ = ring_.word_at(position_).load(std::memory_order_relaxed);
         } else if (!jump(start)) {
             return Status::corrupt;
@@ -170,6 +179,7 @@ class Reader {
     // What to sleep on when there is nothing. Empty bell: something came meanwhile.
     Bell bell() {
         uint64_t old = ring_.header.commit.fetch_or(kSleeper, std::memory_order_acq_rel);
+        CRASH_POINT("read: about to sleep");
         if ((old & kPositionMask) != position_) return {};
         return {ring_.header.commit.futex(), static_cast<uint32_t>(old | kSleeper)};
     }
@@ -182,21 +192,25 @@ class Reader {
             return peek(view);  // an older borrowed message holds all that comes after it, too
         for (int attempt = 0; attempt < kPatience; ++attempt) {
             announce_hold(position_);
-            bool in_time = intact(position_);
-            Status status = in_time ? peek(view) : Status::empty;
-            if (status == Status::ok) return status;
-            // To sleep with a hold would be to wait for a writer that waits for us.
-            move_hold(kNoHold);
-            if (in_time) return status;
-            if (!lapped()) break;
+            Status status = peek(view);
+            if (status == Status::ok && view.position == hold_) {
+                held_from_ = hold_;
+                return status;
+            }
+            if (status != Status::ok) {
+                move_hold(kNoHold);
+                return status;
+            }
+            // Lapped, or gone forward to the newest: what we hold is not what we found. Again from there.
         }
+        move_hold(kNoHold);
         return Status::corrupt;
     }
 
     // Finds the next message without moving on. After ok, the payload may be read; then still_whole(), then
     // take().
     Status peek(View& view) {
-        while (has_more()) {
+        for (int attempt = 0; attempt < kPatience && has_more(); ++attempt) {
             if (conflate_) skip_to_newest();
             uint64_t at = position_;
             Envelope e = Envelope::load(ring_, at);
@@ -205,25 +219,16 @@ class Reader {
                 continue;
             }
             // The sizes can be trusted as far as the writer can: it may be buggy or hostile.
-            if (seen_ < at || seen_ - at > ring_.capacity_bytes || e.bytes() > seen_ - at)
+            uint64_t bytes = e.bytes(), there = seen_ - at;
+            if (there > ring_.capacity_bytes || bytes > there) [[unlikely]]
                 return Status::corrupt;
-            const std::byte* body = ring_.at(at) + sizeof(MessageHeader);
-            view = {at,
-                    at + e.bytes(),
-                    e.seq,
-                    e.time_ns,
-                    body,
-                    body + e.sender_size,
-                    ring_.at(at) + payload_offset(e.sender_size, e.kind_size),
-                    e.size,
-                    e.sender_size,
-                    e.kind_size};
+            view = {at, at + bytes, e.seq, e.time_ns, ring_.at(at), e.size, e.sender_size, e.kind_size};
+            CRASH_POINT("read: message found, not copied");
             return Status::ok;
         }
-        return Status::empty;
+        return position_ == seen_ ? Status::empty : Status::corrupt;
     }
 
-    // A claim that runs ahead of our hold says nothing: the writer waits before it writes there.
     bool still_whole(const View& view) const { return held(view.position) || intact(view.position); }
 
     // Moves on past the message; returns how many were lost just before it.
@@ -235,6 +240,7 @@ class Reader {
         bytes_ += view.size;
         uint64_t gap = pending_lost;
         pending_lost = 0;
+        CRASH_POINT("read: taken, hold not moved");
         return gap;
     }
 

@@ -44,10 +44,10 @@ def runtime_dir(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 class Child:
-    """A Python process that runs a script and talks in lines: `say(...)` and `hear()` there, `line()` and `tell()` here."""
+    """A Python process that runs a script and talks in lines: `say`, `hear` there, `line`, `tell` here."""
 
     def __init__(self, script: str, *args: object, env: dict[str, str] | None = None) -> None:
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115: lives as long as the child
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 -- lives as long as the child
         self.process = subprocess.Popen(
             [sys.executable, "-c", PRELUDE + textwrap.dedent(script), *map(str, args)],
             stdin=subprocess.PIPE,

@@ -22,7 +22,7 @@ def test_borrow_is_the_message_where_it_lies(contract):
                 assert numpy.frombuffer(message.data, "i8").tolist() == list(range(i, i + 20))
                 assert message.data.readonly
                 assert len(message) == 160
-                with pytest.raises(TypeError, match="read-only|readonly"):
+                with pytest.raises(TypeError, match=r"read-only|readonly"):
                     message.data[0] = 1
 
 
@@ -136,7 +136,7 @@ def test_bus_borrows_count_what_was_lost_before():
 
 
 def test_reading_on_while_something_is_borrowed():
-    """The writer has announced more than the hold lets it write: what lies behind the hold is still there to be read."""
+    """The writer has announced more than the hold lets it write: what lies behind the hold can still be read."""
     with rm.Publisher("x", contract="bus", capacity=4096) as pub, rm.Subscriber("x") as sub:
         pub.send(b"first")
         with sub.borrow(timeout=0) as message:

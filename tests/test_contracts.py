@@ -30,7 +30,7 @@ def test_the_default_is_broadcast_of_one_mebibyte():
 
 
 def test_an_unknown_contract_is_refused():
-    with pytest.raises(ValueError, match="broadcast.*pipe.*bus.*reliable"):
+    with pytest.raises(ValueError, match=r"broadcast.*pipe.*bus.*reliable"):
         rm.Publisher("x", contract="telepathy")
 
 

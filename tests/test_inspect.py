@@ -1,4 +1,4 @@
-"""Looking from outside: `info`, `topics`, `unlink`. Looking takes no place, and sees who is there, how far behind and how."""
+"""Looking from outside: `info`, `topics`, `unlink`. Looking takes no place, and sees who is there and how far behind."""
 
 from __future__ import annotations
 

@@ -53,7 +53,8 @@ def test_clean_removes_the_dead_only_and_says_what(child):
     pipes = child('pub = rm.Publisher("pipe", contract="pipe"); pub.send(b"unread"); say("in"); hear()')
     kept = child('pub = rm.Publisher("kept", persist=True); say("in"); hear()')
     for one in (killed, pipes, kept):
-        one.line()
+        one.line()  # all of them first: a process that opens its first publisher cleans up, too
+    for one in (killed, pipes, kept):
         one.kill()
     with rm.Publisher("alive"):
         assert rm.clean() == [".dead.b", "dead/a"]

@@ -1,5 +1,5 @@
-"""Screening by sender and kind: what is ignored is passed over before anything is copied, and counts as neither received nor
-lost."""
+"""Screening by sender and kind: what is ignored is passed over before anything is copied, and is neither received
+nor lost."""
 
 from __future__ import annotations
 
@@ -61,12 +61,13 @@ def test_the_sets_may_change_at_any_time():
 
 
 def test_what_is_screened_is_not_read_at_all(child):
-    """Nothing is copied: screening out 2000 messages of half a megabyte costs far less than receiving a tenth of them."""
+    """Nothing is copied: screening out 2000 messages of half a megabyte costs less than receiving a tenth of them."""
     result = child("""
         data = bytes(500_000)
         def cost(count, ignored):
             spent = 0.0
-            with rm.Publisher("x", contract="pipe", capacity="2MiB") as pub, rm.Subscriber("x", ignore_kinds=ignored) as sub:
+            with (rm.Publisher("x", contract="pipe", capacity="2MiB") as pub,
+                  rm.Subscriber("x", ignore_kinds=ignored) as sub):
                 for _ in range(count):
                     pub.send(data, kind="k")
                     before = time.process_time()

@@ -1,5 +1,5 @@
-"""One writer at a time on `broadcast` and `pipe`: a second is told of the first, a dead one makes way, and `takeover=True`
-makes a living one stop without harm."""
+"""One writer at a time on `broadcast` and `pipe`: a second is told of the first, a dead one makes way, and
+`takeover=True` makes a living one stop without harm."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_takeover_from_a_living_one(contract, child):
 def test_takeover_waits_for_a_message_under_way_and_gives_up_if_it_does_not_end():
     with rm.Publisher("x", name="old") as old, rm.Subscriber("x") as sub:
         with old.reserve(3) as buf:
-            with pytest.raises(rm.TopicBusy, match="'old'.*in the middle of a message"):
+            with pytest.raises(rm.TopicBusy, match=r"'old'.*in the middle of a message"):
                 rm.Publisher("x", takeover=True)
             buf[:] = b"abc"
         assert sub.recv(timeout=0) == b"abc"

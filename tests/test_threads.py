@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
 import time
@@ -95,10 +96,8 @@ def test_those_that_queue_behind_a_close_are_told(in_thread):
             sub.close()
             pub.close()
             for result in results:
-                try:
+                with contextlib.suppress(rm.Closed):
                     result()
-                except rm.Closed:
-                    pass
             assert rm.info("x").readers == []
             assert len(rm.info("x").writers) == 1
             keep.send(b"a", timeout=0)

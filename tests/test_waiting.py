@@ -1,4 +1,4 @@
-"""Waiting: Ctrl-C is prompt, the GIL is released, a waiter uses next to no processor time, and `spin=` says how long to look.
+"""Waiting: Ctrl-C is prompt, the GIL is released, a waiter uses next to no processor time, `spin=` is how long to look.
 
 No test here measures how long something took by the clock on the wall; processor time of a process is its own.
 """

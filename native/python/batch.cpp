@@ -4,6 +4,7 @@
 
 #include "arrow.hpp"
 #include "subscriber.hpp"
+#include "text.hpp"
 
 namespace ringmain::py {
 
@@ -48,6 +49,19 @@ struct TextColumn {
     Buffer offsets, bytes;
     bool start() { return offsets.push<int32_t>(0) && bytes.extend(1); }
     bool close_row() { return offsets.push(static_cast<int32_t>(bytes.size())); }
+    // Keeps the `size` bytes just pushed, as valid UTF-8: what a peer calls text need not be any.
+    bool keep_text(size_t size) {
+        std::string_view pushed(static_cast<const char*>(bytes.data()) + bytes.size(), size);
+        if (!is_utf8(pushed)) [[unlikely]] {
+            std::string valid = valid_utf8(pushed);
+            size = valid.size();
+            char* to = bytes.extend(size);
+            if (!to) return false;
+            std::memcpy(to, valid.data(), size);
+        }
+        bytes.grew(size);
+        return true;
+    }
     bool push(const std::byte* from, size_t size) {
         char* to = bytes.extend(size);
         if (!to) return false;
@@ -185,18 +199,17 @@ void destroy(PyObject* self) {
 
 // Copies one message behind the others. 1: done; 0: it was overwritten meanwhile, look again; -1: memory is short.
 int append(SubscriberState& s, Columns& c, const View& view) {
-    bool room = c.sender.push(view.sender, view.sender_size) && c.kind.push(view.kind, view.kind_size) &&
+    bool room = c.sender.push(view.sender(), view.sender_size) && c.kind.push(view.kind(), view.kind_size) &&
                 c.data.bytes.extend(view.size);
     if (!room) return -1;
     if (view.size < kLargeCopyBytes) {
-        c.data.push(view.payload, view.size);
+        c.data.push(view.payload(), view.size);
     } else {
         WithoutGil unlocked;
-        c.data.push(view.payload, view.size);
+        c.data.push(view.payload(), view.size);
     }
     if (!s.reader->still_whole(view)) return 0;
-    c.sender.bytes.grew(view.sender_size);
-    c.kind.bytes.grew(view.kind_size);
+    if (!c.sender.keep_text(view.sender_size) || !c.kind.keep_text(view.kind_size)) return -1;
     c.data.bytes.grew(view.size);
     uint64_t lost = s.reader->take(view);
     ++c.rows;
@@ -222,8 +235,8 @@ PyObject* recv_batch(PyObject*, PyObject* args) {
     auto columns = std::make_shared<Columns>();
     Columns& c = *columns;
     if (!c.sender.start() || !c.kind.start() || !c.data.start()) return PyErr_NoMemory();
-    OneAtATime turn(s->occupant);
-    if (!turn.entered || !usable_subscriber(self)) return nullptr;
+    Receiving turn(self, *s);
+    if (!turn.entered() || !usable_subscriber(self)) return nullptr;
     Deadline deadline(timeout_ns);
     View view;
     int found = most > 0 ? next_message(self, *s, deadline, view) : 0;
@@ -246,7 +259,8 @@ PyObject* recv_batch(PyObject*, PyObject* args) {
             break;
         }
         if (c.rows >= most) break;
-        found = message_now(self, *s, view);
+        Deadline now(0);
+        found = next_message_quickly(self, *s, now, view);
     }
     if (s->reader && !s->reader->release(s->keep()) && !PyErr_Occurred()) return raise_evicted(*s);
     if (found < 0) {

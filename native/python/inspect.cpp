@@ -31,6 +31,7 @@ PyObject* inspect(PyObject*, PyObject* args) {
         uint64_t tail = h.tail.load(std::memory_order_relaxed);
         Ring ring = ring_of(*s);
         uint64_t next = ring.word_at(commit).load(std::memory_order_relaxed);
+        std::string schema = s->schema();
         PyObject* members = PyList_New(0);
         if (!members) return nullptr;
         uint32_t used = ring.slots_used();
@@ -44,7 +45,6 @@ PyObject* inspect(PyObject*, PyObject* args) {
             }
             Py_DECREF(member);
         }
-        std::string schema = s->schema();
         uint32_t turn = h.turn.load(std::memory_order_relaxed) & ~kTurnSleeper;
         return Py_BuildValue("{sssKsKsKsKsKsOsy#sIsN}", "contract", contract_name(s->contract),
                              "capacity_bytes", s->capacity_bytes, "epoch", s->epoch, "next_sequence", next,

@@ -107,7 +107,7 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
         PyErr_SetString(PyExc_ValueError, "the borrowed message was given back");
         return -1;
     }
-    void* at = const_cast<std::byte*>(l.view.payload);
+    void* at = const_cast<std::byte*>(l.view.payload());
     if (PyBuffer_FillInfo(view, self, at, static_cast<Py_ssize_t>(l.view.size), 1, flags) != 0) return -1;
     ++l.exports;
     return 0;
@@ -189,8 +189,8 @@ PyObject* borrow(PyObject*, PyObject* args) {
         !parse_timeout(timeout, timeout_ns))
         return nullptr;
     SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
-    OneAtATime turn(s->occupant);
-    if (!turn.entered || !usable_subscriber(self)) return nullptr;
+    Receiving turn(self, *s);
+    if (!turn.entered() || !usable_subscriber(self)) return nullptr;
     Deadline deadline(timeout_ns);
     for (;;) {
         View view;

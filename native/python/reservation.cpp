@@ -17,10 +17,11 @@ struct ReservationState {
     std::string kind;
     uint64_t size = 0;  // what will be sent
     uint64_t room = 0;  // what may be written
-    std::vector<PyObject*>
-        slices;  // weak, to the views that indexing gave out: they keep us, so we must not keep them
+    // Weak, to the views that indexing gave out: they keep us, so we must not keep them.
+    std::vector<PyObject*> slices;
     Py_ssize_t exports = 0;  // views that live
     bool open = true;        // inside its block
+    bool has_turn = true;    // until it is settled: afterwards the turn may be the next reservation's
 };
 
 struct ReservationObject {
@@ -38,7 +39,9 @@ bool still_there(const ReservationState& r) { return r.p->open() && r.p->seat->s
 
 // The turn goes back when the block has ended and the last view is gone.
 void settle(ReservationState& r) {
-    if (r.open || r.exports > 0 || !r.p->reserved || !still_there(r)) return;
+    if (r.open || r.exports > 0 || !r.has_turn) return;
+    r.has_turn = false;
+    if (!still_there(r)) return;
     r.p->writer->end();
     r.p->reserved = false;
 }
@@ -98,9 +101,9 @@ PyObject* commit(PyObject* self, PyObject*) {
     }
     Writer& w = *r.p->writer;
     uint64_t seq = w.seq();
-    w.seal(seq, wall_ns(), r.size, r.p->sender, r.kind);
+    w.seal(seq, r.p->clock.now_ns(), r.size, r.p->sender, r.kind);
     w.commit();
-    r.p->reserved = false;
+    r.has_turn = r.p->reserved = false;
     return PyLong_FromUnsignedLongLong(seq);
 }
 
@@ -142,7 +145,7 @@ PyObject* append(PyObject* self, PyObject* args) {
     if (!turn.entered || !check_open(r)) return nullptr;
     uint64_t grown = r.size + static_cast<uint64_t>(data.size);
     uint64_t envelope = align_up(r.p->sender.size() + r.kind.size());
-    if (grown + envelope > r.p->largest()) return raise_too_large(*r.p, grown, envelope);
+    if (grown + envelope > r.p->largest_bytes) return raise_too_large(*r.p, grown, envelope);
     if (grown > r.room) {
         Deadline deadline(timeout_ns);
         uint64_t room = room_for(footprint(grown, r.p->sender.size(), r.kind.size()));
@@ -255,7 +258,8 @@ PyObject* reserve(PyObject*, PyObject* args) {
     OneAtATime turn(p->occupant);
     if (!turn.entered || !usable(publisher)) return nullptr;
     uint64_t envelope = align_up(p->sender.size() + kind.size());
-    if (size > p->largest() || size + envelope > p->largest()) return raise_too_large(*p, size, envelope);
+    if (size > p->largest_bytes || size + envelope > p->largest_bytes)
+        return raise_too_large(*p, size, envelope);
     Deadline deadline(timeout_ns);
     if (!start_message(*p, room_for(footprint(size, p->sender.size(), kind.size())), deadline))
         return nullptr;

@@ -24,6 +24,7 @@ static void detach(SubscriberState& s) {
 // Gives the seat back for good. Only inside OneAtATime.
 static void leave_topic(SubscriberState& s) {
     s.closed = true;
+    if (s.event) unwatch(s.event_token);
     s.lost_before = s.lost();
     std::unique_ptr<Seat> seat = std::move(s.seat);
     s.reader.reset();
@@ -71,8 +72,8 @@ static bool is_one_of(const std::vector<std::string>& names, const std::byte* te
 }
 
 static bool screened(const SubscriberState& s, const View& view) {
-    return (!s.ignored_senders.empty() && is_one_of(s.ignored_senders, view.sender, view.sender_size)) ||
-           (!s.ignored_kinds.empty() && is_one_of(s.ignored_kinds, view.kind, view.kind_size));
+    return (!s.ignored_senders.empty() && is_one_of(s.ignored_senders, view.sender(), view.sender_size)) ||
+           (!s.ignored_kinds.empty() && is_one_of(s.ignored_kinds, view.kind(), view.kind_size));
 }
 
 int message_now(PyObject* self, SubscriberState& s, View& view, bool borrowing) {
@@ -84,7 +85,7 @@ int message_now(PyObject* self, SubscriberState& s, View& view, bool borrowing) 
         Reader& reader = *s.reader;
         Status status = borrowing ? reader.borrow(view) : reader.peek(view);
         if (status == Status::ok) [[likely]] {
-            if (s.ignored_senders.empty() && s.ignored_kinds.empty()) [[likely]]
+            if (!s.screens) [[likely]]
                 return 1;
             bool unwanted = screened(s, view);
             if (!reader.still_whole(view)) continue;
@@ -133,6 +134,42 @@ int next_message(PyObject* self, SubscriberState& s, Deadline& deadline, View& v
     }
 }
 
+// What to sleep on until there may be something to read, and what keeps the word mapped. Empty: look again.
+static Bell bell_of(SubscriberState& s, Bell appears, std::shared_ptr<const void>& keep) {
+    if (!s.attached()) {
+        keep = s.directory;
+        return appears;
+    }
+    keep = s.seat->shared();
+    return s.reader->bell();
+}
+
+// Watches for the next message. 0: one is there already, or nothing can be watched; -1: raised.
+static int64_t watch_for_message(PyObject* self, SubscriberState& s, const std::shared_ptr<Event>& event) {
+    for (;;) {
+        Bell appears = s.attached() || !s.directory ? Bell{} : s.directory->bell();
+        View view;
+        int found = message_now(self, s, view);
+        if (found != 0) return found < 0 ? -1 : 0;
+        std::shared_ptr<const void> keep;
+        Bell bell = bell_of(s, appears, keep);
+        if (bell.word) return static_cast<int64_t>(watch(bell, event, keep, false));
+        if (!s.attached()) return 0;
+    }
+}
+
+void settle_descriptor(PyObject* self, SubscriberState& s) {
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    unwatch(s.event_token);
+    s.event->take();
+    int64_t token = s.closed ? 0 : watch_for_message(self, s, s.event);
+    s.event_token = token > 0 ? static_cast<uint64_t>(token) : 0;
+    if (token <= 0) s.event->ring(0);  // something to read, or trouble that the next call will tell
+    PyErr_Clear();
+    PyErr_Restore(type, value, traceback);
+}
+
 PyObject* raise_timeout(const SubscriberState& s, const Deadline& deadline) {
     std::string text =
         "no message on topic '" + s.topic + "' within " + seconds(deadline.timeout_ns()) + ": ";
@@ -174,11 +211,11 @@ static PyObject* cached_text(std::string& last, PyObject*& last_str, const std::
 }
 
 PyObject* sender_of(SubscriberState& s, const View& view) {
-    return cached_text(s.last_sender, s.last_sender_str, view.sender, view.sender_size);
+    return cached_text(s.last_sender, s.last_sender_str, view.sender(), view.sender_size);
 }
 
 PyObject* kind_of(SubscriberState& s, const View& view) {
-    return cached_text(s.last_kind, s.last_kind_str, view.kind, view.kind_size);
+    return cached_text(s.last_kind, s.last_kind_str, view.kind(), view.kind_size);
 }
 
 PyObject* raise_decode_error(const SubscriberState& s, uint64_t seq) {
@@ -217,10 +254,10 @@ PyObject* copy_message(SubscriberState& s, const View& view) {
     if (!bytes) return nullptr;
     char* to = PyBytes_AsString(bytes);
     if (view.size < kLargeCopyBytes) [[likely]] {
-        copy_out(to, view.payload, view.size);
+        copy_out(to, view.payload(), view.size);
     } else {
         WithoutGil unlocked;
-        copy_out(to, view.payload, view.size);
+        copy_out(to, view.payload(), view.size);
     }
     if (s.reader->still_whole(view)) [[likely]]
         return bytes;
@@ -240,7 +277,7 @@ PyObject* decoded(const SubscriberState& s, PyObject* bytes, uint64_t seq) {
 PyObject* receive(PyObject* self, SubscriberState& s, Deadline& deadline, bool whole) {
     for (;;) {
         View view;
-        int found = next_message(self, s, deadline, view);
+        int found = next_message_quickly(self, s, deadline, view);
         if (found != 1) return nullptr;
         PyObject* bytes = copy_message(s, view);
         if (!bytes && PyErr_Occurred()) return nullptr;
@@ -287,8 +324,8 @@ PyObject* receive_within(PyObject* self, PyObject* const* args, Py_ssize_t count
         if (!parse_arguments(function, args, count, names, kNames, 0, given, 1)) return nullptr;
         if (!parse_timeout(given[0], timeout_ns)) return nullptr;
     }
-    OneAtATime turn(s->occupant);
-    if (!turn.entered || !usable_subscriber(self)) return nullptr;
+    Receiving turn(self, *s);
+    if (!turn.entered() || !usable_subscriber(self)) return nullptr;
     Deadline deadline(timeout_ns);
     PyObject* result = receive(self, *s, deadline, whole);
     if (!result && !PyErr_Occurred()) raise_timeout(*s, deadline);
@@ -305,8 +342,8 @@ PyObject* recv_message(PyObject* self, PyObject* const* args, Py_ssize_t count, 
 
 PyObject* receive_now(PyObject* self, bool whole) {
     SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
-    OneAtATime turn(s->occupant);
-    if (!turn.entered || !usable_subscriber(self)) return nullptr;
+    Receiving turn(self, *s);
+    if (!turn.entered() || !usable_subscriber(self)) return nullptr;
     Deadline deadline(0);
     PyObject* result = receive(self, *s, deadline, whole);
     if (result || PyErr_Occurred()) return result;
@@ -319,8 +356,8 @@ PyObject* try_recv_message(PyObject* self, PyObject*) { return receive_now(self,
 // Iteration waits for ever, and ends when the subscriber is closed.
 PyObject* next(PyObject* self) {
     SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
-    OneAtATime turn(s->occupant);
-    if (!turn.entered || s->closed || s->closing) return nullptr;
+    Receiving turn(self, *s);
+    if (!turn.entered() || s->closed || s->closing) return nullptr;
     Deadline deadline(kForever);
     PyObject* result = receive(self, *s, deadline, false);
     if (!result && s->closed) PyErr_Clear();  // closed while it waited: so a loop over messages ends
@@ -339,8 +376,8 @@ PyObject* recv_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
         return nullptr;
     }
     if (given[1] && !parse_timeout(given[1], timeout_ns)) return nullptr;
-    OneAtATime turn(s->occupant);
-    if (!turn.entered || !usable_subscriber(self)) return nullptr;
+    Receiving turn(self, *s);
+    if (!turn.entered() || !usable_subscriber(self)) return nullptr;
     PyObject* list = PyList_New(0);
     if (!list) return nullptr;
     Deadline deadline(timeout_ns);
@@ -359,7 +396,8 @@ PyObject* recv_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
             Py_XDECREF(data);
             if (added != 0 || ++taken == most) break;
         }
-        found = message_now(self, *s, view);
+        Deadline now(0);
+        found = next_message_quickly(self, *s, now, view);
     }
     if (s->reader && !s->reader->release(s->keep()) && !PyErr_Occurred()) raise_evicted(*s);
     if (!PyErr_Occurred()) return list;
@@ -384,8 +422,8 @@ PyObject* recv_into(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
         Py_buffer& buffer;
         ~Release() { PyBuffer_Release(&buffer); }
     } release{buffer};
-    OneAtATime turn(s->occupant);
-    if (!turn.entered || !usable_subscriber(self)) return nullptr;
+    Receiving turn(self, *s);
+    if (!turn.entered() || !usable_subscriber(self)) return nullptr;
     Deadline deadline(timeout_ns);
     for (;;) {
         View view;
@@ -399,10 +437,10 @@ PyObject* recv_into(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
             return nullptr;
         }
         if (view.size < kLargeCopyBytes) {
-            copy_out(buffer.buf, view.payload, view.size);
+            copy_out(buffer.buf, view.payload(), view.size);
         } else {
             WithoutGil unlocked;
-            copy_out(buffer.buf, view.payload, view.size);
+            copy_out(buffer.buf, view.payload(), view.size);
         }
         if (!s->reader->still_whole(view)) continue;
         s->reader->take(view);
@@ -486,6 +524,7 @@ PyObject* screen(PyObject* self, PyObject* args) {
     if (!PyArg_ParseTuple(args, "OO", &senders, &kinds) || !read_names(senders, s->ignored_senders) ||
         !read_names(kinds, s->ignored_kinds))
         return nullptr;
+    s->screens = !s->ignored_senders.empty() || !s->ignored_kinds.empty();
     Py_RETURN_NONE;
 }
 
@@ -515,6 +554,41 @@ PyObject* get_schema(PyObject* self, PyObject*) {
     } catch (const Failure& failure) {
         return raise(failure);
     }
+}
+
+PyObject* fileno(PyObject* self, PyObject*) {
+    SubscriberState* s = usable_subscriber(self);
+    if (!s) return nullptr;
+    if (!s->event) {
+        try {
+            s->event = std::make_shared<Event>();
+        } catch (const Failure& failure) {
+            return raise(failure);
+        }
+        Receiving settles(self, *s);
+    }
+    return PyLong_FromLong(s->event->fd());
+}
+
+// raise_timeout(timeout): what recv(timeout) would raise, for whoever did the waiting elsewhere.
+PyObject* timed_out(PyObject* self, PyObject* timeout) {
+    int64_t timeout_ns;
+    if (!parse_timeout(timeout, timeout_ns)) return nullptr;
+    return raise_timeout(*reinterpret_cast<SubscriberObject*>(self)->state, Deadline(timeout_ns));
+}
+
+// arm(event): have the event rung when there may be something to read. The token it will give; 0: there is already.
+PyObject* arm(PyObject* self, PyObject* event) {
+    SubscriberState* s = usable_subscriber(self);
+    if (!s) return nullptr;
+    if (!PyObject_TypeCheck(event, event_type)) {
+        PyErr_SetString(PyExc_TypeError, "arm() takes an Event");
+        return nullptr;
+    }
+    OneAtATime turn(s->occupant);
+    if (!turn.entered || !usable_subscriber(self)) return nullptr;
+    int64_t token = watch_for_message(self, *s, event_of(event));
+    return token < 0 ? nullptr : PyLong_FromLongLong(token);
 }
 
 // ----------------------------------------------------------------------------------------- waiting for several
@@ -616,6 +690,10 @@ PyMethodDef methods[] = {
      "first."},
     {"recv_into", method(recv_into), METH_FASTCALL | METH_KEYWORDS,
      "recv_into(buffer, timeout=None)\n--\n\nCopy the next message into a buffer; returns its size."},
+    {"fileno", fileno, METH_NOARGS,
+     "fileno()\n--\n\nA descriptor that is readable while a message is there, for select and event loops."},
+    {"_raise_timeout", timed_out, METH_O, "Raise what recv(timeout) would."},
+    {"_arm", arm, METH_O, "Have an Event rung when there may be something to read."},
     {"_open", open, METH_VARARGS, "Take a seat in the topic, or wait for it to appear."},
     {"_close", close, METH_NOARGS, "Leave the topic."},
     {"_screen", screen, METH_VARARGS, "Set which senders and kinds are passed over."},

@@ -7,7 +7,8 @@
         sub.recv(timeout=1.0)
 
 The public names and where each lives: `Publisher` (publisher.py), `Subscriber` and `wait` (subscriber.py), `Message`
-(message.py), `topics`, `info`, `unlink`, `clean` (inspect.py), and the errors (errors.py).
+(message.py), `SyncQueue` (syncqueue.py), `Latest` (latest.py), `topics`, `info`, `unlink`, `clean` (inspect.py), and
+the errors (errors.py).
 """
 
 from __future__ import annotations
@@ -35,9 +36,11 @@ from ringmain.errors import (
     TopicNotFound,
 )
 from ringmain.inspect import Participant, TopicInfo, clean, info, topics, unlink
+from ringmain.latest import Latest
 from ringmain.message import Message
 from ringmain.publisher import MessageStream, Publisher
 from ringmain.subscriber import Subscriber, wait
+from ringmain.syncqueue import SyncQueue
 
 __version__ = "0.1.0"
 
@@ -50,6 +53,7 @@ __all__ = [
     "Full",
     "InUse",
     "Lapped",
+    "Latest",
     "Lease",
     "Message",
     "MessageStream",
@@ -63,6 +67,7 @@ __all__ = [
     "SchemaError",
     "SchemaMismatch",
     "Subscriber",
+    "SyncQueue",
     "SystemFailure",
     "TakenOver",
     "Timeout",

@@ -130,6 +130,6 @@ def clean() -> list[str]:
         try:
             if _native.unlink_if_dead(directory, name):
                 gone.append(name)
-        except RingmainError:
-            continue  # not a topic we can read, or may touch
+        except (RingmainError, ValueError):
+            continue  # not a topic we can read or may touch, or a file that only looks like one
     return gone

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ringmain import _native, names
 from ringmain.endpoint import Endpoint
 from ringmain.errors import Closed, TopicNotFound
+from ringmain.inspect import clean
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -85,6 +86,7 @@ class Publisher(Endpoint, _native.Publisher):
         )
         self._pid = os.getpid()
         self._opened()
+        _sweep_once()
         if self._codec is not None:
             try:
                 self._agree_on_schema(schema)
@@ -102,7 +104,7 @@ class Publisher(Endpoint, _native.Publisher):
             if not there:
                 self._set_schema(schema)
             return
-        typed.compatible(typed.Schema.from_bytes(there), self._codec.schema, topic=self.topic)
+        typed.compatible(self._codec.schema, typed.Schema.from_bytes(there), topic=self.topic)
         self._set_schema(schema)
 
     @property
@@ -146,6 +148,12 @@ class Publisher(Endpoint, _native.Publisher):
         exception. `timeout` is for each wait for room."""
         return MessageStream(_native.reserve(self, 0, kind, timeout), timeout)
 
+    async def asend(self, data: Any, kind: str = "", timeout: float | None = None) -> int:
+        """`send` for asyncio: waits for room without stopping the loop."""
+        from ringmain import aio
+
+        return await aio.send(self, data, kind, timeout)
+
     # ------------------------------------------------------------------------------ other processes
 
     def _revive(self) -> None:
@@ -158,6 +166,18 @@ class Publisher(Endpoint, _native.Publisher):
         if self.closed:
             raise Closed(f"the publisher of topic '{self.topic}' is closed: it cannot be passed on")
         return _rebuild, (type(self), self._directory, self.topic, self._options, os.getpid())
+
+
+_swept = False
+
+
+def _sweep_once() -> None:
+    """The last participant of a topic may have been killed, and then nobody is left to take the topic away. So a
+    process that opens its first publisher does it for the dead."""
+    global _swept
+    if not _swept:
+        _swept = True
+        clean()
 
 
 def _is_writer(directory: str, topic: str, pid: int) -> bool:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Iterator, MutableSet, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from ringmain import _native, names
 from ringmain.endpoint import Endpoint
+from ringmain.errors import Closed
+from ringmain.message import Message
 from ringmain.publisher import DEFAULT_SPIN_S
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ class Subscriber(Endpoint, _native.Subscriber):
         self.topic = names.check_topic(topic)
         self._directory = names.runtime_directory()
         self._codec: Any = None
+        self._in_a_row = 0  # messages that asyncio took without waiting
         if type is not None:
             from ringmain import typed
 
@@ -121,6 +124,29 @@ class Subscriber(Endpoint, _native.Subscriber):
         """
         return _native.recv_batch(self, max_messages, timeout, max_bytes)
 
+    async def arecv(self, timeout: float | None = None) -> Any:
+        """`recv` for asyncio. A cancelled call has taken nothing."""
+        from ringmain import aio
+
+        return (await aio.receive(self, timeout)).data
+
+    async def arecv_message(self, timeout: float | None = None) -> Message:
+        """`recv_message` for asyncio."""
+        from ringmain import aio
+
+        return await aio.receive(self, timeout)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        if self.closed:
+            raise StopAsyncIteration
+        try:
+            return await self.arecv()
+        except Closed:
+            raise StopAsyncIteration from None
+
     @property
     def contract(self) -> str | None:
         """The topic's contract; None before the topic exists."""
@@ -155,8 +181,8 @@ def _rebuild(cls: type[S], directory: str, topic: str, options: dict[str, Any]) 
 
 
 class ScreenSet(MutableSet[str]):
-    """A set of names that tells its subscriber when it changes. It knows it weakly, or a forgotten subscriber would stay
-    until the garbage collector found the circle."""
+    """A set of names that tells its subscriber when it changes. It knows it weakly, or a forgotten subscriber would
+    stay until the garbage collector found the circle."""
 
     def __init__(self, what: str, items: Iterable[str], subscriber: Subscriber) -> None:
         if isinstance(items, str):
