@@ -25,7 +25,7 @@ PATIENCE_S = 30.0
 
 PRELUDE = """
 import ringmain as rm, os, sys, time
-def say(*words): print(*words, flush=True)
+def say(*words): os.write(1, (" ".join(map(str, words)) + "\\n").encode())
 def hear(): return sys.stdin.readline().strip()
 """
 

@@ -284,8 +284,7 @@ PyObject* recv_batch(PyObject*, PyObject* args) {
     if (!PyArg_ParseTuple(args, "O!LOL", subscriber_type, &self, &most, &timeout, &most_bytes) ||
         !parse_timeout(timeout, timeout_ns))
         return nullptr;
-    SubscriberState* s = usable_subscriber(self);
-    if (!s) return nullptr;
+    SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
     if (most < 0 || most_bytes < 0) {
         PyErr_SetString(PyExc_ValueError, "max_messages and max_bytes must be 0 or more");
         return nullptr;
@@ -295,7 +294,7 @@ PyObject* recv_batch(PyObject*, PyObject* args) {
     Columns& c = *columns;
     if (!c.sender.start() || !c.kind.start() || !c.data.start()) return PyErr_NoMemory();
     Receiving turn(self, *s);
-    if (!turn.entered()) return nullptr;
+    if (!turn.entered() || !usable_subscriber(self)) return nullptr;
     Deadline deadline(timeout_ns);
     View view;
     int found = most > 0 ? next_message(self, *s, deadline, view) : 0;

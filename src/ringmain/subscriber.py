@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import weakref
 from collections.abc import Iterable, Iterator, MutableSet, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
@@ -48,6 +48,7 @@ class Subscriber(Endpoint, _native.Subscriber):
         observe: Observe = "never",
     ) -> None:
         self.topic = names.check_topic(topic)
+        self._directory = names.runtime_directory()
         self._codec: Any = None
         self._in_a_row = 0  # messages that asyncio took without waiting
         if type is not None:
@@ -55,8 +56,8 @@ class Subscriber(Endpoint, _native.Subscriber):
 
             self._codec = typed.codec_for(type)
             self._set_decoder(self._codec.decode)
-        self._senders = ScreenSet("sender", ignore_senders, self._rescreen)
-        self._kinds = ScreenSet("kind", ignore_kinds, self._rescreen)
+        self._senders = ScreenSet("sender", ignore_senders, self)
+        self._kinds = ScreenSet("kind", ignore_kinds, self)
         self._rescreen()
         self._options = {
             "start": start,
@@ -68,7 +69,7 @@ class Subscriber(Endpoint, _native.Subscriber):
             "observe": observe,
         }
         self._open(
-            names.runtime_directory(),
+            self._directory,
             self.topic,
             start,
             on_lap,
@@ -99,7 +100,7 @@ class Subscriber(Endpoint, _native.Subscriber):
 
     @ignore_senders.setter
     def ignore_senders(self, senders: Iterable[str]) -> None:
-        self._senders = ScreenSet("sender", senders, self._rescreen)
+        self._senders = ScreenSet("sender", senders, self)
         self._rescreen()
 
     @property
@@ -109,7 +110,7 @@ class Subscriber(Endpoint, _native.Subscriber):
 
     @ignore_kinds.setter
     def ignore_kinds(self, kinds: Iterable[str]) -> None:
-        self._kinds = ScreenSet("kind", kinds, self._rescreen)
+        self._kinds = ScreenSet("kind", kinds, self)
         self._rescreen()
 
     def borrow(self, timeout: float | None = None) -> _native.Lease:
@@ -177,22 +178,29 @@ class Subscriber(Endpoint, _native.Subscriber):
         if self.contract == "pipe" and self._options["observe"] == "never":
             self.close()
         screens = {"ignore_senders": set(self._senders), "ignore_kinds": set(self._kinds)}
-        return _rebuild, (type(self), self.topic, {**self._options, **screens}, os.getpid())
+        return _rebuild, (type(self), self._directory, self.topic, {**self._options, **screens})
 
 
-def _rebuild(cls: type[S], topic: str, options: dict[str, Any], pid: int) -> S:
-    return cls(topic, **options)
+def _rebuild(cls: type[S], directory: str, topic: str, options: dict[str, Any]) -> S:
+    with names.directory_as(directory):
+        return cls(topic, **options)
 
 
 class ScreenSet(MutableSet[str]):
-    """A set of names that tells its subscriber when it changes."""
+    """A set of names that tells its subscriber when it changes. It knows it weakly, or a forgotten subscriber would
+    stay until the garbage collector found the circle."""
 
-    def __init__(self, what: str, items: Iterable[str], changed: Any) -> None:
+    def __init__(self, what: str, items: Iterable[str], subscriber: Subscriber) -> None:
         if isinstance(items, str):
             raise TypeError(f"a set of {what}s is wanted, not the single str {items!r}")
         self._what = what
         self._items = {names.check_envelope(what, item) for item in items}
-        self._changed = changed
+        self._subscriber = weakref.ref(subscriber)
+
+    def _changed(self) -> None:
+        subscriber = self._subscriber()
+        if subscriber is not None:
+            subscriber._rescreen()
 
     def __contains__(self, item: object) -> bool:
         return item in self._items

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import msgspec
 
-from ringmain import _native
+from ringmain import _native, names
 from ringmain.errors import Full
 from ringmain.inspect import info
 from ringmain.message import Message
@@ -119,8 +119,13 @@ class SyncQueue:
         return f"<ringmain.SyncQueue '{self.name}' of '{self.sender}'{' closed' if self.closed else ''}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.name, self.sender, set(self.ignore_senders), set(self.ignore_kinds))
+        directory = self._publisher._directory
+        screens = (set(self.ignore_senders), set(self.ignore_kinds))
+        return _rebuild, (type(self), directory, self.name, self.sender, *screens)
 
 
-def _rebuild(cls: type[SyncQueue], name: str, sender: str, senders: set[str], kinds: set[str]) -> SyncQueue:
-    return cls(name, sender, ignore_senders=senders, ignore_kinds=kinds)
+def _rebuild(
+    cls: type[SyncQueue], directory: str, name: str, sender: str, senders: set[str], kinds: set[str]
+) -> SyncQueue:
+    with names.directory_as(directory):
+        return cls(name, sender, ignore_senders=senders, ignore_kinds=kinds)
