@@ -46,7 +46,12 @@ MUTANTS = [
         "no seq_cst fence between the claim and what follows",
         "bus: borrows",
         WRITER,
-        (("        fence(std::memory_order_seq_cst);\n        CRASH_POINT(\"publish: claimed", "        CRASH_POINT(\"publish: claimed"),),
+        (
+            (
+                '        fence(std::memory_order_seq_cst);\n        CRASH_POINT("publish: claimed',
+                '        CRASH_POINT("publish: claimed',
+            ),
+        ),
     ),
     Mutant(
         "claim-goes-back",
@@ -63,14 +68,24 @@ MUTANTS = [
         "a writer that was blocked once does not look at the holds again",
         "reliable: full",
         WRITER,
-        (("                obstacle = {i, false, end};\n", "                obstacle = {i, false, end};\n                safe_end_ = claim_;\n"),),
+        (
+            (
+                "                obstacle = {i, false, end};\n",
+                "                obstacle = {i, false, end};\n                safe_end_ = claim_;\n",
+            ),
+        ),
     ),
     Mutant(
         "commit-relaxed",
         "[COMMIT] does not release the bytes before it",
         "broadcast: sleeps",
         WRITER,
-        (("commit.exchange(position_, std::memory_order_acq_rel)", "commit.exchange(position_, std::memory_order_relaxed)"),),
+        (
+            (
+                "commit.exchange(position_, std::memory_order_acq_rel)",
+                "commit.exchange(position_, std::memory_order_relaxed)",
+            ),
+        ),
     ),
     Mutant(
         "commit-in-two-steps",
@@ -93,7 +108,7 @@ MUTANTS = [
         (
             ("        ring_.word_at(position_).store(seq_, std::memory_order_relaxed);\n", ""),
             (
-                "        CRASH_POINT(\"publish: committed, turn kept\");\n",
+                '        CRASH_POINT("publish: committed, turn kept");\n',
                 "        ring_.word_at(position_).store(seq_, std::memory_order_relaxed);\n",
             ),
         ),
@@ -103,7 +118,12 @@ MUTANTS = [
         "[TURN] does not acquire",
         "bus: two writers",
         WRITER,
-        (("compare_exchange(seen, mine, std::memory_order_acquire)", "compare_exchange(seen, mine, std::memory_order_relaxed)"),),
+        (
+            (
+                "compare_exchange(seen, mine, std::memory_order_acquire)",
+                "compare_exchange(seen, mine, std::memory_order_relaxed)",
+            ),
+        ),
     ),
     Mutant(
         "turn-given-back-relaxed",
@@ -152,7 +172,12 @@ MUTANTS = [
         "[CHECK] has no acquire fence",
         "broadcast: lapped",
         READER,
-        (("        fence(std::memory_order_acquire);\n        return ring_.header.claim", "        return ring_.header.claim"),),
+        (
+            (
+                "        fence(std::memory_order_acquire);\n        return ring_.header.claim",
+                "        return ring_.header.claim",
+            ),
+        ),
     ),
     Mutant(
         "observe-relaxed",
@@ -171,7 +196,12 @@ MUTANTS = [
         "no seq_cst fence between [HOLD] and the look at claim",
         "bus: borrows",
         READER,
-        (("        move_hold(position);\n        fence(std::memory_order_seq_cst);\n", "        move_hold(position);\n"),),
+        (
+            (
+                "        move_hold(position);\n        fence(std::memory_order_seq_cst);\n",
+                "        move_hold(position);\n",
+            ),
+        ),
     ),
     Mutant(
         "held-is-lapped",
@@ -192,7 +222,12 @@ MUTANTS = [
         "whoever takes over does not wait for a message under way",
         "broadcast: taken over alive",
         ROSTER,
-        (("uint32_t restless = await_rest(s, slot_, timeout_ns);", "uint32_t restless = kSlotCount; (void)timeout_ns;"),),
+        (
+            (
+                "uint32_t restless = await_rest(s, slot_, timeout_ns);",
+                "uint32_t restless = kSlotCount; (void)timeout_ns;",
+            ),
+        ),
     ),
     Mutant(
         "takeover-waits-for-owner-only",
@@ -220,7 +255,7 @@ MUTANTS = [
         ROSTER,
         (
             (
-                "    CRASH_POINT(\"reap: before the hold\");\n",
+                '    CRASH_POINT("reap: before the hold");\n',
                 "    slot.state.store(static_cast<uint32_t>(SlotState::free), memory_order_release);\n",
             ),
         ),
