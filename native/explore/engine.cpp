@@ -8,6 +8,7 @@
 #include <cstring>
 #include <ctime>
 #include <cxxabi.h>
+#include <deque>
 #include <memory>
 
 #include "arena.hpp"
@@ -22,6 +23,7 @@ constexpr uint64_t kMaxSteps = 20'000;  // of one execution: more is an endless 
 
 constexpr int kScouts = 4'000;
 constexpr int kScoutsCourage = 30;
+constexpr size_t kToldSteps = 300;
 
 struct ExceptionState {  // what the C++ runtime keeps for each thread, hence here for each fiber
     void* caught;
@@ -73,7 +75,7 @@ class Seen {
     }
 };
 
-enum class End { complete, pruned, failed, again, late };
+enum class End { complete, pruned, failed, beyond, again };
 
 Fiber fibers[kMaxActors];
 ucontext_t creator;
@@ -213,7 +215,18 @@ bool next_branch() {
     return true;
 }
 
-std::string trace_text;
+std::deque<std::string> told;
+
+// The last execution once more, with every step written down; if it is long, its end.
+std::string story() {
+    choices.resize(depth);
+    trace = true;
+    told.clear();
+    run_once();
+    std::string text;
+    for (const std::string& line : told) text += line;
+    return text;
+}
 
 }  // namespace
 
@@ -260,6 +273,7 @@ int choose(int options) {
     return 0;
 }
 
+int slices() { return current_case->slices; }
 bool plain() { return current_case->plain; }
 
 bool may_die(int actor) {
@@ -291,13 +305,20 @@ void record(const std::string& text) {
     if (!trace) return;
     Allocates ours(false);
     std::string who = running == kNobody ? "setup" : current_case->names[static_cast<size_t>(running)];
-    trace_text += "      " + who + std::string(who.size() < 10 ? 10 - who.size() : 1, ' ') + text + "\n";
+    told.push_back("      " + who + std::string(who.size() < 10 ? 10 - who.size() : 1, ' ') + text + "\n");
+    if (told.size() > kToldSteps) told.pop_front();
 }
 
 void fail(const std::string& reason) {
     explorer_allocates();
     why = reason;
     finish(End::failed);
+}
+
+void give_up(const std::string& reason) {
+    explorer_allocates();
+    why = reason;
+    finish(End::beyond);
 }
 
 void require(bool condition, const char* what) {
@@ -340,13 +361,9 @@ Outcome explore(const Case& c, double limit_s) {
         }
         ++outcome.executions;
         if (deaths) ++outcome.deaths;
-        if (end == End::failed) {
-            outcome.error = why;
-            choices.resize(depth);
-            trace = true;
-            trace_text.clear();
-            run_once();
-            outcome.error += " [" + why + "]\n" + trace_text;
+        if (end == End::failed || end == End::beyond) {
+            outcome.beyond = end == End::beyond;
+            outcome.error = why + "\n" + story();
             break;
         }
         if (!next_branch()) {

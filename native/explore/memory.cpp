@@ -86,7 +86,7 @@ size_t locate(const void* address, size_t bytes) {
     size_t offset = offset_of(address);
     uint8_t& entry = location_at[offset / kGranule];
     if (entry == 0) {
-        if (location_count == kMaxLocations - kMaxActors) fail("the case has too many words for the explorer");
+        if (location_count == kMaxLocations - kMaxActors) give_up("the case has too many words");
         entry = static_cast<uint8_t>(++location_count);
         address_of[entry - 1] = memory + offset;
     }
@@ -128,7 +128,7 @@ uint8_t others(uint8_t actors) {
 size_t epoch_of(int actor) { return kMaxLocations - 1 - static_cast<size_t>(actor); }
 
 void end_epoch(Mind& m, int actor) {
-    if (++m.current.at[epoch_of(actor)] == 255) fail("an actor of the case releases too often for the explorer");
+    if (++m.current.at[epoch_of(actor)] == 255) give_up("an actor of the case releases too often");
     m.acquirable.at[epoch_of(actor)] = m.current.at[epoch_of(actor)];
 }
 
@@ -185,7 +185,7 @@ void append(size_t where, uint64_t value, bool release, const Knowledge* passed_
     Location& l = locations[where];
     Mind& m = minds[self()];
     auto at = static_cast<uint8_t>(l.count);
-    if (l.count == kMaxVersions) fail("the case has too many stores to one word for the explorer");
+    if (l.count == kMaxVersions) give_up("the case has too many stores to one word");
     m.current.at[where] = m.acquirable.at[where] = at;
     Version& v = l.history[l.count++];
     v.value = value;

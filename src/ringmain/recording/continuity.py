@@ -1,9 +1,9 @@
 """Where the messages of a topic's life are taken up, so that a recording has each of them once and counts the others.
 
-The invariant owned here: of one life of a topic, recorded + lost = the number of the newest message recorded, counted
-from where recording of that life began. It began with the first message if the life began under the recorder's eyes,
-after the last row recorded if an earlier recorder on the same directory knew the life, and otherwise where the tap
-joined.
+The invariant owned here: of one life of a topic, recorded + lost = the number of messages up to the newest recorded,
+counted from where recording of that life began (`first_seq` in meta.json). It began with the first message if the life
+began under a recorder's eyes, and otherwise where the tap joined. A recorder that is restarted goes on where the one
+before it stopped.
 """
 
 from __future__ import annotations
@@ -27,9 +27,13 @@ class Continuity:
         self._next: dict[str, tuple[int, int]] = {}  # of each topic: epoch, and the sequence number to come
         self._known: dict[tuple[str, int], int] = {}
 
-    def know(self, topic: str, epoch: int, last_seq: int) -> None:
+    def know(self, topic: str, epoch: int, next_seq: int) -> None:
         """An earlier recorder got this far."""
-        self._known[topic, epoch] = last_seq + 1
+        self._known[topic, epoch] = next_seq
+
+    def first_seq(self, epoch: int, joined_at: int) -> int:
+        """Where the recording of a life begins that no earlier recorder knew."""
+        return 0 if epoch >= self._started_ns else joined_at
 
     def correct(self, topic: str, epoch: int, ring: pa.RecordBatch, *, joined: bool) -> pa.RecordBatch:
         """The batch, and if the tap has just `joined` this life: without what was recorded before, and with what was

@@ -107,8 +107,13 @@ class Recorder:
         """Record until `stop()`, Ctrl-C or a limit; returns how it went. Raises `RecordingError` when the recording
         cannot be written any more: what was flushed is in it."""
         self._open()
-        with contextlib.suppress(KeyboardInterrupt):
-            self._record()
+        try:
+            with contextlib.suppress(KeyboardInterrupt):
+                self._record()
+        except BaseException as error:
+            self._state, self._error = "failed", error
+            self._finish()
+            raise
         return self._finish()
 
     def start(self) -> Self:
@@ -162,7 +167,12 @@ class Recorder:
                 observe=self._observe,
                 name=self._name,
             )
+            for tap in self._taps.current():
+                self._declare(tap)
+            self._writer.flush()
         except BaseException:
+            if self._taps is not None:
+                self._taps.close()
             self._writer.close()
             raise
         self._state, self._started_s = "recording", time.monotonic()
@@ -174,17 +184,29 @@ class Recorder:
         for topic in {topic for topic, _ in declared}:
             with contextlib.suppress(RingmainError):
                 alive.add((topic, _native.inspect(names.runtime_directory(), topic)["epoch"]))
-        known = last_recorded(self._writer.store, alive & declared)
-        for (topic, epoch), seq in known.items():
-            self._continuity.know(topic, epoch, seq)
+        known = alive & declared.keys()
+        last = last_recorded(self._writer.store, known)
+        for topic, epoch in known:
+            seq = last.get((topic, epoch))
+            self._continuity.know(topic, epoch, declared[topic, epoch].first_seq if seq is None else seq + 1)
         return {topic for topic, _ in known}
+
+    def _declare(self, tap: Tap) -> None:
+        """Say which lives a tap has joined, before anything of them is taken: who comes after us can then tell what we
+        have taken from what we could not keep."""
+        assert self._writer is not None
+        for life in tap.lives.values():
+            first_seq = self._continuity.first_seq(life.epoch, life.first_seq)
+            self._writer.declare(
+                tap.topic, epoch=life.epoch, contract=life.contract, schema=life.schema, first_seq=first_seq
+            )
 
     def _record_in_thread(self) -> None:
         try:
             try:
                 self._record()
             except BaseException as error:
-                self._error = error
+                self._state, self._error = "failed", error
             self._finish()
         except BaseException as error:
             self._error = self._error or error
@@ -204,8 +226,6 @@ class Recorder:
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
                 self._take_the_rest()
-            else:
-                self._state, self._error = "failed", error
             raise
         finally:
             self._taps.close()
@@ -248,10 +268,10 @@ class Recorder:
         epoch, size = batch.epoch, batch.nbytes
         taken = pa.record_batch(batch)
         ring = self._continuity.correct(tap.topic, epoch, taken, joined=tap.begun != epoch)
-        tap.begun = epoch
         if len(ring):
-            life = tap.life(epoch)
-            self._writer.declare(tap.topic, epoch=epoch, contract=life.contract, schema=life.schema)
+            tap.begun = epoch
+            tap.refresh()
+            self._declare(tap)
             self._writer.append(tap.topic, epoch, ring)
             self._count(tap.topic, len(ring), size, batch.lost if ring is taken else lost_in(ring))
         return (size + 32 * len(batch)) / max(tap.capacity, 1)

@@ -20,11 +20,13 @@ _WILD = frozenset("*?[")
 
 
 class Life(NamedTuple):
-    """What is known of one life of a topic when its first message is recorded."""
+    """What is known of one life of a topic."""
 
     epoch: int
     contract: str
     schema: bytes
+    first_seq: int
+    """The first message that the tap can still get, or could when it joined."""
 
 
 class Tap(Subscriber):
@@ -41,32 +43,39 @@ class Tap(Subscriber):
         there = self._describe()
         assert there is not None
         contract, self.capacity, epoch, _ = there
-        self.lives[epoch] = Life(epoch, contract, self._schema())
+        _, _, sequence, _ = self._whereabouts()
+        self.lives[epoch] = Life(epoch, contract, self._schema(), sequence)
         if len(self.lives) > 2:  # a batch is of this life or, at the turn, of the one before
             del self.lives[min(self.lives)]
 
-    def life(self, epoch: int) -> Life:
-        """As it is now: the newest writer of a topic may have changed its schema."""
-        known = self.lives[epoch]
-        if epoch == max(self.lives) and self.attached and (schema := self._schema()) != known.schema:
-            known = self.lives[epoch] = known._replace(schema=schema)
-        return known
+    def refresh(self) -> None:
+        """The newest writer of a topic may have changed its schema."""
+        there = self._describe()
+        known = self.lives.get(there[2]) if there is not None else None
+        if known is not None and (schema := self._schema()) != known.schema:
+            self.lives[known.epoch] = known._replace(schema=schema)
 
     def lag(self) -> tuple[int, int]:
         """(messages, bytes) between this tap and the newest message. May be called from any thread."""
+        newest, end, sequence, position = self._whereabouts()
+        return max(0, newest - sequence), max(0, end - position)
+
+    def _whereabouts(self) -> tuple[int, int, int, int]:
+        """Where the topic's writers are, and where this tap is: each as the number and position of the next message."""
+        nowhere = (0, 0, 0, 0)
         there = self._describe() if not self.closed else None
         if there is None:
-            return 0, 0
+            return nowhere
         try:
             seen = _native.inspect(names.runtime_directory(), self.topic)
         except RingmainError:
-            return 0, 0
+            return nowhere
         if seen["epoch"] != there[2]:
-            return 0, 0
+            return nowhere
         for slot, _role, _pid, _uid, _generation, _joined, position, sequence, *_ in seen["members"]:
             if slot == there[3]:
-                return max(0, seen["next_sequence"] - sequence), max(0, seen["position"] - position)
-        return 0, 0
+                return seen["next_sequence"], seen["position"], sequence, position
+        return nowhere
 
 
 class _Doorbell(_native.Subscriber):

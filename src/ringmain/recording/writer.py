@@ -153,15 +153,17 @@ class RecordingWriter:
         return self._store
 
     @property
-    def declared(self) -> set[tuple[str, int]]:
+    def declared(self) -> dict[tuple[str, int], TopicMeta]:
         """The lives (topic, epoch) that have been declared, here and by the recorders before."""
-        return set(self._topics)
+        return dict(self._topics)
 
-    def declare(self, topic: str, *, epoch: int, contract: str = "", schema: bytes = b"") -> None:
-        """Note a topic's contract and schema. They are in meta.json before the first of its rows is in a segment: it
-        is written with the next rows, once for all topics declared until then."""
-        entry = TopicMeta(topic, epoch, contract, schema)
-        if self._topics.get((topic, epoch)) != entry:
+    def declare(self, topic: str, *, epoch: int, contract: str = "", schema: bytes = b"", first_seq: int = 0) -> None:
+        """Note a topic's contract and schema, and where recording of this life begins (the first to say so is
+        believed). They are in meta.json before the first of its rows is in a segment: it is written with the next
+        flush, once for all topics declared until then."""
+        known = self._topics.get((topic, epoch))
+        entry = TopicMeta(topic, epoch, contract, schema, first_seq if known is None else known.first_seq)
+        if known != entry:
             self._topics[topic, epoch] = entry
             self._undeclared = True
 
@@ -205,6 +207,9 @@ class RecordingWriter:
         """Hand everything appended to the kernel; with fsync='interval', to the disk."""
         self._check()
         self._flushed_at = time.monotonic()
+        if self._undeclared:
+            with self._stopping_on_error("describe a topic in"):
+                self._write_meta()
         if not self._pending and (self._stream is None or self._fsync != "interval"):
             return
         self._write_pending()
@@ -218,9 +223,6 @@ class RecordingWriter:
     def rotate(self) -> None:
         """Finish the current segment and let it be sealed; the next row opens a new one."""
         self.flush()
-        if self._undeclared:
-            with self._stopping_on_error("describe a topic in"):
-                self._write_meta()
         if self._stream is not None:
             stream, self._stream = self._stream, None
             with self._stopping_on_error("finish"):
