@@ -18,7 +18,7 @@ WAIT_S = 30
 
 def read_all(topic: str, pause_s: float, results) -> None:
     """Reads until the end and says what came and what was lost."""
-    with rm.Subscriber(topic, start="oldest", name=f"{topic} reader") as sub:
+    with rm.Subscriber(topic, start="oldest", on_lap="oldest", name=f"{topic} reader") as sub:
         got = 0
         while sub.recv_message(timeout=WAIT_S).kind != "end":
             got += 1
