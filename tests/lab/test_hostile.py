@@ -72,17 +72,26 @@ def everything():
     return errors
 """
 
-SERVER = ABUSE + """
+SERVER = (
+    ABUSE
+    + """
 say("ready")
 while hear() == "go":
     say(*everything(), ".")
 """
+)
+
+
+class Templates(dict[str, bytes]):
+    """Valid topics with messages in them, one a contract."""
+
+    def __repr__(self) -> str:
+        return "templates"  # Hypothesis shows the arguments of what failed
 
 
 @pytest.fixture(scope="module")
-def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """Valid topics with messages in them, one a contract."""
-    made = {}
+def templates(tmp_path_factory: pytest.TempPathFactory) -> Templates:
+    made = Templates()
     before = os.environ.get("RINGMAIN_DIR")
     os.environ["RINGMAIN_DIR"] = str(tmp_path_factory.mktemp("templates"))
     try:
@@ -138,7 +147,7 @@ def offer(server: Child, directory: Path, content: bytes) -> list[str]:
           suppress_health_check=[HealthCheck.function_scoped_fixture])  # fmt: skip
 @given(contract=st.sampled_from(CONTRACTS), patches=PATCHES)
 def test_arbitrary_words_are_an_error_at_most(
-    server: Child, server_dir: Path, templates: dict[str, bytes], contract: str, patches: list[tuple[int, int]]
+    server: Child, server_dir: Path, templates: Templates, contract: str, patches: list[tuple[int, int]]
 ) -> None:
     content = bytearray(templates[contract])
     for offset, value in patches:
@@ -152,7 +161,7 @@ def test_a_file_that_is_no_topic_is_corrupt(server: Child, server_dir: Path, con
     assert "Corrupt" in offer(server, server_dir, content)
 
 
-def test_a_topic_cut_short_is_corrupt(server: Child, server_dir: Path, templates: dict[str, bytes]) -> None:
+def test_a_topic_cut_short_is_corrupt(server: Child, server_dir: Path, templates: Templates) -> None:
     assert "Corrupt" in offer(server, server_dir, templates["bus"][:-4096])
 
 
@@ -164,7 +173,9 @@ def test_what_is_corrupt_can_be_taken_away(runtime_dir: Path) -> None:
     assert not (runtime_dir / "t.ring").exists()
 
 
-PEER = ABUSE + """
+PEER = (
+    ABUSE
+    + """
 role, rounds = sys.argv[1], 0
 say("ready")
 while not os.path.exists(os.path.join(os.environ["RINGMAIN_DIR"], "stop")):
@@ -173,11 +184,12 @@ while not os.path.exists(os.path.join(os.environ["RINGMAIN_DIR"], "stop")):
     rounds += 1
 say(rounds)
 """
+)
 
 
 @pytest.mark.parametrize("contract", CONTRACTS)
 def test_flipped_bytes_in_a_live_topic(
-    contract: str, runtime_dir: Path, child: Callable[..., Child], seed: int, templates: dict[str, bytes]
+    contract: str, runtime_dir: Path, child: Callable[..., Child], seed: int, templates: Templates
 ) -> None:
     """Identity, words, roster and data are flipped under readers and writers, and at times restored."""
     chance = random.Random(seed)
