@@ -11,7 +11,7 @@ comma  := ,
 .PHONY: help setup demo test test-native test-python check format bench clean lab sanitize aarch64 soak
 
 help:  ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
 # The stamp says: the dependencies are in and the native module is built from these sources.
 $(VENV)/.deps: pyproject.toml
