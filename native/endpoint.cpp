@@ -115,18 +115,20 @@ std::unique_ptr<Seat> join_as_writer(const std::shared_ptr<Directory>& directory
 }
 
 std::unique_ptr<Seat> join_as_reader(const std::shared_ptr<Directory>& directory, const std::string& topic,
-                                     const std::string& name) {
+                                     const std::string& name, Observe observe) {
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
         std::shared_ptr<Segment> segment = find(directory, topic, Access::read);
         if (!segment) return nullptr;
         RosterLock lock(*segment);
-        if (current(*segment)) return std::make_unique<Seat>(segment, Role::reader, name, false, lock);
+        Role role = observes(observe, segment->contract) ? Role::observer : Role::reader;
+        if (current(*segment)) return std::make_unique<Seat>(segment, role, name, false, lock);
     }
     give_up(topic);
 }
 
 // A file that is no topic has no participants to ask; it was checked that it belongs to somebody we trust.
-static void unlink_corrupt(const Directory& directory, const std::string& topic, Failure failure, bool force) {
+static void unlink_corrupt(const Directory& directory, const std::string& topic, Failure failure,
+                           bool force) {
     if (failure.fault != Fault::corrupt) throw failure;
     if (!force) {
         failure.text += "; unlink it with force=True to take it away";
