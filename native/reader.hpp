@@ -161,6 +161,11 @@ class Reader {
         expected_ = from_the_first ? 0 : number_here_;
         count_lost(number_here_);
         publish_progress();
+        // [PLACE] release: our place, and our hold if we have one. Pairs with wait_for_readers: a message sent after it
+        // counts us is one that we receive.
+        own().busy.store(0, std::memory_order_release);
+        ring_.header.membership.fetch_add(1, std::memory_order_release);
+        wake(ring_.header.membership.futex());
         return Status::ok;
     }
 

@@ -423,7 +423,7 @@ PyObject* wait_for_readers(PyObject* self, PyObject* const* args, Py_ssize_t cou
             readers +=
                 i != p->seat->slot() && slot_taken(s, i) &&
                 s.slot(i).role.load(std::memory_order_relaxed) == static_cast<uint32_t>(Role::reader) &&
-                slot_alive(s, i);
+                s.slot(i).busy.load(std::memory_order_acquire) == 0 && slot_alive(s, i);  // [PLACE]
         if (readers >= wanted) return PyLong_FromLong(readers);
         int64_t left = deadline.left_ns();
         if (left == 0)

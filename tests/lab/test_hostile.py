@@ -82,10 +82,16 @@ while hear() == "go":
 )
 
 
-@pytest.fixture(scope="module")
-def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+class Templates(dict[str, bytes]):
     """Valid topics with messages in them, one a contract."""
-    made = {}
+
+    def __repr__(self) -> str:
+        return "templates"  # Hypothesis shows the arguments of what failed
+
+
+@pytest.fixture(scope="module")
+def templates(tmp_path_factory: pytest.TempPathFactory) -> Templates:
+    made = Templates()
     before = os.environ.get("RINGMAIN_DIR")
     os.environ["RINGMAIN_DIR"] = str(tmp_path_factory.mktemp("templates"))
     try:
@@ -147,7 +153,7 @@ def offer(server: Child, directory: Path, content: bytes) -> list[str]:
           suppress_health_check=[HealthCheck.function_scoped_fixture])  # fmt: skip
 @given(contract=st.sampled_from(CONTRACTS), patches=PATCHES)
 def test_arbitrary_words_are_an_error_at_most(
-    server: Child, server_dir: Path, templates: dict[str, bytes], contract: str, patches: list[tuple[int, int]]
+    server: Child, server_dir: Path, templates: Templates, contract: str, patches: list[tuple[int, int]]
 ) -> None:
     content = bytearray(templates[contract])
     for offset, value in patches:
@@ -161,7 +167,7 @@ def test_a_file_that_is_no_topic_is_corrupt(server: Child, server_dir: Path, con
     assert "Corrupt" in offer(server, server_dir, content)
 
 
-def test_a_topic_cut_short_is_corrupt(server: Child, server_dir: Path, templates: dict[str, bytes]) -> None:
+def test_a_topic_cut_short_is_corrupt(server: Child, server_dir: Path, templates: Templates) -> None:
     assert "Corrupt" in offer(server, server_dir, templates["bus"][:-4096])
 
 
@@ -189,7 +195,7 @@ say(rounds)
 
 @pytest.mark.parametrize("contract", CONTRACTS)
 def test_flipped_bytes_in_a_live_topic(
-    contract: str, runtime_dir: Path, child: Callable[..., Child], seed: int, templates: dict[str, bytes]
+    contract: str, runtime_dir: Path, child: Callable[..., Child], seed: int, templates: Templates
 ) -> None:
     """Identity, words, roster and data are flipped under readers and writers, and at times restored."""
     chance = random.Random(seed)
