@@ -1,5 +1,9 @@
 #include "endpoint.hpp"
 
+#include <unistd.h>
+
+#include <cerrno>
+
 namespace ringmain {
 
 const char* contract_name(Contract contract) {
@@ -111,19 +115,38 @@ std::unique_ptr<Seat> join_as_writer(const std::shared_ptr<Directory>& directory
 }
 
 std::unique_ptr<Seat> join_as_reader(const std::shared_ptr<Directory>& directory, const std::string& topic,
-                                     const std::string& name) {
+                                     const std::string& name, Observe observe) {
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
         std::shared_ptr<Segment> segment = find(directory, topic, Access::read);
         if (!segment) return nullptr;
         RosterLock lock(*segment);
-        if (current(*segment)) return std::make_unique<Seat>(segment, Role::reader, name, false, lock);
+        Role role = observes(observe, segment->contract) ? Role::observer : Role::reader;
+        if (current(*segment)) return std::make_unique<Seat>(segment, role, name, false, lock);
     }
     give_up(topic);
 }
 
+// A file that is no topic has no participants to ask; it was checked that it belongs to somebody we trust.
+static void unlink_corrupt(const Directory& directory, const std::string& topic, Failure failure,
+                           bool force) {
+    if (failure.fault != Fault::corrupt) throw failure;
+    if (!force) {
+        failure.text += "; unlink it with force=True to take it away";
+        throw failure;
+    }
+    if (unlinkat(directory.fd(), file_name(topic).c_str(), 0) != 0)
+        throw Failure{Fault::not_allowed, "cannot take the file of topic '" + topic + "' away", errno};
+}
+
 bool unlink_topic(const std::shared_ptr<Directory>& directory, const std::string& topic, bool force) {
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
-        std::shared_ptr<Segment> segment = find(directory, topic, Access::write);
+        std::shared_ptr<Segment> segment;
+        try {
+            segment = find(directory, topic, Access::write);
+        } catch (const Failure& failure) {
+            unlink_corrupt(*directory, topic, failure, force);
+            return true;
+        }
         if (!segment) return false;
         RosterLock lock(*segment);
         if (!current(*segment)) continue;

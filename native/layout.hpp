@@ -50,7 +50,8 @@ constexpr uint64_t kNoHold = kPositionMask;  // no position is this large
 constexpr uint64_t kMaxPosition = kNoHold - 4 * kMaxCapacityBytes;
 
 enum class Contract : uint32_t { broadcast = 1, pipe = 2, bus = 3, reliable = 4 };
-enum class Role : uint32_t { none = 0, writer = 1, reader = 2 };
+// An observer reads like a reader and never holds; nobody waits for it, or counts it among the readers.
+enum class Role : uint32_t { none = 0, writer = 1, reader = 2, observer = 3 };
 enum class SlotState : uint32_t { free = 0, taken = 1 };
 
 constexpr bool has_one_writer(Contract c) { return c == Contract::broadcast || c == Contract::pipe; }

@@ -27,7 +27,7 @@ class Reader {
 
     Ring ring_;
     uint32_t slot_;
-    bool always_holds_, conflate_;
+    bool always_holds_, holds_borrowed_, conflate_;
     Start on_lap_;
     uint64_t position_ = 0;         // of the next message
     uint64_t expected_ = 0;         // its number
@@ -127,10 +127,12 @@ class Reader {
     uint64_t lost = 0;          // since we joined
     uint64_t pending_lost = 0;  // since the message before
 
-    Reader(Ring ring, uint32_t slot, Start on_lap, bool conflate)
+    // An observer never holds, whatever the contract: it is in nobody's way, and is lapped like a reader of `broadcast`.
+    Reader(Ring ring, uint32_t slot, Start on_lap, bool conflate, bool observes = false)
         : ring_(ring),
           slot_(slot),
-          always_holds_(writer_waits(ring.contract)),
+          always_holds_(writer_waits(ring.contract) && !observes),
+          holds_borrowed_(ring.contract == Contract::bus && !observes),
           conflate_(conflate),
           on_lap_(on_lap) {}
 
@@ -138,12 +140,14 @@ class Reader {
     uint64_t position() const { return position_; }
     uint64_t sequence() const { return expected_; }
     bool always_holds() const { return always_holds_; }
+    // Does a borrowed message stay where it is?
+    bool keeps_borrowed() const { return always_holds_ || holds_borrowed_; }
 
     // To be called once after joining. Whoever was there before the topic has a claim on all of its messages: with
     // `from_the_first` those that are gone already count as lost.
     Status attach(Start start, bool from_the_first = false) {
-        if (ring_.contract == Contract::pipe) {  // goes on where the last reader stopped
-            from_the_first = false;              // and what that one read is not lost
+        if (ring_.contract == Contract::pipe && always_holds_) {  // goes on where the last reader stopped
+            from_the_first = false;                               // and what that one read is not lost
             hold_ = own().hold.load(std::memory_order_acquire) & kPositionMask;
             position_ = seen_ = hold_;
             uint64_t commit = ring_.header.commit.load(std::memory_order_acquire) & kPositionMask;
@@ -185,9 +189,9 @@ class Reader {
     }
 
     // Finds the next message as peek() does, and holds it: until release() no writer goes over it. On `bus`;
-    // the waiting contracts hold anyway, and `broadcast` never does.
+    // the waiting contracts hold anyway, and `broadcast` and observers never do.
     Status borrow(View& view) {
-        if (ring_.contract != Contract::bus) return peek(view);
+        if (!holds_borrowed_) return peek(view);
         if (hold_ != kNoHold)
             return peek(view);  // an older borrowed message holds all that comes after it, too
         for (int attempt = 0; attempt < kPatience; ++attempt) {
@@ -254,8 +258,7 @@ class Reader {
     // Lets the writer have everything below `keep`; on the waiting contracts at most what we have read.
     // False: the slot is not ours any more. kNoHold: nothing is needed beyond what the contract says.
     bool release(uint64_t keep = kNoHold) {
-        uint64_t hold = always_holds_ ? std::min(keep, position_) : keep;
-        if (ring_.contract == Contract::broadcast) hold = kNoHold;  // no writer would look at it
+        uint64_t hold = always_holds_ ? std::min(keep, position_) : holds_borrowed_ ? keep : kNoHold;
         publish_progress();
         return hold == hold_ || move_hold(hold);
     }

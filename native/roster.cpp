@@ -54,9 +54,19 @@ std::string roster_owner(const Segment& segment) {
 
 }  // namespace
 
+const char* role_name(Role role) {
+    switch (role) {
+        case Role::writer:
+            return "writer";
+        case Role::observer:
+            return "observer";
+        default:
+            return "reader";
+    }
+}
+
 std::string Member::describe() const {
-    return std::string(role == Role::writer ? "writer" : "reader") + " '" + name + "' (pid " +
-           std::to_string(pid) + ")";
+    return std::string(role_name(role)) + " '" + name + "' (pid " + std::to_string(pid) + ")";
 }
 
 RosterLock::RosterLock(const Segment& segment, int64_t timeout_ns) : segment_(segment) {
@@ -101,8 +111,8 @@ Member look_at(const Segment& segment, uint32_t index, bool alive) {
     Member m;
     m.slot = index;
     m.alive = alive;
-    m.role = slot.role.load(memory_order_relaxed) == static_cast<uint32_t>(Role::writer) ? Role::writer
-                                                                                         : Role::reader;
+    m.role = Role{slot.role.load(memory_order_relaxed)};
+    if (m.role != Role::writer && m.role != Role::observer) m.role = Role::reader;
     m.pid = slot.pid.load(memory_order_relaxed);
     m.uid = slot.uid.load(memory_order_relaxed);
     m.generation = slot.generation.load(memory_order_relaxed);

@@ -212,6 +212,7 @@ class Writer {
     void end() {
         if (sealed_ != 0) {  // where there is one writer, begin() does not look at the words again
             sealed_ = sealed_bytes_ = 0;
+            position_ = 0;  // back to `commit`, which refresh() takes only forward
             (void)refresh();
         }
         if (has_one_writer(ring_.contract)) {

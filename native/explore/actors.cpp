@@ -72,8 +72,7 @@ void compose(Writer& writer, uint32_t size, uint64_t id) {
 
 void wait_for_obstacle(const Segment& segment, Writer& writer) {
     Bell bell = writer.arm();
-    if (bell.word && sleep_on(bell, kSlice_ns) == Woken::timed_out)
-        reap_if_dead(segment, writer.obstacle.slot);
+    if (bell.word && sleep_on(bell, kSlice_ns) == Woken::timed_out) reap_if_dead(segment, writer.obstacle.slot);
 }
 
 // Reads and checks one message. False: there was none.
@@ -98,16 +97,25 @@ bool take_one(Me& me, Reader& reader, const Reads& reads) {
     uint64_t gap = reader.take(view);
     require(head == foot, "torn: the first and the last word are of different messages");
     note_delivered(view.seq, head);
-    if (!reads.conflates)
-        require(view.seq == me.next + gap, "lost is not exact: number, gap and expectation differ");
+    if (!reads.conflates) require(view.seq == me.next + gap, "lost is not exact: number, gap and expectation differ");
     require(view.seq >= me.next, "reordered: an older message after a newer one");
-    if (reader.always_holds() && !reads.conflates)
-        require(gap == 0, "a message was lost on a contract that waits");
+    if (reader.always_holds() && !reads.conflates) require(gap == 0, "a message was lost on a contract that waits");
     require(reader.lost >= lost_before, "lost went back");
     me.next = view.seq + 1;
     ++me.received;
     require(reader.release(), "a living reader's slot was given to another");
     return true;
+}
+
+// A pipe has one place for a reader. If it is taken, there is nothing to do here.
+bool try_to_join() {
+    try {
+        join(self(), Role::reader, false);
+        return true;
+    } catch (const Failure& failure) {
+        require(failure.fault == Fault::busy, "a newcomer is refused for another reason than a living reader");
+        return false;
+    }
 }
 
 void settle_reader(const Me& me, const Place<Reader>& place, uint64_t more) {
@@ -122,8 +130,7 @@ void last_look(Me& me, Reader& reader, const Reads& reads) {
     uint64_t end = committed_number();
     require(reader.sequence() == end, "a message was not delivered, though the reader looked to the end");
     if (!reads.conflates)
-        require(me.received + reader.lost == end - me.first,
-                "lost is not exact: received and lost are not all");
+        require(me.received + reader.lost == end - me.first, "lost is not exact: received and lost are not all");
 }
 
 }  // namespace
@@ -165,10 +172,8 @@ void write(const Sends& sends) {
     Writer& writer = me.writer.get();
     uint64_t step = 0;
     size_t sent = 0;
-    auto pause_here = [&] {
-        settle(me.writer.bytes, sizeof me.writer.bytes, mix(step, sent));
-        forget_stale_looks();
-    };
+    auto id_of = [](uint64_t step) { return static_cast<uint64_t>(self() + 1) * 1000 + step; };
+    auto pause_here = [&] { settle(me.writer.bytes, sizeof me.writer.bytes, mix(step, sent)); };
     while (sent < sends.sizes.size()) {
         ++step;
         pause_here();
@@ -190,17 +195,20 @@ void write(const Sends& sends) {
             }
             if (status == Status::blocked) break;
             require(status == Status::ok, "a writer finds the ring corrupt");
-            compose(writer, size, static_cast<uint64_t>(self() + 1) * 1000 + step);
+            compose(writer, size, id_of(step));
             ++sent;
         } while (sends.batch && sent < sends.sizes.size());
         if (status == Status::blocked) {
             writer.end();
             ++sent;
-        } else if (sends.drops_first && step < 200) {
+        } else if (sends.drops_first && sent == 1) {
+            uint64_t dropped = writer.seq() - 1;
             writer.end();
+            note_dropped(dropped, id_of(step));
         } else {
             writer.commit();
         }
+        forget_stale_looks();
     }
     step = ~uint64_t{0};
     pause_here();
@@ -210,7 +218,8 @@ void write(const Sends& sends) {
 void read(const Reads& reads) {
     Me& me = participants[self()];
     if (reads.joins) {
-        join(self(), Role::reader, false);
+        if (reads.when_free && !try_to_join()) return;
+        if (!reads.when_free) join(self(), Role::reader, false);
         make_reader(self(), reads);
     }
     Reader& reader = me.reader.get();
@@ -234,12 +243,6 @@ void read(const Reads& reads) {
         me.seat->leave();
     else
         last_look(me, reader, reads);
-}
-
-void reap(uint32_t slot) {
-    auto* segment =
-        new std::shared_ptr<Segment>(Segment::open(nullptr, std::to_string(self()), Access::write));
-    reap_if_dead(**segment, slot);
 }
 
 }  // namespace ringmain::explore

@@ -30,6 +30,7 @@ struct Reads {
     Start start = Start::latest;
     Start on_lap = Start::oldest;
     bool joins = false;
+    bool when_free = false;  // the place may be taken: joins when it is not, at the latest at the end
     bool borrows = false;
     bool conflates = false;
     int leaves_after = 0;  // so many messages; 0: stays
@@ -43,6 +44,5 @@ void seat_reader(int actor, const Reads& reads);
 // The actors themselves.
 void write(const Sends& sends);
 void read(const Reads& reads);
-void reap(uint32_t slot);  // looks whether the slot's owner lives, and buries it if not
 
 }  // namespace ringmain::explore

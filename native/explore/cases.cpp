@@ -7,19 +7,15 @@ namespace ringmain::explore {
 namespace {
 
 constexpr uint64_t kRing = 512;  // stride: 64 bytes
-// Payload sizes. Two big ones nearly fill the ring before the story begins, so that it is about the wrap.
-constexpr uint32_t S = 8, M = 40, L = 200;
+// Payload sizes. One S and its successor lie in one stride, an M does not.
+constexpr uint32_t S = 8, M = 40;
 
 const char* name_of(Contract c) {
     switch (c) {
-        case Contract::broadcast:
-            return "broadcast";
-        case Contract::pipe:
-            return "pipe";
-        case Contract::bus:
-            return "bus";
-        default:
-            return "reliable";
+        case Contract::broadcast: return "broadcast";
+        case Contract::pipe: return "pipe";
+        case Contract::bus: return "bus";
+        default: return "reliable";
     }
 }
 
@@ -40,12 +36,12 @@ Part mortal(Part part) {
     return part;
 }
 
-Case make(std::string name, Contract contract, std::vector<Part> parts, int deaths = 0,
-          uint64_t ring = kRing) {
+Case make(std::string name, Contract contract, std::vector<Part> parts, int deaths = 0, int slices = 0) {
     Case c;
     c.name = name;
     c.contract = name_of(contract);
     c.deaths = deaths;
+    c.slices = slices;
     for (size_t i = 0; i < parts.size(); ++i) {
         const Part& part = parts[i];
         c.names.push_back(part.name + " " + std::to_string(i));
@@ -55,8 +51,8 @@ Case make(std::string name, Contract contract, std::vector<Part> parts, int deat
         else
             c.actors.push_back([part] { read(part.reads); });
     }
-    c.setup = [contract, parts, ring] {
-        open_topic(contract, ring);
+    c.setup = [contract, parts] {
+        open_topic(contract, kRing);
         // Readers that are there from the start see all that was sent before them, unless they start at the latest.
         for (bool writers : {true, false})
             for (size_t i = 0; i < parts.size(); ++i) {
@@ -76,112 +72,95 @@ Case deep(Case c) {
     return c;
 }
 
-void broadcast(std::vector<Case>& cases) {
-    auto B = Contract::broadcast;
-    std::vector<uint32_t> full{L, L};
-    Reads oldest{.looks = 4, .start = Start::oldest};
-    Reads latest{.looks = 3, .start = Start::oldest, .on_lap = Start::latest};
-    cases.push_back(
-        make("lapped, goes on at the oldest", B, {writer({.sizes = {S, S, M, S}}, full), reader(oldest)}));
-    cases.push_back(
-        make("lapped, goes on at the latest", B, {writer({.sizes = {S, S, M, S}}, full), reader(latest)}));
-    cases.push_back(make("two readers", B,
-                         {writer({.sizes = {S, S, S}}, full), reader({.looks = 2, .start = Start::oldest}),
-                          reader({.looks = 2, .start = Start::oldest})}));
-    cases.push_back(make("sleeps and is woken", B, {writer({.sizes = {S, S}}), reader({})}));
-    cases.push_back(make("two sleep and are woken", B, {writer({.sizes = {S, S}}), reader({}), reader({})}));
-    cases.push_back(
-        make("conflates", B, {writer({.sizes = {S, S, S}}), reader({.looks = 3, .conflates = true})}));
-    cases.push_back(make(
-        "joins while it is written", B,
-        {writer({.sizes = {S, S, S}}, full), reader({.looks = 2, .start = Start::oldest, .joins = true})}));
-    cases.push_back(
-        make("a batch, and one dropped", B,
-             {writer({.sizes = {S, S, S}, .batch = true, .drops_first = false}, full), reader(oldest)}));
-    cases.push_back(make("sealed and dropped", B,
-                         {writer({.sizes = {S, S, S}, .drops_first = true}), reader({.looks = 3})}));
-    cases.push_back(make(
-        "the writer dies, another comes", B,
-        {mortal(writer({.sizes = {S, S}}, full)), writer({.sizes = {M, S}, .joins = true, .takeover = true}),
-         reader({.looks = 2, .start = Start::oldest})},
-        1));
-    cases.push_back(
-        make("taken over alive", B,
-             {writer({.sizes = {S, S}}), writer({.sizes = {S}, .joins = true, .takeover = true})}));
-    cases.push_back(
-        make("a taker dies, another takes over", B,
-             {writer({.sizes = {S}}), mortal(writer({.sizes = {S}, .joins = true, .takeover = true})),
-              writer({.sizes = {S}, .joins = true, .takeover = true})},
-             1));
+// What was sent before the story begins: the next message laps, or has to wait for, whoever is at the beginning.
+const std::vector<uint32_t> kBrim{200, 232};
+const std::vector<uint32_t> kOne{456};  // the same with a single message, for cases with many actors
+
+const Reads kAll{.start = Start::oldest};  // sleeps when there is nothing
+const Reads kOnce{.looks = 1, .start = Start::oldest};
+const Reads kTwice{.looks = 2, .start = Start::oldest};
+const Reads kBorrow{.looks = 1, .start = Start::oldest, .borrows = true};
+
+void add_broadcast(std::vector<Case>& cases) {
+    auto add = [&](const char* name, std::vector<Part> parts, int deaths = 0) {
+        cases.push_back(make(name, Contract::broadcast, parts, deaths));
+    };
+    add("lapped, goes on at the oldest",
+        {writer({.sizes = {S, S, M, S}}, kBrim), reader({.looks = 4, .start = Start::oldest})});
+    add("lapped, goes on at the latest",
+        {writer({.sizes = {S, S, M, S}}, kBrim),
+         reader({.looks = 3, .start = Start::oldest, .on_lap = Start::latest})});
+    add("lapped by a batch", {writer({.sizes = {S, S, S}, .batch = true}, kBrim), reader(kTwice)});
+    add("conflates", {writer({.sizes = {S, S, S}}, kBrim), reader({.looks = 3, .start = Start::oldest, .conflates = true})});
+    add("sealed and dropped", {writer({.sizes = {S, S, S}, .drops_first = true}), reader({.looks = 3})});
+    add("two readers", {writer({.sizes = {S, S, S}}, kBrim), reader(kTwice), reader(kTwice)});
+    add("sleeps and is woken", {writer({.sizes = {S, S}}), reader({})});
+    add("two sleep and are woken", {writer({.sizes = {S, S}}), reader({}), reader({})});
+    add("joins while it is written",
+        {writer({.sizes = {S, S}}, kBrim), reader({.looks = 2, .start = Start::oldest, .joins = true})});
+    add("taken over alive", {writer({.sizes = {S, S}}), writer({.sizes = {S}, .joins = true, .takeover = true})});
+    add("taken over alive, read",
+        {writer({.sizes = {S}}, kOne), writer({.sizes = {S}, .joins = true, .takeover = true}), reader(kOnce)});
+    add("the writer dies, another comes",
+        {mortal(writer({.sizes = {M}}, kOne)), writer({.sizes = {S}, .joins = true, .takeover = true}), reader(kOnce)}, 1);
+    add("a taker dies, another takes over",
+        {writer({.sizes = {S}}), mortal(writer({.sizes = {S}, .joins = true, .takeover = true})),
+         writer({.sizes = {S}, .joins = true, .takeover = true})}, 1);
 }
 
-void bus(std::vector<Case>& cases) {
-    auto B = Contract::bus;
-    std::vector<uint32_t> full{L, L};
-    cases.push_back(make("lapped", B,
-                         {writer({.sizes = {S, S, S}}, full), reader({.looks = 3, .start = Start::oldest})}));
-    cases.push_back(make(
-        "borrows", B,
-        {writer({.sizes = {S, S, S}}, full), reader({.looks = 2, .start = Start::oldest, .borrows = true})}));
-    cases.push_back(make("two writers", B,
-                         {writer({.sizes = {S, S}}, full), writer({.sizes = {S}}),
-                          reader({.looks = 2, .start = Start::oldest})}));
-    cases.push_back(make("two writers, borrows", B,
-                         {writer({.sizes = {S, S}}, full), writer({.sizes = {S}}),
-                          reader({.looks = 1, .start = Start::oldest, .borrows = true})}));
-    cases.push_back(make("a borrower dies", B,
-                         {writer({.sizes = {S, S, S}}, full),
-                          mortal(reader({.looks = 2, .start = Start::oldest, .borrows = true}))},
-                         1));
-    cases.push_back(make("a writer dies, another goes on", B,
-                         {mortal(writer({.sizes = {S, S}}, full)), writer({.sizes = {M, S}}),
-                          reader({.looks = 1, .start = Start::oldest, .borrows = true})},
-                         1));
-    cases.push_back(
-        make("two borrowers", B,
-             {writer({.sizes = {S, S}}, full), reader({.looks = 1, .start = Start::oldest, .borrows = true}),
-              reader({.looks = 1, .start = Start::oldest, .borrows = true})}));
+void add_pipe(std::vector<Case>& cases) {
+    auto add = [&](const char* name, std::vector<Part> parts, int deaths = 0, int slices = 0) {
+        cases.push_back(make(name, Contract::pipe, parts, deaths, slices));
+    };
+    Sends newcomer{.sizes = {S}, .joins = true, .takeover = true};
+    add("full, both sleep", {writer({.sizes = {S, M, S}}, kBrim), reader({})}, 0, 1);
+    add("the writer dies, another comes", {mortal(writer({.sizes = {M}}, kOne)), writer(newcomer), reader({})}, 1);
+    add("the reader dies, another comes",
+        {writer({.sizes = {S, S}}, kOne), mortal(reader({.looks = 2})), reader({.joins = true, .when_free = true})}, 1);
 }
 
-void pipe(std::vector<Case>& cases) {
-    auto P = Contract::pipe;
-    cases.push_back(make("full, both sleep", P, {reader({}), writer({.sizes = {L, L, S, S, S}})}));
-    cases.push_back(make("the writer dies, another comes", P,
-                         {reader({}), mortal(writer({.sizes = {L, L, S}})),
-                          writer({.sizes = {S, S}, .joins = true, .takeover = true})},
-                         1));
+void add_bus(std::vector<Case>& cases) {
+    auto add = [&](const char* name, std::vector<Part> parts, int deaths = 0, int slices = 0) {
+        cases.push_back(make(name, Contract::bus, parts, deaths, slices));
+    };
+    add("lapped", {writer({.sizes = {S, S, S}}, kBrim), reader({.looks = 3, .start = Start::oldest})});
+    add("borrows", {writer({.sizes = {S, S}}, kBrim), reader({.looks = 2, .start = Start::oldest, .borrows = true})}, 0, 1);
+    add("two writers, lapped", {writer({.sizes = {S}}, kOne), writer({.sizes = {S}}), reader(kOnce)});
+    add("two writers, borrows", {writer({.sizes = {S}}, kOne), writer({.sizes = {S}}), reader(kBorrow)});
+    add("two borrowers", {writer({.sizes = {S, S}}, kOne), reader(kBorrow), reader(kBorrow)});
+    add("three writers", {writer({.sizes = {S}}), writer({.sizes = {S}}), writer({.sizes = {S}})});
+    add("a borrower dies", {writer({.sizes = {S, S}}, kBrim), mortal(reader(kBorrow))}, 1);
+    add("a writer dies in its turn", {mortal(writer({.sizes = {M, S}}, kBrim)), writer({.sizes = {S, S}})}, 1);
+    add("a writer dies, another goes on",
+        {mortal(writer({.sizes = {M}}, kOne)), writer({.sizes = {S}}), reader(kBorrow)}, 1);
+    add("a borrower dies, its reaper dies",
+        {mortal(writer({.sizes = {S}}, kOne)), writer({.sizes = {S}}), mortal(reader(kBorrow))}, 2);
 }
 
-void reliable(std::vector<Case>& cases) {
-    auto R = Contract::reliable;
-    std::vector<uint32_t> full{L, L};
-    Reads all{.start = Start::oldest};
-    cases.push_back(make("full, both sleep", R, {writer({.sizes = {S, S, S}}, full), reader(all)}));
-    cases.push_back(make("two readers", R, {writer({.sizes = {S, S}}, full), reader(all), reader(all)}));
-    cases.push_back(
-        make("two writers", R, {writer({.sizes = {S, S}}, full), writer({.sizes = {S}}), reader(all)}));
-    cases.push_back(
-        make("joins while it is written", R,
-             {writer({.sizes = {S, S, S}}, full), reader({.start = Start::oldest, .joins = true})}));
-    cases.push_back(make("a reader dies", R, {writer({.sizes = {S, S, S}}, full), mortal(reader(all))}, 1));
-    cases.push_back(
-        make("a reader leaves", R,
-             {writer({.sizes = {S, S, S}}, full), reader({.start = Start::oldest, .leaves_after = 1})}));
-    cases.push_back(make("a writer dies, another goes on", R,
-                         {mortal(writer({.sizes = {S, S}}, full)), writer({.sizes = {S}}), reader(all)}, 1));
-    cases.push_back(
-        make("a writer gives up waiting", R,
-             {writer({.sizes = {S, S, S}, .gives_up = true}, full), writer({.sizes = {S}}), reader(all)}));
+void add_reliable(std::vector<Case>& cases) {
+    auto add = [&](const char* name, std::vector<Part> parts, int deaths = 0, int slices = 0) {
+        cases.push_back(make(name, Contract::reliable, parts, deaths, slices));
+    };
+    add("full, both sleep", {writer({.sizes = {S, S, S}}, kBrim), reader(kAll)}, 0, 1);
+    add("two readers", {writer({.sizes = {S}}, kOne), reader(kAll), reader(kAll)});
+    add("two writers", {writer({.sizes = {S}}, kOne), writer({.sizes = {S}}), reader(kAll)});
+    add("joins while it is written", {writer({.sizes = {S, S}}, kBrim), reader({.start = Start::oldest, .joins = true})});
+    add("a reader leaves", {writer({.sizes = {S, S}}, kBrim), reader({.start = Start::oldest, .leaves_after = 1})});
+    add("a reader dies", {writer({.sizes = {S, S}}, kBrim), mortal(reader(kAll))}, 1);
+    add("a writer gives up waiting",
+        {writer({.sizes = {S, S}, .gives_up = true}, kOne), writer({.sizes = {S}}), reader(kAll)});
+    add("a writer dies, another goes on",
+        {mortal(writer({.sizes = {M}}, kOne)), writer({.sizes = {S}}), reader(kAll)}, 1);
 }
 
 }  // namespace
 
 std::vector<Case> all_cases() {
     std::vector<Case> cases;
-    broadcast(cases);
-    pipe(cases);
-    bus(cases);
-    reliable(cases);
+    add_broadcast(cases);
+    add_pipe(cases);
+    add_bus(cases);
+    add_reliable(cases);
     return cases;
 }
 

@@ -1,13 +1,14 @@
 #include "engine.hpp"
 
-#include <ucontext.h>
 #include <csetjmp>
+#include <ucontext.h>
 
-#include <cxxabi.h>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
+#include <cxxabi.h>
+#include <deque>
 #include <memory>
 
 #include "arena.hpp"
@@ -20,7 +21,9 @@ namespace {
 constexpr size_t kStackBytes = 256 * 1024;
 constexpr uint64_t kMaxSteps = 20'000;  // of one execution: more is an endless loop
 
-constexpr int kScouts = 2'000;
+constexpr int kScouts = 4'000;
+constexpr int kScoutsCourage = 30;
+constexpr size_t kToldSteps = 300;
 
 struct ExceptionState {  // what the C++ runtime keeps for each thread, hence here for each fiber
     void* caught;
@@ -72,7 +75,7 @@ class Seen {
     }
 };
 
-enum class End { complete, pruned, failed, again, late };
+enum class End { complete, pruned, failed, beyond, again };
 
 Fiber fibers[kMaxActors];
 ucontext_t creator;
@@ -142,7 +145,11 @@ void schedule() {
         if (running != kNobody && can_run(running)) options[count++] = running;
         for (int i = 0; i < actor_count(); ++i)
             if (i != running && can_run(i)) options[count++] = i;
-        if (count == 0 && kernel_is_quiet()) finish(End::complete);
+        if (count == 0 && kernel_is_quiet()) {
+            explorer_allocates();
+            if (current_case->finally && !scouting) current_case->finally();
+            finish(End::complete);
+        }
     } while (count == 0);
     if (!trace && !scouting && depth >= choices.size() && is_old()) finish(End::pruned);
     switch_to(options[choose(count)]);
@@ -208,7 +215,18 @@ bool next_branch() {
     return true;
 }
 
-std::string trace_text;
+std::deque<std::string> told;
+
+// The last execution once more, with every step written down; if it is long, its end.
+std::string story() {
+    choices.resize(depth);
+    trace = true;
+    told.clear();
+    run_once();
+    std::string text;
+    for (const std::string& line : told) text += line;
+    return text;
+}
 
 }  // namespace
 
@@ -255,6 +273,9 @@ int choose(int options) {
     return 0;
 }
 
+int slices() { return current_case->slices; }
+bool plain() { return current_case->plain; }
+
 bool may_die(int actor) {
     if (deaths >= current_case->deaths) return false;
     for (int mortal : current_case->mortal)
@@ -263,7 +284,8 @@ bool may_die(int actor) {
 }
 
 bool dies_here() {
-    if (running == kNobody || !may_die(running) || choose(2) == 0) return false;
+    if (running == kNobody || !may_die(running)) return false;
+    if (choose(scouting ? kScoutsCourage : 2) != 1) return false;  // a scout dies seldom, or it would never get far
     if (trace) record("dies");
     ++deaths;
     fibers[running].life = Life::dead;
@@ -283,13 +305,20 @@ void record(const std::string& text) {
     if (!trace) return;
     Allocates ours(false);
     std::string who = running == kNobody ? "setup" : current_case->names[static_cast<size_t>(running)];
-    trace_text += "      " + who + std::string(who.size() < 10 ? 10 - who.size() : 1, ' ') + text + "\n";
+    told.push_back("      " + who + std::string(who.size() < 10 ? 10 - who.size() : 1, ' ') + text + "\n");
+    if (told.size() > kToldSteps) told.pop_front();
 }
 
 void fail(const std::string& reason) {
     explorer_allocates();
     why = reason;
     finish(End::failed);
+}
+
+void give_up(const std::string& reason) {
+    explorer_allocates();
+    why = reason;
+    finish(End::beyond);
 }
 
 void require(bool condition, const char* what) {
@@ -308,17 +337,17 @@ Outcome explore(const Case& c, double limit_s) {
     Outcome outcome;
     current_case = &c;
     memory_forget();
+    kernel_forget();
     choices.clear();
     seen = std::make_unique<Seen>();
     trace = false;
     all_steps = 0;
-    auto begin = std::chrono::steady_clock::now();
-    auto elapsed = [&] {
-        return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    };
+    // Of the processor, not of the wall: whether a case is explored whole must not depend on who else is busy.
+    std::clock_t begin = std::clock();
+    auto elapsed = [&] { return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC; };
     scouting = true;
     chance = 1;
-    for (int i = 0; i < (getenv("NOSCOUT") ? 0 : kScouts); ++i) run_once();
+    for (int i = 0; i < (c.plain ? 0 : kScouts); ++i) run_once();
     scouting = false;
     all_steps = 0;
     for (;;) {
@@ -332,13 +361,9 @@ Outcome explore(const Case& c, double limit_s) {
         }
         ++outcome.executions;
         if (deaths) ++outcome.deaths;
-        if (end == End::failed) {
-            outcome.error = why;
-            choices.resize(depth);
-            trace = true;
-            trace_text.clear();
-            run_once();
-            outcome.error += " [" + why + "]\n" + trace_text;
+        if (end == End::failed || end == End::beyond) {
+            outcome.beyond = end == End::beyond;
+            outcome.error = why + "\n" + story();
             break;
         }
         if (!next_branch()) {
@@ -347,8 +372,6 @@ Outcome explore(const Case& c, double limit_s) {
         }
         if ((outcome.executions & 1023) == 0 && elapsed() > limit_s) break;
     }
-    void dump_flags();
-    if (getenv("DBG")) dump_flags();
     outcome.states = seen->count();
     outcome.steps = all_steps;
     outcome.seconds = elapsed();

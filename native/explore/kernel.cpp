@@ -30,13 +30,15 @@ struct Sleeper {
     const void* word = nullptr;  // null: waits for the end
     uint32_t value = 0;
     Woken how{};
-    size_t watches = 0;  // napping: the location whose change it waits for
-    size_t wants = 0;    // blocked: the lock
+    size_t watches = 0;   // napping: the location whose change it waits for
+    size_t wants = 0;     // blocked: the lock
 };
 
 Lock locks[1 + kSlots];
+uint8_t touched[1 + kSlots];  // for the whole case: by whom, as a bit set
 Sleeper sleepers[kMaxActors];
 int expiries;
+int slices_left;  // that may end although nothing is amiss
 
 size_t lock_index(int64_t byte) {
     if (byte == kRosterLockByte) return 0;
@@ -49,7 +51,9 @@ void let_go(Lock& lock) {
         if (life(i) == Life::blocked && &locks[sleepers[i].wants] == &lock) unblock(i);
 }
 
-bool missed(const Sleeper& s) { return s.word && static_cast<uint32_t>(latest(s.word, 4)) != s.value; }
+bool missed(const Sleeper& s) {
+    return s.word && static_cast<uint32_t>(latest(s.word, 4)) != s.value;
+}
 
 std::string who_waits() {
     std::string text;
@@ -65,8 +69,19 @@ int get_or_set_lock(int fd, int command, struct flock* request) {
     size_t index = lock_index(request->l_start);
     Lock& lock = locks[index];
     bool setup = self() == kNobody;
-    reach();
-    if (!setup) count_step();
+    // The owner touches its lock even if it does nothing more: it may die.
+    auto touches = static_cast<uint8_t>(1u << fd);
+    bool surprise = !(touched[index] & touches);
+    touched[index] |= touches;
+    if (!setup) {
+        if (surprise) start_again();
+        for (int i = 0; i < actor_count(); ++i)
+            if (i != fd && (touched[index] >> i & 1) && life(i) != Life::done && life(i) != Life::dead) {
+                reach();
+                break;
+            }
+        count_step();
+    }
     if (command == F_OFD_GETLK) {
         bool taken = lock.owner != kNobody && lock.owner != fd;
         request->l_type = taken ? F_WRLCK : F_UNLCK;
@@ -100,16 +115,20 @@ int get_or_set_lock(int fd, int command, struct flock* request) {
 
 }  // namespace
 
+void kernel_forget() {
+    for (uint8_t& by : touched) by = 0;
+}
+
 void kernel_reset() {
     for (Lock& lock : locks) lock = {};
     for (Sleeper& s : sleepers) s = {};
     expiries = 0;
+    slices_left = slices();
 }
 
 uint64_t kernel_hash() {
-    uint64_t hash = static_cast<uint64_t>(expiries);
-    for (const Lock& lock : locks)
-        hash = mix(hash, mix(static_cast<uint64_t>(lock.owner), hash_ahead(lock.left)));
+    uint64_t hash = static_cast<uint64_t>(expiries + 16 * slices_left);
+    for (const Lock& lock : locks) hash = mix(hash, mix(static_cast<uint64_t>(lock.owner), hash_ahead(lock.left)));
     for (int i = 0; i < actor_count(); ++i) {
         if (life(i) != Life::asleep) continue;
         hash = mix(hash, mix(reinterpret_cast<uint64_t>(sleepers[i].word), sleepers[i].value));
@@ -175,7 +194,13 @@ Woken sleep_on(Bell bell, int64_t) {
     count_step();
     Sleeper& s = sleepers[self()];
     s = {bell.word, bell.value, Woken::changed, 0, 0};
-    if (!missed(s)) {
+    dies_here();
+    bool slice_is_over = slices_left > 0 && choose(2) == 1;
+    if (slice_is_over) {
+        --slices_left;
+        s.how = Woken::timed_out;
+        if (tracing()) record("sleeps for a slice on " + name_of(bell.word));
+    } else if (!missed(s)) {
         if (tracing()) record("sleeps on " + name_of(bell.word));
         block(Life::asleep);
         if (tracing()) record(s.how == Woken::timed_out ? "wakes: time is up" : "wakes");
@@ -219,6 +244,7 @@ int explored_fcntl(int fd, int command, ...) {
 // Whoever naps looks at a word again and again: until it changes, or somebody dies, there is nothing new to see.
 int explored_usleep(unsigned) {
     size_t where = last_looked_at(self());
+    dies_here();
     observe(6);
     if (look_again(self(), where)) return 0;
     sleepers[self()].watches = where;
@@ -227,8 +253,9 @@ int explored_usleep(unsigned) {
 }
 
 long explored_syscall(long number, ...) {
-    if (number != SYS_membarrier) fail("a system call that is not modelled");
+    if (number != SYS_membarrier) give_up("a system call that is not modelled");
     reach();
+    dies_here();
     count_step();
     if (tracing()) record("barrier for everybody");
     barrier_for_all();

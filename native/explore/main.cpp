@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cases.hpp"
+#include "litmus.hpp"
 
 using namespace ringmain::explore;
 
@@ -16,6 +17,8 @@ int main(int argc, char** argv) {
         std::string argument = argv[i];
         if (argument == "--deep")
             deep = true;
+        else if (argument == "--litmus")
+            return run_litmus() != 0;
         else if (argument == "--caught")
             expect_failure = true;
         else if (argument == "--seconds" && i + 1 < argc)
@@ -43,8 +46,8 @@ int main(int argc, char** argv) {
                     o.error.empty() && !o.whole ? "  NOT WHOLE" : "");
         std::fflush(stdout);
         if (!o.error.empty()) {
-            std::printf("  BROKEN: %s\n", o.error.c_str());
-            if (expect_failure) return 0;
+            std::printf("  %s: %s\n", o.beyond ? "BEYOND THE EXPLORER" : "BROKEN", o.error.c_str());
+            if (expect_failure) return o.beyond;
         }
         failures += !o.error.empty() || !o.whole;
     }

@@ -12,7 +12,7 @@
 // with the epochs of a race detector: a surprise is remembered and starts the search again, so the search that
 // ends has met none. Two plain stores that are not ordered are themselves an error: two writers at once.
 #include <algorithm>
-#include <cstdio>
+#include <bit>
 #include <cstring>
 
 #include "layout.hpp"
@@ -25,8 +25,7 @@ namespace {
 constexpr size_t kGranule = 4;
 constexpr size_t kMaxVersions = 96;
 constexpr size_t kControlBytes = kRosterOffset + kSlots * sizeof(Slot);
-constexpr uint8_t kStaleLooks =
-    3;  // in one operation an actor may see this often that a word is not its newest
+constexpr uint8_t kStaleLooks = 2;  // in one operation an actor may see this often that a word is not its newest
 
 alignas(4096) std::byte memory[kControlBytes + 2 * kMaxCapacity];
 size_t capacity = kMaxCapacity;
@@ -41,8 +40,12 @@ struct Version {
 struct Location {
     // For the whole case: who was ever seen to do what.
     uint8_t writers = 0;     // bit set of actors
+    uint8_t lookers = 0;     // those who load it, or update it
     uint8_t racing = 0;      // those whose loads are not ordered with the stores of others
     bool contended = false;  // its stores are not ordered
+    // Nobody ever learns what another stored here: it makes no difference, and no death before it does.
+    bool idle() const { return lookers == 0 || std::has_single_bit(static_cast<unsigned>(lookers | writers)); }
+
     // For this execution.
     std::array<uint8_t, kMaxActors> looked_in{};  // 1 + the epoch of each actor's last load
     std::array<Version, kMaxVersions> history;
@@ -61,11 +64,11 @@ Location locations[kMaxLocations];
 size_t location_count;
 uint8_t location_at[sizeof memory / kGranule];  // 1 + index
 const void* address_of[kMaxLocations];
-uint8_t fencers;  // actors that were seen to use a seq_cst fence
-bool barriers;    // somebody was seen to use a barrier for everybody
+uint8_t fencers;     // actors that were seen to use a seq_cst fence
+bool barriers;       // somebody was seen to use a barrier for everybody
 Mind minds[kMaxActors];
-Knowledge total;   // what has passed through seq_cst fences
-Knowledge passed;  // by everybody who is left; set by memory_hash()
+Knowledge total;     // what has passed through seq_cst fences
+Knowledge passed;    // by everybody who is left; set by memory_hash()
 
 size_t offset_of(const void* address) {
     auto offset = static_cast<size_t>(static_cast<const std::byte*>(address) - memory);
@@ -83,8 +86,7 @@ size_t locate(const void* address, size_t bytes) {
     size_t offset = offset_of(address);
     uint8_t& entry = location_at[offset / kGranule];
     if (entry == 0) {
-        if (location_count == kMaxLocations - kMaxActors)
-            fail("the case has too many words for the explorer");
+        if (location_count == kMaxLocations - kMaxActors) give_up("the case has too many words");
         entry = static_cast<uint8_t>(++location_count);
         address_of[entry - 1] = memory + offset;
     }
@@ -101,16 +103,11 @@ bool releases(std::memory_order o) {
 }
 const char* text(std::memory_order o) {
     switch (o) {
-        case std::memory_order_relaxed:
-            return "relaxed";
-        case std::memory_order_acquire:
-            return "acquire";
-        case std::memory_order_release:
-            return "release";
-        case std::memory_order_acq_rel:
-            return "acq_rel";
-        default:
-            return "seq_cst";
+        case std::memory_order_relaxed: return "relaxed";
+        case std::memory_order_acquire: return "acquire";
+        case std::memory_order_release: return "release";
+        case std::memory_order_acq_rel: return "acq_rel";
+        default: return "seq_cst";
     }
 }
 
@@ -131,8 +128,7 @@ uint8_t others(uint8_t actors) {
 size_t epoch_of(int actor) { return kMaxLocations - 1 - static_cast<size_t>(actor); }
 
 void end_epoch(Mind& m, int actor) {
-    if (++m.current.at[epoch_of(actor)] == 255)
-        fail("an actor of the case releases too often for the explorer");
+    if (++m.current.at[epoch_of(actor)] == 255) give_up("an actor of the case releases too often");
     m.acquirable.at[epoch_of(actor)] = m.current.at[epoch_of(actor)];
 }
 
@@ -140,29 +136,30 @@ void learnt(bool surprise) {
     if (surprise) start_again();
 }
 
-bool knows_newest(size_t where) {
-    return minds[self()].current.at[where] + size_t{1} == locations[where].count;
-}
+bool knows_newest(size_t where) { return minds[self()].current.at[where] + size_t{1} == locations[where].count; }
 
 void about_to_load(size_t where) {
     Location& l = locations[where];
-    if ((l.racing & bit(self())) && others(l.writers)) reach();
-    bool surprise = !(l.racing & bit(self())) && !knows_newest(where);
-    if (surprise) l.racing |= bit(self());
+    if (((l.racing & bit(self())) && others(l.writers)) || plain()) reach();
+    bool surprise = !(l.lookers & bit(self()));
+    l.lookers |= bit(self());
+    if (!(l.racing & bit(self())) && !knows_newest(where)) {
+        l.racing |= bit(self());
+        surprise = true;
+    }
     learnt(surprise);
-    l.looked_in[static_cast<size_t>(self())] =
-        static_cast<uint8_t>(1 + minds[self()].current.at[epoch_of(self())]);
+    l.looked_in[static_cast<size_t>(self())] = static_cast<uint8_t>(1 + minds[self()].current.at[epoch_of(self())]);
 }
 
 void about_to_store(size_t where, bool updates) {
     Location& l = locations[where];
-    if ((l.contended && others(l.writers)) || barriers) reach();
-    dies_here();
-    bool surprise = !(l.writers & bit(self()));
+    if ((l.contended && others(l.writers)) || barriers || plain()) reach();
+    if (!l.idle()) dies_here();
+    bool surprise = !(l.writers & bit(self())) || (updates && !(l.lookers & bit(self())));
     l.writers |= bit(self());
+    if (updates) l.lookers |= bit(self());
     if (!l.contended && !knows_newest(where)) {
-        if (!updates)
-            fail("two writers at once: " + name_of(address_of[where]) + " is stored to in no order");
+        if (!updates) fail("two writers at once: " + name_of(address_of[where]) + " is stored to in no order");
         surprise = l.contended = true;
     }
     for (int i = 0; i < actor_count(); ++i) {
@@ -188,7 +185,7 @@ void append(size_t where, uint64_t value, bool release, const Knowledge* passed_
     Location& l = locations[where];
     Mind& m = minds[self()];
     auto at = static_cast<uint8_t>(l.count);
-    if (l.count == kMaxVersions) fail("the case has too many stores to one word for the explorer");
+    if (l.count == kMaxVersions) give_up("the case has too many stores to one word");
     m.current.at[where] = m.acquirable.at[where] = at;
     Version& v = l.history[l.count++];
     v.value = value;
@@ -228,10 +225,8 @@ int visible(size_t where, uint8_t (&options)[kMaxVersions]) {
     return count;
 }
 
-std::string describe(const char* what, size_t where, uint64_t value, std::memory_order o,
-                     const char* more = "") {
-    return std::string(what) + " " + name_of(address_of[where]) + " = " + std::to_string(value) + "  " +
-           text(o) + more;
+std::string describe(const char* what, size_t where, uint64_t value, std::memory_order o, const char* more = "") {
+    return std::string(what) + " " + name_of(address_of[where]) + " = " + std::to_string(value) + "  " + text(o) + more;
 }
 
 }  // namespace
@@ -242,7 +237,7 @@ void set_capacity(size_t capacity_bytes) { capacity = capacity_bytes; }
 
 void memory_forget() {
     for (Location& l : locations) {
-        l.writers = l.racing = 0;
+        l.writers = l.lookers = l.racing = 0;
         l.contended = false;
     }
     location_count = 0;
@@ -267,8 +262,9 @@ uint64_t memory_hash() {
     passed.at.fill(255);
     for (int i = 0; i < actor_count(); ++i)
         if (is_left(i))
-            for (size_t l = 0; l < kMaxLocations; ++l)
-                passed.at[l] = std::min(passed.at[l], minds[i].current.at[l]);
+            for (size_t l = 0; l < kMaxLocations; ++l) passed.at[l] = std::min(passed.at[l], minds[i].current.at[l]);
+    for (size_t l = 0; l < location_count; ++l)
+        if (locations[l].idle()) passed.at[l] = 255;
     uint64_t hash = hash_ahead(total);
     for (int i = 0; i < actor_count(); ++i) {
         if (!is_left(i)) continue;
@@ -280,13 +276,11 @@ uint64_t memory_hash() {
         const Location& l = locations[where];
         for (size_t at = passed.at[where]; at < l.count; ++at) {
             const Version& v = l.history[at];
-            hash +=
-                mix(mix(where * 256 + at - passed.at[where], v.value), v.carries ? hash_ahead(v.carried) : 0);
+            hash += mix(mix(where * 256 + at - passed.at[where], v.value), v.carries ? hash_ahead(v.carried) : 0);
         }
         for (int i = 0; i < actor_count(); ++i) {
             int looked = l.looked_in[static_cast<size_t>(i)] - 1 - passed.at[epoch_of(i)];
-            if (looked >= 0 && !(l.racing & bit(i)))
-                hash += mix(where * 256 + static_cast<size_t>(i), 500 + looked);
+            if (looked >= 0 && !(l.racing & bit(i))) hash += mix(where * 256 + static_cast<size_t>(i), 500 + looked);
         }
     }
     return hash;
@@ -294,8 +288,7 @@ uint64_t memory_hash() {
 
 uint64_t hash_ahead(const Knowledge& k) {
     Knowledge ahead;
-    for (size_t i = 0; i < kMaxLocations; ++i)
-        ahead.at[i] = k.at[i] > passed.at[i] ? k.at[i] - passed.at[i] : 0;
+    for (size_t i = 0; i < kMaxLocations; ++i) ahead.at[i] = k.at[i] > passed.at[i] ? k.at[i] - passed.at[i] : 0;
     return ahead.hash();
 }
 
@@ -362,15 +355,13 @@ uint64_t update(void* address, size_t bytes, Update how, uint64_t operand, std::
     Version old = l.newest();
     see(where, old, l.count - 1, acquires(order));
     if (tracing())
-        record(describe("update", where, result(old.value), order,
-                        (", was " + std::to_string(old.value)).c_str()));
+        record(describe("update", where, result(old.value), order, (", was " + std::to_string(old.value)).c_str()));
     append(where, result(old.value), releases(order), &old.carried);
     observe(old.value);
     return old.value;
 }
 
-bool compare_exchange(void* address, size_t bytes, uint64_t& expected, uint64_t desired,
-                      std::memory_order order) {
+bool compare_exchange(void* address, size_t bytes, uint64_t& expected, uint64_t desired, std::memory_order order) {
     if (self() == kNobody) {
         uint64_t old = raw(address, bytes);
         bool done = old == expected;
@@ -439,12 +430,6 @@ void barrier_for_all() {
     }
 }
 
-void dump_flags() {
-    for (size_t i = 0; i < location_count; ++i)
-        if (locations[i].racing || locations[i].contended)
-            fprintf(stderr, "  %s writers %x racing %x %s\n", name_of(address_of[i]).c_str(),
-                    locations[i].writers, locations[i].racing, locations[i].contended ? "contended" : "");
-}
 size_t last_looked_at(int actor) { return minds[actor].last_looked_at; }
 
 bool look_again(int actor, size_t where) {

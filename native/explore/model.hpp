@@ -50,6 +50,7 @@ void forget_stale_looks();
 void refresh(int actor);  // time passes: the actor sees the newest of everything
 
 // kernel.cpp
+void kernel_forget();
 void kernel_reset();
 void await_end();  // nothing more to do until everything has come to rest
 uint64_t kernel_hash();

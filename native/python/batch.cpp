@@ -72,6 +72,8 @@ struct TextColumn {
 
 struct Columns {
     int64_t rows = 0;
+    uint64_t epoch = 0;       // all of one life of the topic
+    uint64_t lost_total = 0;  // the sum of `lost`
     Buffer seq, time_ns, lost;
     TextColumn sender, kind, data;
 };
@@ -190,6 +192,14 @@ PyObject* get_nbytes(PyObject* self, void*) {
     return PyLong_FromSize_t((*reinterpret_cast<BatchObject*>(self)->columns)->data.bytes.size());
 }
 
+PyObject* get_epoch(PyObject* self, void*) {
+    return PyLong_FromUnsignedLongLong((*reinterpret_cast<BatchObject*>(self)->columns)->epoch);
+}
+
+PyObject* get_lost(PyObject* self, void*) {
+    return PyLong_FromUnsignedLongLong((*reinterpret_cast<BatchObject*>(self)->columns)->lost_total);
+}
+
 void destroy(PyObject* self) {
     PyTypeObject* type = Py_TYPE(self);
     delete reinterpret_cast<BatchObject*>(self)->columns;
@@ -212,6 +222,7 @@ int append(SubscriberState& s, Columns& c, const View& view) {
     if (!c.sender.keep_text(view.sender_size) || !c.kind.keep_text(view.kind_size)) return -1;
     c.data.bytes.grew(view.size);
     uint64_t lost = s.reader->take(view);
+    c.lost_total += lost;
     ++c.rows;
     bool done = c.seq.push(view.seq) && c.time_ns.push(view.time_ns) && c.lost.push(lost) &&
                 c.sender.close_row() && c.kind.close_row() && c.data.close_row();
@@ -241,6 +252,10 @@ PyObject* recv_batch(PyObject*, PyObject* args) {
     View view;
     int found = most > 0 ? next_message(self, *s, deadline, view) : 0;
     while (found == 1) {
+        // The topic was made anew: sequence numbers begin again, so its next life is the next batch's.
+        uint64_t epoch = s->seat->segment().epoch;
+        if (c.rows > 0 && epoch != c.epoch) break;
+        c.epoch = epoch;
         size_t bytes = c.data.bytes.size() + view.size;
         if (c.rows > 0 && (bytes > static_cast<size_t>(most_bytes) || bytes > kMostBytes)) break;
         if (bytes > kMostBytes) {
@@ -280,8 +295,11 @@ PyMethodDef methods[] = {{"__arrow_c_array__", method(+[](PyObject* self, PyObje
                          {"__arrow_c_schema__", arrow_c_schema, METH_NOARGS, "Its schema likewise."},
                          {nullptr, nullptr, 0, nullptr}};
 
-PyGetSetDef attributes[] = {{"nbytes", get_nbytes, nullptr, "Bytes of payload in it.", nullptr},
-                            {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyGetSetDef attributes[] = {
+    {"nbytes", get_nbytes, nullptr, "Bytes of payload in it.", nullptr},
+    {"lost", get_lost, nullptr, "Messages lost before those in it.", nullptr},
+    {"epoch", get_epoch, nullptr, "Which life of the topic it is of; 0 if empty.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
                        {Py_tp_methods, methods},

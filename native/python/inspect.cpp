@@ -13,10 +13,10 @@ namespace ringmain::py {
 namespace {
 
 PyObject* member_tuple(const Member& m) {
-    return Py_BuildValue("IsIIKKKKKKKOIOsK", m.slot, m.role == Role::writer ? "writer" : "reader", m.pid,
-                         m.uid, m.generation, m.joined_ns, m.position, m.sequence, m.messages, m.bytes,
-                         m.lost, m.hold == kNoHold ? Py_False : Py_True, m.waits_for,
-                         m.alive ? Py_True : Py_False, m.name.c_str(), m.hold);
+    return Py_BuildValue("IsIIKKKKKKKOIOsK", m.slot, role_name(m.role), m.pid, m.uid, m.generation,
+                         m.joined_ns, m.position, m.sequence, m.messages, m.bytes, m.lost,
+                         m.hold == kNoHold ? Py_False : Py_True, m.waits_for, m.alive ? Py_True : Py_False,
+                         m.name.c_str(), m.hold);
 }
 
 // inspect(directory, topic): a dict of all there is to know.

@@ -78,7 +78,7 @@ PyObject* leave(PyObject* self, PyObject* args) {
     LeaseState& l = state_of(self);
     if (!l.open) Py_RETURN_FALSE;
     bool failed = PyTuple_Size(args) > 0 && PyTuple_GetItem(args, 0) != Py_None;
-    bool whole = !still_there(l) || l.segment->contract != Contract::broadcast ||
+    bool whole = !still_there(l) || subscriber_of(l).reader->keeps_borrowed() ||
                  subscriber_of(l).reader->still_whole(l.view);
     end(l);
     if (!whole && !failed)

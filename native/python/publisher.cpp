@@ -208,23 +208,39 @@ PyObject* send(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject
     return result;
 }
 
-// send_as(data, seq, time_ns, kind): under the number and time it had elsewhere.
+// send_as(data, seq, time_ns, kind): under the number and time it had elsewhere, or new ones if the number is negative. The
+// data is not encoded: it is what some encoder has made before.
 PyObject* send_as(PyObject* self, PyObject* args) {
     PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
     PyObject *object, *kind_object = nullptr;
-    unsigned long long seq;
-    long long time_ns;
+    long long seq, time_ns;
     double timeout = -1;
-    if (!PyArg_ParseTuple(args, "OKL|Ud", &object, &seq, &time_ns, &kind_object, &timeout)) return nullptr;
+    if (!PyArg_ParseTuple(args, "OLL|Ud", &object, &seq, &time_ns, &kind_object, &timeout)) return nullptr;
     std::string_view kind;
     if (kind_object && (!text_of(kind_object, kind) || !check_kind(kind))) return nullptr;
     Bytes data;
     if (!data.get(object)) return nullptr;
     OneAtATime turn(p->occupant);
-    uint64_t number = seq;
+    uint64_t number = static_cast<uint64_t>(seq);
     if (!turn.entered || !usable(self)) return nullptr;
-    return send_bytes(*p, data, kind, timeout < 0 ? kForever : static_cast<int64_t>(timeout * 1e9), &number,
-                      time_ns);
+    return send_bytes(*p, data, kind, timeout < 0 ? kForever : static_cast<int64_t>(timeout * 1e9),
+                      seq < 0 ? nullptr : &number, time_ns);
+}
+
+// set_sender(name): what is written on the messages from now on.
+PyObject* set_sender(PyObject* self, PyObject* name) {
+    PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
+    std::string_view sender;
+    if (!text_of(name, sender)) return nullptr;
+    if (sender.size() > kMaxEnvelopeNameBytes) {
+        PyErr_Format(PyExc_ValueError, "sender is at most %zu bytes of UTF-8, this one has %zu",
+                     kMaxEnvelopeNameBytes, sender.size());
+        return nullptr;
+    }
+    OneAtATime turn(p->occupant);
+    if (!turn.entered || !usable(self)) return nullptr;
+    p->sender = sender;
+    Py_RETURN_NONE;
 }
 
 // As many messages as there is room for become visible together, with one look at the clock and one wake-up.
@@ -520,6 +536,7 @@ PyMethodDef methods[] = {
      "wait_for_readers(count=1, timeout=None)\n--\n\nWait until so many readers have joined; returns how "
      "many."},
     {"_send_as", send_as, METH_VARARGS, "Send under a given sequence number and time."},
+    {"_set_sender", set_sender, METH_O, "What is written on the messages from now on."},
     {"_arm", arm, METH_O, "Have an Event rung when there may be room."},
     {"_open", open, METH_VARARGS, "Take a seat in the topic."},
     {"_close", close, METH_NOARGS, "Leave the topic."},

@@ -38,10 +38,10 @@ static int attach(PyObject* self, SubscriberState& s) {
     try {
         WithoutGil unlocked;
         if (!s.directory) s.directory = std::make_shared<Directory>(s.directory_path, true);
-        s.seat = join_as_reader(s.directory, s.topic, s.name);
+        s.seat = join_as_reader(s.directory, s.topic, s.name, s.observe);
         if (s.seat) {
-            s.reader =
-                std::make_unique<Reader>(ring_of(s.seat->segment()), s.seat->slot(), s.on_lap, s.conflate);
+            s.reader = std::make_unique<Reader>(ring_of(s.seat->segment()), s.seat->slot(), s.on_lap,
+                                                s.conflate, observes(s.observe, s.seat->segment().contract));
             if (s.reader->attach(s.came_first ? Start::oldest : s.start, s.came_first) != Status::ok)
                 throw Failure{Fault::corrupt, "the ring of topic '" + s.topic +
                                                   "' contradicts itself; unlink the topic to begin anew"};
@@ -461,14 +461,26 @@ bool parse_start(const char* name, const char* text, Start& start) {
     return true;
 }
 
-// open(directory, topic, start, on_lap, conflate, name, spin_ns)
+bool parse_observe(const char* text, Observe& observe) {
+    std::string_view value = text;
+    if (value != "never" && value != "pipes" && value != "always") {
+        PyErr_Format(PyExc_ValueError, "observe is 'never', 'pipes' or 'always', not '%s'", text);
+        return false;
+    }
+    observe = value == "never" ? Observe::never : value == "pipes" ? Observe::pipes : Observe::always;
+    return true;
+}
+
+// open(directory, topic, start, on_lap, conflate, name, spin_ns, observe)
 PyObject* open(PyObject* self, PyObject* args) {
     SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
-    const char *directory, *topic, *start, *on_lap, *name;
+    const char *directory, *topic, *start, *on_lap, *name, *observe = "never";
     int conflate;
     long long spin_ns;
-    if (!PyArg_ParseTuple(args, "sssspsL", &directory, &topic, &start, &on_lap, &conflate, &name, &spin_ns) ||
-        !parse_start("start", start, s->start) || !parse_start("on_lap", on_lap, s->on_lap))
+    if (!PyArg_ParseTuple(args, "sssspsL|s", &directory, &topic, &start, &on_lap, &conflate, &name, &spin_ns,
+                          &observe) ||
+        !parse_start("start", start, s->start) || !parse_start("on_lap", on_lap, s->on_lap) ||
+        !parse_observe(observe, s->observe))
         return nullptr;
     s->directory_path = directory;
     s->topic = topic;
@@ -476,9 +488,10 @@ PyObject* open(PyObject* self, PyObject* args) {
     s->conflate = conflate;
     s->spin_ns = spin_ns;
     s->closing = false;
-    if (attach(self, *s) < 0) return nullptr;
-    s->closed = false;
-    Py_RETURN_NONE;
+    s->closed = false;  // already now: _attached() may ask what it has joined
+    if (attach(self, *s) >= 0) Py_RETURN_NONE;
+    s->closed = true;
+    return nullptr;
 }
 
 PyObject* close(PyObject* self, PyObject*) {
@@ -570,6 +583,13 @@ PyObject* fileno(PyObject* self, PyObject*) {
     return PyLong_FromLong(s->event->fd());
 }
 
+// directory_count(): how often topics have come and gone, modulo 2^32; for wait().
+PyObject* directory_count(PyObject* self, PyObject*) {
+    SubscriberState* s = usable_subscriber(self);
+    if (!s) return nullptr;
+    return PyLong_FromUnsignedLong(s->directory ? s->directory->bell().value : 0);
+}
+
 // raise_timeout(timeout): what recv(timeout) would raise, for whoever did the waiting elsewhere.
 PyObject* timed_out(PyObject* self, PyObject* timeout) {
     int64_t timeout_ns;
@@ -593,11 +613,14 @@ PyObject* arm(PyObject* self, PyObject* event) {
 
 // ----------------------------------------------------------------------------------------- waiting for several
 
-// wait(subscribers, timeout): those with something to read.
+// wait(subscribers, timeout, directory_seen): those with something to read. If a `_directory_count()` is given, also
+// returns, with nothing, when topics have come or gone since.
 PyObject* wait(PyObject*, PyObject* args) {
     PyObject *sequence, *timeout = nullptr;
     int64_t timeout_ns;
-    if (!PyArg_ParseTuple(args, "O|O", &sequence, &timeout) || !parse_timeout(timeout, timeout_ns))
+    long long directory_seen = -1;
+    if (!PyArg_ParseTuple(args, "O|OL", &sequence, &timeout, &directory_seen) ||
+        !parse_timeout(timeout, timeout_ns))
         return nullptr;
     struct Owner {
         PyObject* object;
@@ -608,7 +631,7 @@ PyObject* wait(PyObject*, PyObject* args) {
     Deadline deadline(timeout_ns);
     for (;;) {
         std::vector<Bell> bells;
-        bool look_again = false;
+        bool look_again = false, directory_changed = false;
         for (Py_ssize_t i = 0; i < count; ++i) {
             PyObject* item = PyList_GetItem(list.object, i);
             if (!PyObject_TypeCheck(item, subscriber_type)) {
@@ -618,6 +641,10 @@ PyObject* wait(PyObject*, PyObject* args) {
             SubscriberState* s = reinterpret_cast<SubscriberObject*>(item)->state;
             OneAtATime turn(s->occupant);
             if (!turn.entered || !usable_subscriber(item)) return nullptr;
+            if (directory_seen >= 0 && i == 0 && s->directory) {
+                if (Bell bell = s->directory->bell(); bell.word) bells.push_back(bell);
+                directory_changed = !bells.empty() && bells[0].value != directory_seen;
+            }
             Bell bell = s->attached() || !s->directory ? Bell{} : s->directory->bell();
             View view;
             int found = message_now(item, *s, view);
@@ -629,7 +656,7 @@ PyObject* wait(PyObject*, PyObject* args) {
             }
             if (bell.word && bells.size() < kMaxBells) bells.push_back(bell);
         }
-        if (PyList_Size(ready.object) > 0) return Py_NewRef(ready.object);
+        if (PyList_Size(ready.object) > 0 || directory_changed) return Py_NewRef(ready.object);
         int64_t left = deadline.left_ns();
         if (left == 0) return Py_NewRef(ready.object);
         if (!look_again) {
@@ -700,6 +727,7 @@ PyMethodDef methods[] = {
     {"_set_decoder", set_decoder, METH_O, "What turns bytes into an object, or None."},
     {"_describe", describe, METH_NOARGS,
      "(contract, capacity, epoch, slot), or None before the topic exists"},
+    {"_directory_count", directory_count, METH_NOARGS, "Changes when topics come or go; for wait()."},
     {"_schema", get_schema, METH_NOARGS, "The topic's schema, as bytes."},
     {nullptr, nullptr, 0, nullptr}};
 

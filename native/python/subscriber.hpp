@@ -18,6 +18,7 @@ struct SubscriberState {
     std::string directory_path, topic, name;
     Start start = Start::latest, on_lap = Start::latest;
     bool conflate = false;
+    Observe observe = Observe::never;
     int64_t spin_ns = 0;
     std::vector<std::string> ignored_senders, ignored_kinds;
     bool screens = false;         // is anything ignored?
