@@ -1,4 +1,4 @@
-"""Looking from outside: `info`, `topics`, `unlink`. Looking takes no place, sees who is there and how far behind."""
+"""Looking from outside: `info`, `topics`, `unlink`. Looking takes no place, and sees who is there and how far it is."""
 
 from __future__ import annotations
 

@@ -229,16 +229,16 @@ PyObject* send_as(PyObject* self, PyObject* args) {
 
 // set_sender(name): what is written on the messages from now on.
 PyObject* set_sender(PyObject* self, PyObject* name) {
-    PublisherState* p = usable(self);
+    PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
     std::string_view sender;
-    if (!p || !text_of(name, sender)) return nullptr;
+    if (!text_of(name, sender)) return nullptr;
     if (sender.size() > kMaxEnvelopeNameBytes) {
         PyErr_Format(PyExc_ValueError, "sender is at most %zu bytes of UTF-8, this one has %zu",
                      kMaxEnvelopeNameBytes, sender.size());
         return nullptr;
     }
     OneAtATime turn(p->occupant);
-    if (!turn.entered) return nullptr;
+    if (!turn.entered || !usable(self)) return nullptr;
     p->sender = sender;
     Py_RETURN_NONE;
 }
