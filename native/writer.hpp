@@ -54,21 +54,22 @@ class Writer {
 
     // Below the smallest hold plus the capacity nothing held is overwritten. That stays true without looking
     // again: a hold only moves forward, and a new one is only good if it is at or above claim - capacity, and
-    // claim is already announced. So one look is enough for a whole stride.
+    // claim is already announced. So one look is enough for a whole stride. A look that ends before a hold in the way
+    // has shown nothing: what was safe before stays, and nothing more.
     Status look_at_holds(uint64_t end) {
-        safe_end_ = claim_;
-        if (ring_.contract == Contract::broadcast) return Status::ok;
-        uint32_t used = ring_.slots_used();
+        uint64_t safe = claim_;
+        uint32_t used = ring_.contract == Contract::broadcast ? 0 : ring_.slots_used();
         for (uint32_t i = 0; i < used; ++i) {
             // [LOOK] seq_cst: after [CLAIM]. Pairs with [HOLD].
             uint64_t hold = ring_.slots[i].hold.load(std::memory_order_seq_cst) & kPositionMask;
-            if (hold == kNoHold || hold + ring_.capacity_bytes >= safe_end_) continue;
+            if (hold == kNoHold || hold + ring_.capacity_bytes >= safe) continue;
             if (hold + ring_.capacity_bytes < end) {
                 obstacle = {i, false, end};
                 return Status::blocked;
             }
-            safe_end_ = std::min(safe_end_, hold + ring_.capacity_bytes);
+            safe = std::min(safe, hold + ring_.capacity_bytes);
         }
+        safe_end_ = safe;
         return Status::ok;
     }
 
