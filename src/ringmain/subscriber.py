@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, MutableSet, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
-from ringmain import _native, names
+from ringmain import _native, backends, names
 from ringmain.endpoint import Endpoint
 from ringmain.publisher import DEFAULT_SPIN_S
 
@@ -17,7 +17,7 @@ Start = Literal["latest", "oldest"]
 S = TypeVar("S", bound="Subscriber")
 
 
-class Subscriber(Endpoint, _native.Subscriber):
+class Subscriber(Endpoint, _native.Subscriber, metaclass=backends.Switch):
     """Receives a topic's messages. The topic may not exist yet, and may be recreated meanwhile.
 
     start: "latest" begins with the next message, "oldest" with the oldest that is still there.
@@ -26,7 +26,14 @@ class Subscriber(Endpoint, _native.Subscriber):
     type: what is received: a `msgspec.Struct`, dataclass, `dict`, `numpy.ndarray`, ...; None for bytes.
     ignore_senders, ignore_kinds: what is passed over, without being copied; may be changed at any time.
     name: what the roster calls this participant.   spin: seconds to look before sleeping.
+    backend: "shm", "zmq" or "fake"; None takes RINGMAIN_BACKEND, or shm. address: for zmq, where to connect.
     """
+
+    _protocol_role = "subscriber"
+
+    def __new__(cls, *args: Any, backend: str | None = None, **options: Any) -> Self:
+        made: Self | None = backends.make(cls, "subscriber", backend, args, options)
+        return super().__new__(cls) if made is None else made
 
     def __init__(
         self,
@@ -40,7 +47,10 @@ class Subscriber(Endpoint, _native.Subscriber):
         ignore_kinds: Iterable[str] = (),
         name: str | None = None,
         spin: float = DEFAULT_SPIN_S,
+        backend: backends.Backend | None = None,
+        address: Any = None,
     ) -> None:
+        backends.check_no_address(address)
         self.topic = names.check_topic(topic)
         self._codec: Any = None
         if type is not None:
@@ -58,6 +68,7 @@ class Subscriber(Endpoint, _native.Subscriber):
             "type": type,
             "name": names.participant_name(name),
             "spin": spin,
+            "backend": "shm",
         }
         self._open(
             names.runtime_directory(),
@@ -185,4 +196,8 @@ class ScreenSet(MutableSet[str]):
 
 def wait(subscribers: Sequence[S], timeout: float | None = None) -> list[S]:
     """Those of the subscribers that have something to read; empty when the time is up. One sleep for all of them."""
-    return _native.wait(subscribers, timeout)
+    if all(isinstance(subscriber, _native.Subscriber) for subscriber in subscribers):
+        return _native.wait(subscribers, timeout)
+    from ringmain.backends import waiting
+
+    return waiting.wait(subscribers, timeout)

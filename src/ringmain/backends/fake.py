@@ -1,0 +1,454 @@
+"""The `fake` backend: topics in this process alone, on a virtual clock. See `ringmain.testing`.
+
+Owns this invariant: every operation is one step of its world. It takes the turn, changes the ring of model.py, and only
+then may another thread go.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+from ringmain import names
+from ringmain.backends import check_no_address, model
+from ringmain.backends.leases import PlainLease
+from ringmain.backends.plain import PlainPublisher, PlainSubscriber, parse_timeout, seconds
+from ringmain.errors import Closed, Full, InUse, TakenOver, Timeout, TopicNotFound
+from ringmain.message import Message
+from ringmain.testing import world as worlds
+from ringmain.testing.world import Killed
+
+
+class FakePublisher(PlainPublisher):
+    """`ringmain.Publisher` in a fake world."""
+
+    _backend = "fake"
+
+    def __init__(
+        self,
+        topic: str,
+        *,
+        contract: model.Contract | None = None,
+        capacity: int | str | None = None,
+        type: Any = None,
+        sender: str = "",
+        name: str | None = None,
+        persist: bool = False,
+        mode: int = 0o600,
+        takeover: bool = False,
+        spin: float = 0.0,
+        address: Any = None,
+    ) -> None:
+        check_no_address(address)
+        names.parse_seconds("spin", spin)
+        if contract is not None and contract not in model.CONTRACTS:
+            raise ValueError(f"contract is 'broadcast', 'pipe', 'bus' or 'reliable', not '{contract}'")
+        self._prepare_options(topic, type, sender, name)
+        self._world = worlds.current()
+        self._world.pause()
+        schema = b"" if self._codec is None else self._codec.schema.to_bytes()
+        self._ring = self._world.create(self.topic, contract, names.parse_capacity(capacity), persist, schema)
+        self._seat = model.Seat(self.name, "writer", self._world.now_ns)
+        self._world.join(self._ring, self._seat, takeover)
+        self._writer = model.Writer(self._ring, self._seat)
+        self._dead = False
+        self._world.endpoints.append(self)
+        self._opened()
+        self._agree_on_schema(schema)
+
+    def _agree_on_schema(self, schema: bytes) -> None:
+        from ringmain import typed
+
+        if schema and self._ring.schema not in (schema, b""):
+            try:
+                typed.compatible(typed.Schema.from_bytes(self._ring.schema), self._codec.schema, topic=self.topic)
+            except BaseException:
+                self._close()
+                raise
+        if schema:
+            self._ring.schema = schema
+
+    def _usable(self) -> None:
+        if self._dead:
+            raise Killed(f"the publisher {self.name!r} of topic '{self.topic}' was killed")
+        super()._usable()
+
+    def _check_place(self) -> None:
+        if self._dead:
+            raise Killed(f"the publisher {self.name!r} of topic '{self.topic}' was killed")
+        if self._is_closed:
+            raise Closed(f"the publisher of topic '{self.topic}' was closed while it waited")
+        if self._ring.retired:
+            raise TopicNotFound(f"topic '{self.topic}' was removed; open it again to go on")
+        if model.has_one_writer(self._ring.contract) and self._ring.turn is not self._seat:
+            raise TakenOver(f"another writer has taken over topic '{self.topic}'; this one cannot send any more")
+
+    def _try_start(self, room: int) -> model.Obstacle | None:
+        self._check_place()
+        growing = self._reservation is not None
+        obstacle = None if growing else self._writer.begin()
+        if obstacle is None:
+            obstacle = self._writer.prepare(room)
+            if obstacle is not None and not growing:
+                self._writer.end()
+        return obstacle
+
+    def _start(self, size: int, kind: str, timeout_ns: int | None) -> None:
+        room = model.room_for(size, self.sender, kind)
+        self._world.pause()
+        obstacle = self._try_start(room)
+        if obstacle is None:
+            return
+
+        def free() -> bool:
+            return self._stopped() or self._way_is_free(room)
+
+        self._seat.waits_for = obstacle.seat.name if obstacle.seat else "a reader that has not come"
+        try:
+            while obstacle is not None:
+                if not self._world.wait(free, timeout_ns, f"room in topic '{self.topic}'"):
+                    raise Full(
+                        f"topic '{self.topic}' had no room within {seconds(timeout_ns)}: waiting for "
+                        f"{self._describe_obstacle(obstacle)}"
+                    )
+                obstacle = self._try_start(room)
+        finally:
+            self._seat.waits_for = None
+
+    def _stopped(self) -> bool:
+        return self._dead or self._is_closed or self._ring.retired
+
+    def _way_is_free(self, room: int) -> bool:
+        ring = self._ring
+        if not model.has_one_writer(ring.contract) and ring.turn not in (None, self._seat):
+            return False
+        position = self._writer.position if self._reservation is not None else ring.commit
+        end = position + room
+        return all(hold + ring.capacity >= end for hold, _ in ring.holds())
+
+    def _describe_obstacle(self, obstacle: model.Obstacle) -> str:
+        seat = obstacle.seat
+        if seat is None:
+            return "its reader, who has not come yet"
+        if obstacle.is_turn:
+            return f"{seat.describe(os.getpid())}, whose turn it is to write"
+        behind = self._ring.commit - (seat.hold or 0)
+        messages = max(0, self._ring.next_sequence - seat.sequence)
+        return f"{seat.describe(os.getpid())}, {messages} messages ({behind} bytes) behind"
+
+    def _finish(self, data: bytes, kind: str, seq: int | None = None, time_ns: int | None = None) -> int:
+        self._check_place()
+        number = self._writer.seq if seq is None else seq
+        if self._world.dies_before(self.topic, self.name, number):
+            self.die()
+            self._check_place()
+        when_ns = self._world.now_ns if time_ns is None else time_ns
+        self._writer.seal(data, when_ns, self.sender, kind, seq)
+        self._writer.publish()
+        self._world.note_sent(self.topic, Message(data, number, when_ns, self.sender, kind, 0, self.topic))
+        return number
+
+    def _abort(self) -> None:
+        self._writer.end()
+
+    def wait_for_readers(self, count: int = 1, timeout: float | None = None) -> int:
+        self._usable()
+        timeout_ns = parse_timeout(timeout)
+        ring = self._ring
+        if not self._world.wait(
+            lambda: len(ring.readers()) >= count or self._is_closed, timeout_ns, f"readers of topic '{self.topic}'"
+        ):
+            raise Timeout(
+                f"topic '{self.topic}' has {len(ring.readers())} of the {count} readers waited for, after "
+                f"{seconds(timeout_ns)}"
+            )
+        self._usable()
+        return len(ring.readers())
+
+    @property
+    def all_read(self) -> bool:
+        self._usable()
+        if self._ring.contract == "pipe":
+            return self._ring.pipe_hold >= self._ring.commit
+        return all(seat.position >= self._ring.commit for seat in self._ring.readers())
+
+    @property
+    def contract(self) -> model.Contract:
+        return self._ring.contract
+
+    @property
+    def capacity(self) -> int:
+        return self._ring.capacity
+
+    @property
+    def epoch(self) -> int:
+        return self._ring.epoch
+
+    @property
+    def next_sequence(self) -> int:
+        self._usable()
+        return self._ring.next_sequence
+
+    def _schema(self) -> bytes:
+        return self._ring.schema
+
+    def die(self) -> None:
+        """What the death of its process leaves: nothing that was not committed."""
+        self._dead = True
+        self._is_closed = True
+        self._depart()
+
+    def _depart(self) -> None:
+        self._writer.end()
+        self._world.depart(self._ring, self._seat)
+        if self in self._world.endpoints:
+            self._world.endpoints.remove(self)
+
+    def _close(self) -> None:
+        self._is_closed = True
+        self._depart()
+
+    def __reduce__(self) -> NoReturn:
+        _refuse_to_travel(self)
+
+
+class FakeSubscriber(PlainSubscriber):
+    """`ringmain.Subscriber` in a fake world."""
+
+    _backend = "fake"
+
+    def __init__(
+        self,
+        topic: str,
+        *,
+        start: str = "latest",
+        on_lap: str = "latest",
+        conflate: bool = False,
+        type: Any = None,
+        ignore_senders: Iterable[str] = (),
+        ignore_kinds: Iterable[str] = (),
+        name: str | None = None,
+        spin: float = 0.0,
+        address: Any = None,
+    ) -> None:
+        check_no_address(address)
+        names.parse_seconds("spin", spin)
+        self._prepare_options(
+            topic,
+            start=start,
+            on_lap=on_lap,
+            type=type,
+            ignore_senders=ignore_senders,
+            ignore_kinds=ignore_kinds,
+            name=name,
+        )
+        self._start, self._on_lap, self._conflate = start, on_lap, conflate
+        self._world = worlds.current()
+        self._reader: model.Reader | None = None
+        self._came_first = False
+        self._lost_before = 0
+        self._leases: list[weakref.ref[PlainLease]] = []
+        self._dead = False
+        self._world.pause()
+        self._attach()
+        self._world.endpoints.append(self)
+        self._opened()
+
+    # ---------------------------------------------------------------------------------------- attaching
+
+    def _attach(self) -> bool:
+        ring = self._world.rings.get(self.topic)
+        if ring is None:
+            self._came_first = True
+            return False
+        seat = model.Seat(self.name, "reader", self._world.now_ns, settle=self._settle)
+        self._world.join(ring, seat)
+        self._reader = model.Reader(ring, seat, self._on_lap, self._conflate)
+        self._reader.attach("oldest" if self._came_first else self._start, self._came_first)
+        try:
+            self._check_schema()
+        except BaseException:
+            self._detach()
+            raise
+        return True
+
+    def _detach(self) -> None:
+        if self._reader is not None:
+            self._lost_before += self._reader.lost
+            reader, self._reader = self._reader, None
+            self._world.depart(reader.ring, reader.seat)
+            self._leases.clear()
+
+    # -------------------------------------------------------------------------------------------- leases
+
+    def _in_use(self) -> list[PlainLease]:
+        alive = [lease for ref in self._leases if (lease := ref()) is not None]
+        return [lease for lease in alive if lease._open or lease.viewed()]
+
+    def _keep(self) -> int | None:
+        return min((lease._record.position for lease in self._in_use()), default=None)
+
+    def _settle(self) -> None:
+        if self._leases and self._reader is not None:
+            self._leases = [weakref.ref(lease) for lease in self._in_use()]
+            self._reader.release(self._keep())
+
+    def _borrowed(self, record: model.Record) -> PlainLease:
+        lease = PlainLease(self, record, 0)
+        self._leases.append(weakref.ref(lease))
+        lease._lost = self._take(record)
+        return lease
+
+    def _give_back(self, record: model.Record) -> bool:
+        reader = self._reader
+        if reader is None or reader.ring.contract != "broadcast":
+            self._settle()
+            return True
+        whole = reader.still_whole(record)
+        self._settle()
+        return whole
+
+    # ----------------------------------------------------------------------------------------- receiving
+
+    def _usable(self) -> None:
+        if self._dead:
+            raise Killed(f"the subscriber {self.name!r} of topic '{self.topic}' was killed")
+        super()._usable()
+
+    def _look(self) -> model.Record | None:
+        """The next message that is not screened and not lost on the way, if it is there."""
+        while True:
+            if self._reader is None and not self._attach():
+                return None
+            reader = self._reader
+            assert reader is not None
+            record = reader.peek()
+            if record is None:
+                if not reader.ring.retired or self._in_use():
+                    return None
+                self._detach()
+                self._came_first = True
+            elif self._world.is_lost(self.topic, record.seq, self.name):
+                reader.position = record.end  # its number stays expected: the next one shows the gap
+                reader.release(self._keep())
+            elif self._screened(record):
+                reader.skip(record)
+                reader.release(self._keep())
+            else:
+                return record
+
+    def has_message(self) -> bool:
+        """Would a receive return at once?"""
+        return self._is_closed or self._look() is not None
+
+    def _next(self, timeout_ns: int | None) -> model.Record | None:
+        self._world.pause()
+        self._usable()
+        record = self._look()
+        if record is None and timeout_ns != 0:
+            self._world.wait(self.has_message, timeout_ns, f"a message on topic '{self.topic}'")
+            record = self._after_waiting()
+        return record
+
+    def _after_waiting(self) -> model.Record | None:
+        if self._dead:
+            raise Killed(f"the subscriber {self.name!r} of topic '{self.topic}' was killed")
+        if self._is_closed:
+            raise Closed(f"the subscriber of topic '{self.topic}' was closed while it waited")
+        return self._look()
+
+    async def _anext(self, timeout_ns: int | None) -> model.Record | None:
+        from ringmain.testing import loop
+
+        record = self._look()
+        if record is None and timeout_ns != 0:
+            await loop.wait_for_message(self, timeout_ns)
+            record = self._after_waiting()
+        return record
+
+    def _take(self, record: model.Record) -> int:
+        assert self._reader is not None
+        lost = self._reader.take(record)
+        self._reader.release(self._keep())
+        return lost
+
+    def _whom_it_waits_for(self) -> str:
+        if self._reader is None:
+            return "there is no such topic (nobody has opened a publisher)"
+        writers = [s.describe(os.getpid()) for s in self._reader.ring.seats if s.role == "writer"]
+        return "waiting for " + ", ".join(writers) if writers else "it has no writer"
+
+    # ------------------------------------------------------------------------------------ what is known
+
+    @property
+    def lost(self) -> int:
+        """Messages lost since it was opened."""
+        return self._lost_before + (self._reader.lost if self._reader else 0)
+
+    @property
+    def attached(self) -> bool:
+        """Has the topic appeared?"""
+        return self._reader is not None
+
+    @property
+    def contract(self) -> str | None:
+        """The topic's contract; None before the topic exists."""
+        self._usable()
+        return self._reader.ring.contract if self._reader else None
+
+    @property
+    def epoch(self) -> int | None:
+        """Which life of the topic this is."""
+        self._usable()
+        return self._reader.ring.epoch if self._reader else None
+
+    def _schema(self) -> bytes:
+        return self._reader.ring.schema if self._reader else b""
+
+    def be_lapped(self) -> int:
+        """A fault: what is unread is gone. Returns how many messages that was."""
+        return 0 if self._reader is None else self._reader.be_lapped()
+
+    def die(self) -> None:
+        """What the death of its process leaves."""
+        self._dead = True
+        self._close()
+
+    def _close(self) -> None:
+        self._is_closed = True
+        self._detach()
+        if self in self._world.endpoints:
+            self._world.endpoints.remove(self)
+
+    def close(self) -> None:
+        """Leave the topic. Closing twice is harmless."""
+        if not self._is_closed and self._reader is not None and self._in_use():
+            raise InUse(
+                f"topic '{self.topic}' cannot be closed: a borrowed message, or a view of one, is still in use"
+            )
+        super().close()
+
+    def __reduce__(self) -> NoReturn:
+        _refuse_to_travel(self)
+
+
+def _refuse_to_travel(endpoint: FakePublisher | FakeSubscriber) -> NoReturn:
+    raise TypeError(
+        f"{endpoint!r} cannot be passed to another process: a fake world exists in one process alone. "
+        "Use ringmain.testing.Lockstep to test several processes"
+    )
+
+
+def wait(subscribers: list[FakeSubscriber], timeout: float | None) -> list[FakeSubscriber]:
+    """Those that have something to read."""
+    for subscriber in subscribers:
+        subscriber._usable()
+    world = subscribers[0]._world
+    what = "a message on " + ", ".join(f"'{subscriber.topic}'" for subscriber in subscribers)
+    world.pause()
+    world.wait(lambda: any(s.has_message() for s in subscribers), parse_timeout(timeout), what)
+    for subscriber in subscribers:
+        subscriber._usable()
+    return [subscriber for subscriber in subscribers if subscriber.has_message()]

@@ -1,0 +1,13 @@
+"""For testing programs that use ringmain.
+
+`fake`: the whole program in one process, deterministic, on a virtual clock, with faults on demand. `Lockstep`: real
+processes, each held at its `recv` until the test lets it go. `Sequencer`: an order between processes or threads.
+"""
+
+from __future__ import annotations
+
+from ringmain.testing.fake_world import fake
+from ringmain.testing.schedule import Deadlock, Stuck
+from ringmain.testing.world import Killed, World
+
+__all__ = ["Deadlock", "Killed", "Stuck", "World", "fake"]
