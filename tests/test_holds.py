@@ -5,6 +5,7 @@ How: fill a waiting topic, try once too often and then again; then everything se
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ def test_a_second_try_is_refused_too(contract: rm.publisher.Contract, tmp_path: 
     monkeypatch.setenv("RINGMAIN_DIR", str(tmp_path))
     with rm.Publisher("x", contract=contract, capacity=4096) as pub, rm.Subscriber("x") as sub:
         sent = 0
-        with pytest.raises(rm.Full):
+        with suppress(rm.Full):
             while True:
                 pub.send(b"%d" % sent * 50, timeout=0)
                 sent += 1

@@ -33,6 +33,7 @@ from ringmain.errors import (
     TopicBusy,
     TopicMismatch,
     TopicNotFound,
+    Unsupported,
 )
 from ringmain.inspect import Participant, TopicInfo, clean, info, topics, unlink
 from ringmain.message import Message
@@ -70,6 +71,7 @@ __all__ = [
     "TopicInfo",
     "TopicMismatch",
     "TopicNotFound",
+    "Unsupported",
     "clean",
     "info",
     "topics",

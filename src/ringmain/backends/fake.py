@@ -425,9 +425,7 @@ class FakeSubscriber(PlainSubscriber):
     def close(self) -> None:
         """Leave the topic. Closing twice is harmless."""
         if not self._is_closed and self._reader is not None and self._in_use():
-            raise InUse(
-                f"topic '{self.topic}' cannot be closed: a borrowed message, or a view of one, is still in use"
-            )
+            raise InUse(f"topic '{self.topic}' cannot be closed: a borrowed message, or a view of one, is still in use")
         super().close()
 
     def __reduce__(self) -> NoReturn:

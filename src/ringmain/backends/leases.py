@@ -8,6 +8,7 @@ type can have the buffer protocol. What is zero-copy on shared memory is one cop
 from __future__ import annotations
 
 import io
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -215,10 +216,8 @@ class PlainLease(Watched):
         self._open = False
         data, self._data = self._data, None
         if isinstance(data, memoryview):
-            try:
+            with suppress(BufferError):  # somebody made a view of it: that one counts on
                 data.release()
-            except BufferError:  # somebody made a view of it: that one counts on
-                pass
         del data
         return self._subscriber._give_back(self._record)
 

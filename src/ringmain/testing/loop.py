@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import selectors
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ringmain.testing.schedule import START_NS
 from ringmain.testing.world import World
@@ -38,8 +38,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         able = [(subscriber, future) for subscriber, future in self.waiting if subscriber.has_message()]
         for subscriber, future in able:
             self.waiting.remove((subscriber, future))
-            if not future.done():
-                future.set_result(None)
+            _wake(future)
         return bool(able)
 
 
@@ -62,6 +61,11 @@ class _Selector(selectors.DefaultSelector):
         return self._loop.has_message() or bool(super().select(0))
 
 
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
 async def wait_for_message(subscriber: FakeSubscriber, timeout_ns: int | None) -> None:
     """Until the subscriber has something to read, or the time is up."""
     loop = asyncio.get_running_loop()
@@ -73,9 +77,7 @@ async def wait_for_message(subscriber: FakeSubscriber, timeout_ns: int | None) -
     future: asyncio.Future[None] = loop.create_future()
     entry = (subscriber, future)
     loop.waiting.append(entry)
-    alarm: Any = None
-    if timeout_ns is not None:
-        alarm = loop.call_later(timeout_ns / 1e9, lambda: future.done() or future.set_result(None))
+    alarm = None if timeout_ns is None else loop.call_later(timeout_ns / 1e9, _wake, future)
     try:
         await future
     finally:

@@ -64,7 +64,7 @@ class World(Schedule):
     def lap(self, topic: str, reader: str | None = None) -> int:
         """The topic's readers (or the one of this name) are lapped now: what they have not read is gone. Returns how
         many messages were taken away."""
-        ring = self._ring(topic)
+        ring = self.find_ring(topic)
         if model.writer_waits(ring.contract):
             raise ValueError(f"topic '{topic}' is a {ring.contract}: its readers cannot be lapped, the writer waits")
         gone = 0
@@ -100,7 +100,7 @@ class World(Schedule):
     def note_sent(self, topic: str, message: Message) -> None:
         self._sent.setdefault(topic, []).append(message)
 
-    def _ring(self, topic: str) -> model.Ring:
+    def find_ring(self, topic: str) -> model.Ring:
         if topic not in self.rings:
             raise TopicNotFound(f"there is no topic '{topic}' in the fake world")
         return self.rings[topic]
@@ -146,9 +146,7 @@ class World(Schedule):
         if writer is not None:
             raise TopicMismatch(f"{text}, but {writer.describe(os.getpid())} uses it as it is")
         if ring.contract == "pipe" and not ring.disposable:
-            raise TopicMismatch(
-                f"{text}, but it has unread messages; read them, or unlink it to throw them away"
-            )
+            raise TopicMismatch(f"{text}, but it has unread messages; read them, or unlink it to throw them away")
         self._retire(ring)
 
     def join(self, ring: model.Ring, seat: model.Seat, takeover: bool = False) -> None:
@@ -186,7 +184,7 @@ class World(Schedule):
             del self.rings[ring.topic]
 
     def unlink(self, topic: str, force: bool) -> None:
-        ring = self._ring(topic)
+        ring = self.find_ring(topic)
         if ring.seats and not force:
             raise TopicBusy(
                 f"topic '{topic}' is in use by {ring.seats[0].describe(os.getpid())}; close it, or unlink with "
