@@ -136,6 +136,7 @@ class Reader {
             position_ = seen_ = hold_;
             uint64_t commit = ring_.header.commit.load(std::memory_order_acquire) & kPositionMask;
             if (position_ > commit || commit - position_ > ring_.capacity_bytes) return Status::corrupt;
+            // relaxed: came with `commit`, and the hold keeps it.
             number_here_ = ring_.word_at(position_).load(std::memory_order_relaxed);
         } else if (!jump(start)) {
             return Status::corrupt;

@@ -54,22 +54,22 @@ class Writer {
 
     // Below the smallest hold plus the capacity nothing held is overwritten. That stays true without looking
     // again: a hold only moves forward, and a new one is only good if it is at or above claim - capacity, and
-    // claim is already announced. So one look is enough for a whole stride. A look that ends before a hold in the way
-    // has shown nothing: what was safe before stays, and nothing more.
+    // claim is already announced. So one look is enough for a whole stride.
     Status look_at_holds(uint64_t end) {
-        uint64_t safe = claim_;
+        uint64_t safe_end = claim_;
         uint32_t used = ring_.contract == Contract::broadcast ? 0 : ring_.slots_used();
         for (uint32_t i = 0; i < used; ++i) {
             // [LOOK] seq_cst: after [CLAIM]. Pairs with [HOLD].
             uint64_t hold = ring_.slots[i].hold.load(std::memory_order_seq_cst) & kPositionMask;
-            if (hold == kNoHold || hold + ring_.capacity_bytes >= safe) continue;
+            if (hold == kNoHold || hold + ring_.capacity_bytes >= safe_end) continue;
             if (hold + ring_.capacity_bytes < end) {
                 obstacle = {i, false, end};
                 return Status::blocked;
             }
-            safe = std::min(safe, hold + ring_.capacity_bytes);
+            safe_end = std::min(safe_end, hold + ring_.capacity_bytes);
         }
-        safe_end_ = safe;
+        // Only now, when nobody is in the way: a writer that was stopped must look again.
+        safe_end_ = safe_end;
         return Status::ok;
     }
 

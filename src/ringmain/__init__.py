@@ -7,7 +7,8 @@
         sub.recv(timeout=1.0)
 
 The public names and where each lives: `Publisher` (publisher.py), `Subscriber` and `wait` (subscriber.py), `Message`
-(message.py), `topics`, `info`, `unlink`, `clean` (inspect.py), and the errors (errors.py).
+(message.py), `SyncQueue` (syncqueue.py), `Latest` (latest.py), `topics`, `info`, `unlink`, `clean` (inspect.py), and
+the errors (errors.py).
 """
 
 from __future__ import annotations
@@ -36,9 +37,11 @@ from ringmain.errors import (
     Unsupported,
 )
 from ringmain.inspect import Participant, TopicInfo, clean, info, topics, unlink
+from ringmain.latest import Latest
 from ringmain.message import Message
 from ringmain.publisher import MessageStream, Publisher
 from ringmain.subscriber import Subscriber, wait
+from ringmain.syncqueue import SyncQueue
 
 __version__ = "0.1.0"
 
@@ -51,6 +54,7 @@ __all__ = [
     "Full",
     "InUse",
     "Lapped",
+    "Latest",
     "Lease",
     "Message",
     "MessageStream",
@@ -64,6 +68,7 @@ __all__ = [
     "SchemaError",
     "SchemaMismatch",
     "Subscriber",
+    "SyncQueue",
     "SystemFailure",
     "TakenOver",
     "Timeout",
