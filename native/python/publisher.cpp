@@ -1,6 +1,7 @@
 // ringmain._ring.Publisher: what of a publisher is hot. The rest is src/ringmain/publisher.py.
 #include "publisher.hpp"
 
+#include <utility>
 #include <vector>
 
 #include "event.hpp"
@@ -190,23 +191,32 @@ PyObject* send(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject
     return result;
 }
 
-// send_as(data, seq, time_ns, kind): under the number and time it had elsewhere.
+// send_as(data, seq, time_ns, kind, timeout, sender): under the number, time and sender it had elsewhere.
 PyObject* send_as(PyObject* self, PyObject* args) {
     PublisherState* p = usable(self);
-    PyObject *object, *kind_object = nullptr;
+    PyObject *object, *kind_object = nullptr, *sender_object = nullptr;
     unsigned long long seq;
     long long time_ns;
     double timeout = -1;
-    if (!p || !PyArg_ParseTuple(args, "OKL|Ud", &object, &seq, &time_ns, &kind_object, &timeout))
+    if (!p ||
+        !PyArg_ParseTuple(args, "OKL|UdU", &object, &seq, &time_ns, &kind_object, &timeout, &sender_object))
         return nullptr;
-    std::string_view kind;
+    std::string_view kind, sender = p->sender;
     if (kind_object && (!text_of(kind_object, kind) || !check_kind(kind))) return nullptr;
+    if (sender_object && !text_of(sender_object, sender)) return nullptr;
+    if (sender.size() > kMaxEnvelopeNameBytes) {
+        PyErr_SetString(PyExc_ValueError, "sender is at most 255 bytes of UTF-8");
+        return nullptr;
+    }
     Bytes data;
     OneAtATime turn(p->busy);
     uint64_t number = seq;
     if (!turn.entered || !data.get(object)) return nullptr;
-    return send_bytes(*p, data, kind, timeout < 0 ? kForever : static_cast<int64_t>(timeout * 1e9), &number,
-                      time_ns);
+    std::string own = std::exchange(p->sender, std::string(sender));
+    PyObject* result = send_bytes(
+        *p, data, kind, timeout < 0 ? kForever : static_cast<int64_t>(timeout * 1e9), &number, time_ns);
+    p->sender = std::move(own);
+    return result;
 }
 
 // As many messages as there is room for become visible together, with one look at the clock and one wake-up.

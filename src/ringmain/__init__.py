@@ -14,6 +14,7 @@ the errors (errors.py).
 from __future__ import annotations
 
 from ringmain._native import Batch, Lease, Reservation
+from ringmain.bridge import Bridge, bridge
 from ringmain.errors import (
     Closed,
     CodecNotFound,
@@ -47,6 +48,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Batch",
+    "Bridge",
     "Closed",
     "CodecNotFound",
     "Corrupt",
@@ -77,6 +79,7 @@ __all__ = [
     "TopicMismatch",
     "TopicNotFound",
     "Unsupported",
+    "bridge",
     "clean",
     "info",
     "topics",

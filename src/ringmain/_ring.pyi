@@ -54,7 +54,9 @@ class Publisher:
     def next_sequence(self) -> int:
         """The sequence number of the next message."""
 
-    def _send_as(self, data: ReadableBuffer, seq: int, time_ns: int, kind: str = "", timeout: float = -1, /) -> int: ...
+    def _send_as(
+        self, data: ReadableBuffer, seq: int, time_ns: int, kind: str = "", timeout: float = -1, sender: str = ..., /
+    ) -> int: ...
     def _open(
         self,
         directory: str,

@@ -6,8 +6,6 @@ of `ringmain.backends.support`) and contracts. It runs wherever the table says y
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,8 +17,7 @@ import ringmain as rm
 from ringmain.backends import BACKENDS, model, support
 from ringmain.testing import fake
 
-PATIENCE_S = 20.0
-"""What a test waits for something that must come. Never reached when all is well."""
+from ..conftest import PATIENCE_S as PATIENCE_S
 
 
 class Setting:
@@ -65,19 +62,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(autouse=True)
-def private_directory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A runtime directory of the test's own. Nothing may be left in it."""
-    directory = Path(tempfile.mkdtemp(prefix="ringmain-test-", dir="/dev/shm"))
-    monkeypatch.setenv("RINGMAIN_DIR", str(directory))
+def nothing_left_on_zmq(runtime_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No card and no socket may be left, as no ring may."""
     monkeypatch.delenv("RINGMAIN_BACKEND", raising=False)
-    yield directory
-    left = [path.name for path in directory.rglob("*") if path.suffix == ".ring" or "~" in path.name]
-    shutil.rmtree(directory)
-    assert left == []
+    yield
+    assert [path.name for path in runtime_dir.rglob("*") if "~" in path.name] == []
 
 
 @pytest.fixture
-def setting(request: pytest.FixtureRequest, private_directory: Path) -> Iterator[Setting]:
+def setting(request: pytest.FixtureRequest, nothing_left_on_zmq: None) -> Iterator[Setting]:
     backend, contract = request.param
     with ExitStack() as stack:
         if backend == "fake":

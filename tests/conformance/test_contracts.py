@@ -10,7 +10,8 @@ from contextlib import suppress
 import pytest
 
 import ringmain as rm
-from conformance.conftest import PATIENCE_S, Setting
+
+from .conftest import PATIENCE_S, Setting
 
 BYTES = "what fits is counted in bytes"
 

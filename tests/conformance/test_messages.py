@@ -15,9 +15,10 @@ import pyarrow
 import pytest
 
 import ringmain as rm
-from conformance.conftest import PATIENCE_S, Setting
 from ringmain import typed
 from ringmain.backends import PublisherProtocol, SubscriberProtocol
+
+from .conftest import PATIENCE_S, Setting
 
 
 class Point(msgspec.Struct):
@@ -37,8 +38,7 @@ def test_it_is_a_publisher_and_a_subscriber(setting: Setting) -> None:
     assert not isinstance(sub, rm.Publisher)
     for protocol, endpoint in ((PublisherProtocol, pub), (SubscriberProtocol, sub)):
         public = {name for name in vars(protocol) if not name.startswith("_")}
-        late = {"arecv"} if setting.backend == "shm" else set()  # comes with the native asyncio
-        assert public - late <= set(dir(endpoint))
+        assert public <= set(dir(endpoint))
     assert pub.contract == sub.contract == setting.contract
 
 

@@ -194,6 +194,9 @@ class FakePublisher(PlainPublisher):
     def _schema(self) -> bytes:
         return self._ring.schema
 
+    def _set_schema(self, schema: bytes, /) -> None:
+        self._ring.schema = schema
+
     def die(self) -> None:
         """What the death of its process leaves: nothing that was not committed."""
         self._dead = True

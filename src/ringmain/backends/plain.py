@@ -6,6 +6,7 @@ Owns this invariant: arguments, errors and return values are those of the native
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import io
 import os
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from ringmain import names
 from ringmain.backends import model
 from ringmain.backends.leases import PlainLease, PlainReservation, PlainStream
-from ringmain.errors import Closed, DecodeError, InUse, MessageTooLarge, RingmainError, Timeout
+from ringmain.errors import Closed, DecodeError, Full, InUse, MessageTooLarge, RingmainError, Timeout
 from ringmain.message import Message
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from ringmain.typed import Schema
 
 FOREVER_S = 9e9
+ROOM_SLICE_S = 0.001
+"""How often asyncio looks for room: neither ZeroMQ nor a virtual clock has an event for it."""
 _open: weakref.WeakSet[PlainEndpoint] = weakref.WeakSet()
 
 
@@ -186,13 +189,36 @@ class PlainPublisher(PlainEndpoint):
         self._start(len(payload), kind, timeout_ns)
         return self._finish(payload, kind)
 
-    def _send_as(self, data: Any, seq: int, time_ns: int, kind: str = "", timeout: float = -1, /) -> int:
+    def _send_as(
+        self, data: Any, seq: int, time_ns: int, kind: str = "", timeout: float = -1, sender: str | None = None, /
+    ) -> int:
+        """Under the number, time and sender it had elsewhere."""
         self._usable()
         check_kind(kind)
         payload = bytes(data)
-        self._check_size(len(payload), kind)
-        self._start(len(payload), kind, None if timeout < 0 else parse_timeout(timeout))
-        return self._finish(payload, kind, seq, time_ns)
+        own, self.sender = self.sender, self.sender if sender is None else names.check_envelope("sender", sender)
+        try:
+            self._check_size(len(payload), kind)
+            self._start(len(payload), kind, None if timeout < 0 else parse_timeout(timeout))
+            return self._finish(payload, kind, seq, time_ns)
+        finally:
+            self.sender = own
+
+    @abstractmethod
+    def _set_schema(self, schema: bytes, /) -> None:
+        """Replace the topic's schema."""
+
+    async def asend(self, data: Any, kind: str = "", timeout: float | None = None) -> int:
+        """`send` for asyncio: waits for room without stopping the loop."""
+        loop = asyncio.get_running_loop()
+        deadline = None if timeout is None else loop.time() + timeout
+        while True:
+            try:
+                return self.send(data, kind, 0)
+            except Full as full:
+                if deadline is not None and loop.time() >= deadline:
+                    raise Full(str(full).replace("within 0 s", f"within {timeout:g} s")) from None
+            await asyncio.sleep(ROOM_SLICE_S)
 
     def send_many(self, messages: Iterable[Any], kind: str = "", timeout: float | None = None) -> int:
         self._usable()

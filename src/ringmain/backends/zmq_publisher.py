@@ -238,6 +238,11 @@ class ZmqPublisher(PlainPublisher):
     def _schema(self) -> bytes:
         return self._schema_bytes
 
+    def _set_schema(self, schema: bytes, /) -> None:
+        self._schema_bytes = schema
+        if self._claim is not None:
+            self._claim.update(self._card(self.address.endpoint))
+
     # ------------------------------------------------------------------------------------------- closing
 
     def _close_sockets(self) -> None:

@@ -1,7 +1,8 @@
 """`fake()`: opens a fake world, so that a program under test runs in it without a change.
 
-Owns this invariant: what is replaced while the world is open (the starting and joining of threads, `time.sleep`, new
-event loops) is back in place when it closes, and threads that are not of the world notice nothing.
+Owns this invariant: what is replaced while the world is open (the starting and joining of threads, the clocks and
+`sleep` of the module `time`, new event loops) is back in place when it closes, and threads that are not of the world
+notice nothing. What a program imported before under another name (`from time import sleep`) is not replaced.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ import asyncio
 import asyncio.events
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from ringmain import backends
 from ringmain.testing import world as worlds
 from ringmain.testing.loop import VirtualLoop
+from ringmain.testing.schedule import START_NS
 from ringmain.testing.world import World
 
 LAST_WORDS_S = 10.0
@@ -53,9 +55,9 @@ def _wait_for_the_last(threads: list[threading.Thread]) -> None:
         raise RuntimeError(f"threads {late} still run although their fake world has ended; join them before it does")
 
 
-def _replace(world: World) -> Any:
-    real_start, real_join, real_sleep = threading.Thread.start, threading.Thread.join, time.sleep
-    real_new_loop = asyncio.events.new_event_loop
+def _replace(world: World) -> Callable[[], None]:
+    """Put the world's own in place of what a program waits with and reads the time from; returns what undoes it."""
+    real_start, real_join, real_new_loop = threading.Thread.start, threading.Thread.join, asyncio.events.new_event_loop
 
     def of_this_world() -> bool:
         return world.knows(threading.current_thread())
@@ -64,16 +66,7 @@ def _replace(world: World) -> Any:
         if of_this_world():
             world.enter()
             world.adopt(thread)
-            run = thread.run
-
-            def run_in_turn() -> None:
-                try:
-                    world.enter()
-                    run()
-                finally:
-                    world.leave()
-
-            thread.run = run_in_turn  # type: ignore[method-assign]
+            thread.run = _in_turn(world, thread.run)  # type: ignore[method-assign]
         real_start(thread)
 
     def join(thread: threading.Thread, timeout: float | None = None) -> None:
@@ -83,19 +76,41 @@ def _replace(world: World) -> Any:
                 return
         real_join(thread, timeout)
 
-    def sleep(seconds: float) -> None:
-        if of_this_world():
-            world.sleep(seconds)
-        else:
-            real_sleep(seconds)
+    def here(virtual: Callable[..., Any], real: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *args: virtual(*args) if of_this_world() else real(*args)
 
-    def new_event_loop() -> asyncio.AbstractEventLoop:
-        return VirtualLoop(world) if of_this_world() else real_new_loop()
+    new_loop = here(lambda: VirtualLoop(world), real_new_loop)
+    clock: dict[str, Callable[..., Any]] = {
+        "sleep": world.sleep,
+        "time": lambda: world.now_ns / 1e9,
+        "time_ns": lambda: world.now_ns,
+        "monotonic": lambda: (world.now_ns - START_NS) / 1e9,
+        "monotonic_ns": lambda: world.now_ns - START_NS,
+    }
+    replacements: list[tuple[Any, str, Any]] = [
+        (threading.Thread, "start", start),
+        (threading.Thread, "join", join),
+        (asyncio.events, "new_event_loop", new_loop),
+        (asyncio, "new_event_loop", new_loop),
+        *((time, name, here(virtual, getattr(time, name))) for name, virtual in clock.items()),
+    ]
+    originals = [(owner, name, getattr(owner, name)) for owner, name, _ in replacements]
+    for owner, name, replacement in replacements:
+        setattr(owner, name, replacement)
 
-    def put(start: Any, join: Any, sleep: Any, new_loop: Any) -> None:
-        threading.Thread.start, threading.Thread.join = start, join  # type: ignore[method-assign]
-        time.sleep = sleep
-        asyncio.events.new_event_loop = asyncio.new_event_loop = new_loop
+    def undo() -> None:
+        for owner, name, original in originals:
+            setattr(owner, name, original)
 
-    put(start, join, sleep, new_event_loop)
-    return lambda: put(real_start, real_join, real_sleep, real_new_loop)
+    return undo
+
+
+def _in_turn(world: World, run: Callable[[], None]) -> Callable[[], None]:
+    def run_in_turn() -> None:
+        try:
+            world.enter()
+            run()
+        finally:
+            world.leave()
+
+    return run_in_turn
