@@ -32,6 +32,7 @@ class Subscriber(Endpoint, _native.Subscriber, metaclass=backends.Switch):
     """
 
     _protocol_role = "subscriber"
+    _waits_natively = True
 
     def __new__(cls, *args: Any, backend: str | None = None, **options: Any) -> Self:
         made: Self | None = backends.make(cls, "subscriber", backend, args, options)
@@ -222,7 +223,7 @@ class ScreenSet(MutableSet[str]):
 
 def wait(subscribers: Sequence[S], timeout: float | None = None) -> list[S]:
     """Those of the subscribers that have something to read; empty when the time is up. One sleep for all of them."""
-    if all(isinstance(subscriber, _native.Subscriber) for subscriber in subscribers):
+    if all(getattr(subscriber, "_waits_natively", False) for subscriber in subscribers):
         return _native.wait(subscribers, timeout)
     from ringmain.backends import waiting
 

@@ -36,6 +36,7 @@ __all__ = [
 Backend = Literal["shm", "zmq", "fake"]
 BACKENDS: tuple[Backend, ...] = ("shm", "zmq", "fake")
 VARIABLE = "RINGMAIN_BACKEND"
+LOCKSTEP = "RINGMAIN_LOCKSTEP"
 
 default: list[Backend] = []
 """What `ringmain.testing.fake()` pushes while its world is open: the last one counts."""
@@ -157,11 +158,20 @@ class Switch(type):
         return is_base and getattr(type(instance), "_backend_role", None) == cls._protocol_role
 
 
+def _held(cls: type, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """A native subscriber that `ringmain.testing.Lockstep` holds, not yet initialised; None if it does not."""
+    from ringmain import _native
+    from ringmain.testing import held
+
+    held_class = held.held_class(cls, options.get("topic", args[0] if args else ""))
+    return None if held_class is None else _native.Subscriber.__new__(held_class)
+
+
 def make(cls: type, role: str, backend: str | None, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """The endpoint of another backend, ready; None if the native one is wanted."""
     chosen = choose(backend)
     if chosen == "shm":
-        return None
+        return _held(cls, args, options) if role == "subscriber" and LOCKSTEP in os.environ else None
     if "_protocol_role" not in vars(cls):
         raise TypeError(
             f"{cls.__name__} extends the shared-memory {role}, so it cannot be made with the backend {chosen!r}: "

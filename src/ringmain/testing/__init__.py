@@ -7,7 +7,9 @@ processes, each held at its `recv` until the test lets it go. `Sequencer`: an or
 from __future__ import annotations
 
 from ringmain.testing.fake_world import fake
+from ringmain.testing.lockstep import Held, Lockstep, NotHeld
 from ringmain.testing.schedule import Deadlock, Stuck
+from ringmain.testing.sequencer import Sequencer
 from ringmain.testing.world import Killed, World
 
-__all__ = ["Deadlock", "Killed", "Stuck", "World", "fake"]
+__all__ = ["Deadlock", "Held", "Killed", "Lockstep", "NotHeld", "Sequencer", "Stuck", "World", "fake"]
