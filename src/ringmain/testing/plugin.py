@@ -1,4 +1,8 @@
-"""The pytest plugin: the fixture `ringmain_world`, a fake world for one test. `--ringmain-seed` chooses its seed."""
+"""The pytest plugin: the fixture `ringmain_world`, a fake world for one test. `--ringmain-seed` chooses its seed.
+
+Asked for with `pytest_plugins = ["ringmain.testing.plugin"]` in conftest.py. Not loaded by itself: a plugin that every
+pytest run imports would load the native module in programs that never use it.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def ringmain_world(request: pytest.FixtureRequest) -> Iterator[World]:
     """A fake world: every publisher and subscriber that the test makes lives in it."""
-    from ringmain.testing import fake  # not before it is asked for: the plugin is loaded in every pytest run
+    from ringmain.testing import fake
 
     with fake(seed=request.config.getoption("--ringmain-seed")) as world:
         yield world
