@@ -115,11 +115,10 @@ class Twins(RuleBasedStateMachine):
         conflate=st.booleans(),
         senders=st.sets(NAMES, max_size=1),
         kinds=st.sets(NAMES, max_size=1),
+        observe=st.sampled_from(["never", "pipes", "always"]),
     )
-    def add_reader(self, start: str, on_lap: str, conflate: bool, senders: set[str], kinds: set[str]) -> Any:
-        made = self.make(
-            rm.Subscriber, start=start, on_lap=on_lap, conflate=conflate, ignore_senders=senders, ignore_kinds=kinds
-        )
+    def add_reader(self, senders: set[str], kinds: set[str], **options: Any) -> Any:
+        made = self.make(rm.Subscriber, ignore_senders=senders, ignore_kinds=kinds, **options)
         return multiple() if made is None else made
 
     @rule(writer=writers, size=SIZES, kind=NAMES)

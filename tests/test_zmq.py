@@ -66,8 +66,8 @@ def test_the_same_program_by_environment(child: Callable[..., Child]) -> None:
             pub.send(b"hello")
             say(type(pub).__name__, sub.recv(timeout=30))
     """
-    assert child(program, env={"RINGMAIN_BACKEND": "zmq"}).line() == "ZmqPublisher b'hello'"
-    assert child(program).line() == "Publisher b'hello'"
+    assert child(program, env={"RINGMAIN_BACKEND": "zmq"}).finish() == ["ZmqPublisher b'hello'"]
+    assert child(program).finish() == ["Publisher b'hello'"]
 
 
 def test_tcp_and_a_table_of_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,10 +8,14 @@
 
 The public names and where each lives: `Publisher` (publisher.py), `Subscriber` and `wait` (subscriber.py), `Message`
 (message.py), `SyncQueue` (syncqueue.py), `Latest` (latest.py), `topics`, `info`, `unlink`, `clean` (inspect.py), and
-the errors (errors.py).
+the errors (errors.py). `Recorder`, `Recording`, `Player` and `replay` (recording/) need pyarrow, and are imported when
+they are first asked for.
 """
 
 from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from ringmain._native import Batch, Lease, Reservation
 from ringmain.bridge import Bridge, bridge
@@ -44,6 +48,9 @@ from ringmain.publisher import MessageStream, Publisher
 from ringmain.subscriber import Subscriber, wait
 from ringmain.syncqueue import SyncQueue
 
+if TYPE_CHECKING:
+    from ringmain.recording import Player, Recorder, Recording, replay
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -63,7 +70,10 @@ __all__ = [
     "MessageTooLarge",
     "NotAllowed",
     "Participant",
+    "Player",
     "Publisher",
+    "Recorder",
+    "Recording",
     "Reservation",
     "RingmainError",
     "RosterFull",
@@ -82,7 +92,29 @@ __all__ = [
     "bridge",
     "clean",
     "info",
+    "replay",
     "topics",
     "unlink",
     "wait",
 ]
+
+_RECORDING = frozenset({"Player", "Recorder", "Recording", "replay"})
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _RECORDING:
+        raise AttributeError(f"module 'ringmain' has no attribute {name!r}")
+    try:
+        recording = importlib.import_module("ringmain.recording")
+    except ModuleNotFoundError as error:
+        if error.name != "pyarrow":
+            raise
+        raise ModuleNotFoundError(
+            f"ringmain.{name} needs pyarrow: pip install 'ringmain[record]'", name=error.name
+        ) from error
+    value = globals()[name] = getattr(recording, name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -55,6 +55,7 @@ class Bridge:
         self._timeout = timeout
         self._epoch: int | None = None
         self._offset = 0
+        self._sender = target.sender
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -83,7 +84,10 @@ class Bridge:
         try:
             wait_s = -1 if self._timeout is None else self._timeout
             number = message.seq + self._offset
-            self.target._send_as(message.data, number, message.time_ns, message.kind, wait_s, message.sender)
+            if message.sender != self._sender:
+                self.target._set_sender(message.sender)
+                self._sender = message.sender
+            self.target._send_as(message.data, number, message.time_ns, message.kind, wait_s)
         except Full:
             self.traffic.full += 1
         except MessageTooLarge:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from ringmain import _native, backends, names
 from ringmain.endpoint import Endpoint
 from ringmain.errors import TopicNotFound
+from ringmain.inspect import clean
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -95,6 +96,7 @@ class Publisher(Endpoint, _native.Publisher, metaclass=backends.Switch):
         )
         self._pid = os.getpid()
         self._opened()
+        _sweep_once()
         if self._codec is not None:
             self._agree_on_schema(schema)
 
@@ -172,6 +174,18 @@ class Publisher(Endpoint, _native.Publisher, metaclass=backends.Switch):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.topic, self._options, os.getpid())
+
+
+_swept = False
+
+
+def _sweep_once() -> None:
+    """The last participant of a topic may have been killed, and then nobody is left to take the topic away. So a
+    process that opens its first publisher does it for the dead."""
+    global _swept
+    if not _swept:
+        _swept = True
+        clean()
 
 
 def _is_writer(topic: str, pid: int) -> bool:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ringmain.typed import Schema
 
 Start = Literal["latest", "oldest"]
+Observe = Literal["never", "pipes", "always"]
 S = TypeVar("S", bound="Subscriber")
 
 
@@ -29,6 +30,8 @@ class Subscriber(Endpoint, _native.Subscriber, metaclass=backends.Switch):
     ignore_senders, ignore_kinds: what is passed over, without being copied; may be changed at any time.
     name: what the roster calls this participant.   spin: seconds to look before sleeping.
     backend: "shm", "zmq" or "fake"; None takes RINGMAIN_BACKEND, or shm. address: for zmq, where to connect.
+    observe: "always" looks on without taking part: no writer waits for it, and where writers wait for readers it can be
+        lapped; on a pipe it leaves the one reader's place, and its messages, alone. "pipes": only there.
     """
 
     _protocol_role = "subscriber"
@@ -52,6 +55,7 @@ class Subscriber(Endpoint, _native.Subscriber, metaclass=backends.Switch):
         spin: float = DEFAULT_SPIN_S,
         backend: backends.Backend | None = None,
         address: Any = None,
+        observe: Observe = "never",
     ) -> None:
         backends.check_no_address(address)
         self.topic = names.check_topic(topic)
@@ -73,6 +77,7 @@ class Subscriber(Endpoint, _native.Subscriber, metaclass=backends.Switch):
             "name": names.participant_name(name),
             "spin": spin,
             "backend": "shm",
+            "observe": observe,
         }
         self._open(
             names.runtime_directory(),
@@ -82,6 +87,7 @@ class Subscriber(Endpoint, _native.Subscriber, metaclass=backends.Switch):
             conflate,
             self._options["name"],
             names.parse_seconds("spin", spin),
+            observe,
         )
         self._opened()
 
@@ -180,7 +186,7 @@ class Subscriber(Endpoint, _native.Subscriber, metaclass=backends.Switch):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A pipe has one reader: whoever passes its subscriber on has given it away.
-        if self.contract == "pipe":
+        if self.contract == "pipe" and self._options["observe"] == "never":
             self.close()
         screens = {"ignore_senders": set(self._senders), "ignore_kinds": set(self._kinds)}
         return _rebuild, (type(self), self.topic, {**self._options, **screens}, os.getpid())

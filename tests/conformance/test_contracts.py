@@ -94,6 +94,21 @@ def test_the_next_reader_of_a_pipe_goes_on(setting: Setting) -> None:
     assert setting.subscriber().recv_many(10) == [b"2", b"3", b"4"]
 
 
+@pytest.mark.contracts("pipe", "reliable")
+@pytest.mark.needs(BYTES, "observers of a pipe")
+def test_an_observer_is_in_nobodys_way(setting: Setting) -> None:
+    pub, sub = setting.pair(pub={"capacity": 4096})
+    watcher = setting.subscriber(observe="always", on_lap="oldest", name="watcher")
+    assert pub.wait_for_readers(1, timeout=0) == 1
+    for i in range(300):
+        pub.send(b"%03d" % i, timeout=0)
+        assert sub.recv(timeout=0) == b"%03d" % i
+    seen = watcher.recv_many(1000)
+    assert seen == [b"%03d" % i for i in range(watcher.lost, 300)]
+    assert watcher.lost > 0
+    assert [reader.role for reader in rm.info("t").readers if reader.name == "watcher"] == ["observer"]
+
+
 @pytest.mark.contracts("broadcast", "pipe")
 def test_a_second_writer_is_refused_by_name(setting: Setting) -> None:
     pub, sub = setting.pair(pub={"name": "the-first"})

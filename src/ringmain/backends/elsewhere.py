@@ -3,31 +3,41 @@
 from __future__ import annotations
 
 import os
-from typing import Literal
+from types import ModuleType
+from typing import TYPE_CHECKING, Literal
 
-from ringmain.backends import model, zmq_place
-from ringmain.backends.plain import parse_schema
+from ringmain import names
 from ringmain.inspect import Participant, TopicInfo
-from ringmain.testing import world as worlds
+
+if TYPE_CHECKING:
+    from ringmain.backends import model, zmq_place
+    from ringmain.testing import World
+    from ringmain.typed import Schema
 
 # ------------------------------------------------------------------------------------------------ the fake
 
 
+def _world() -> World:
+    from ringmain.testing import world as worlds  # most programs never need it
+
+    return worlds.current()
+
+
 def fake_topics() -> list[TopicInfo]:
-    rings = worlds.current().rings
+    rings = _world().rings
     return [_describe(rings[name]) for name in sorted(rings)]
 
 
 def fake_info(name: str) -> TopicInfo:
-    return _describe(worlds.current().find_ring(name))
+    return _describe(_world().find_ring(name))
 
 
 def fake_unlink(name: str, force: bool) -> None:
-    worlds.current().unlink(name, force)
+    _world().unlink(name, force)
 
 
 def fake_clean() -> list[str]:
-    return sorted(worlds.current().clean())
+    return sorted(_world().clean())
 
 
 def _describe(ring: model.Ring) -> TopicInfo:
@@ -40,15 +50,15 @@ def _describe(ring: model.Ring) -> TopicInfo:
         next_sequence=ring.next_sequence,
         epoch=ring.epoch,
         persist=ring.persist,
-        schema=parse_schema(ring.schema),
+        schema=_schema(ring.schema),
         writers=[person for person in people if person.role == "writer"],
-        readers=[person for person in people if person.role == "reader"],
+        readers=[person for person in people if person.role != "writer"],
         backend="fake",
     )
 
 
 def _participant(ring: model.Ring, seat: model.Seat) -> Participant:
-    reader = seat.role == "reader"
+    reader = seat.role != "writer"
     return Participant(
         pid=os.getpid(),
         name=seat.name,
@@ -70,22 +80,35 @@ def _participant(ring: model.Ring, seat: model.Seat) -> Participant:
 # ------------------------------------------------------------------------------------------------------ zmq
 
 
+def _places() -> ModuleType | None:
+    """The module that knows the cards, if there can be any: most programs never use zmq."""
+    if not os.path.isdir(os.path.join(names.runtime_directory(), ".zmq")):
+        return None
+    from ringmain.backends import zmq_place
+
+    return zmq_place
+
+
 def zmq_topics() -> list[TopicInfo]:
     """Those whose publisher is on this machine and listens in the runtime directory."""
-    return [_from_card(card) for card in zmq_place.living_cards()]
+    places = _places()
+    return [_from_card(card, places.reader_of(card.topic)) for card in places.living_cards()] if places else []
 
 
 def zmq_info(name: str) -> TopicInfo | None:
-    card = zmq_place.living_card(name)
-    return None if card is None else _from_card(card)
+    places = _places()
+    card = places.living_card(name) if places else None
+    return _from_card(card, places.reader_of(name)) if places and card else None
 
 
 def zmq_clean() -> list[str]:
-    return zmq_place.sweep()
+    """Take away what dead publishers left."""
+    places = _places()
+    gone: list[str] = places.sweep() if places else []
+    return gone
 
 
-def _from_card(card: zmq_place.Card) -> TopicInfo:
-    reader = zmq_place.reader_of(card.topic)
+def _from_card(card: zmq_place.Card, reader: zmq_place.Card | None) -> TopicInfo:
     return TopicInfo(
         name=card.topic,
         contract=card.contract,
@@ -94,7 +117,7 @@ def _from_card(card: zmq_place.Card) -> TopicInfo:
         next_sequence=0,
         epoch=card.epoch,
         persist=False,
-        schema=parse_schema(card.schema),
+        schema=_schema(card.schema),
         writers=[_owner(card, "writer")],
         readers=[] if reader is None else [_owner(reader, "reader")],
         backend="zmq",
@@ -119,3 +142,11 @@ def _owner(card: zmq_place.Card, role: Literal["writer", "reader"]) -> Participa
         waits_for=None,
         joined_ns=card.epoch,
     )
+
+
+def _schema(data: bytes) -> Schema | None:
+    if not data:
+        return None
+    from ringmain import typed
+
+    return typed.Schema.from_bytes(data)

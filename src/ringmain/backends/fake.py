@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from ringmain import names
 from ringmain.backends import check_no_address, model
 from ringmain.backends.leases import PlainLease
-from ringmain.backends.plain import PlainPublisher, PlainSubscriber, parse_timeout, seconds
+from ringmain.backends.plain import PlainPublisher, PlainSubscriber, check_observe, parse_timeout, seconds
 from ringmain.errors import Closed, Full, InUse, TakenOver, Timeout, TopicNotFound
 from ringmain.message import Message
 from ringmain.testing import world as worlds
@@ -234,10 +234,12 @@ class FakeSubscriber(PlainSubscriber):
         ignore_kinds: Iterable[str] = (),
         name: str | None = None,
         spin: float = 0.0,
+        observe: str = "never",
         address: Any = None,
     ) -> None:
         check_no_address(address)
         names.parse_seconds("spin", spin)
+        self._observe = check_observe(observe)
         self._prepare_options(
             topic,
             start=start,
@@ -266,7 +268,8 @@ class FakeSubscriber(PlainSubscriber):
         if ring is None:
             self._came_first = True
             return False
-        seat = model.Seat(self.name, "reader", self._world.now_ns, settle=self._settle)
+        observes = self._observe == "always" or (self._observe == "pipes" and ring.contract == "pipe")
+        seat = model.Seat(self.name, "observer" if observes else "reader", self._world.now_ns, settle=self._settle)
         self._world.join(ring, seat)
         self._reader = model.Reader(ring, seat, self._on_lap, self._conflate)
         self._reader.attach("oldest" if self._came_first else self._start, self._came_first)
@@ -306,10 +309,7 @@ class FakeSubscriber(PlainSubscriber):
 
     def _give_back(self, record: model.Record) -> bool:
         reader = self._reader
-        if reader is None or reader.ring.contract != "broadcast":
-            self._settle()
-            return True
-        whole = reader.still_whole(record)
+        whole = reader is None or reader.still_whole(record)
         self._settle()
         return whole
 

@@ -73,7 +73,7 @@ class Seat:
     """Somebody who takes part. `hold` is the position from which it needs the bytes to stay, or None."""
 
     name: str
-    role: Literal["writer", "reader"]
+    role: Literal["writer", "reader", "observer"]
     joined_ns: int
     hold: int | None = None
     position: int = 0
@@ -243,7 +243,9 @@ class Reader:
     def __init__(self, ring: Ring, seat: Seat, on_lap: str, conflate: bool) -> None:
         self.ring, self.seat = ring, seat
         self.on_lap, self.conflate = on_lap, conflate
-        self.always_holds = writer_waits(ring.contract)
+        observes = seat.role == "observer"  # never holds, whatever the contract
+        self.always_holds = writer_waits(ring.contract) and not observes
+        self.holds_borrowed = ring.contract == "bus" and not observes
         self.position = self.expected = 0
         self.lost = self.pending_lost = 0
 
@@ -251,7 +253,7 @@ class Reader:
         """Once after joining. Whoever was there before the topic has a claim on all of its messages: with
         `from_the_first` those that are gone already count as lost."""
         ring = self.ring
-        if ring.contract == "pipe":
+        if ring.contract == "pipe" and self.always_holds:
             self.position = self.seat.hold = ring.pipe_hold
         else:
             self._jump(start)
@@ -285,20 +287,19 @@ class Reader:
         while self.position != ring.commit:
             if self.conflate and ring.newest is not None and self.position < ring.newest.position:
                 self.position, self.expected = ring.newest.position, ring.newest.seq
-            if not self.always_holds and not self.ring.intact(self.position):
+            if not self.is_held(self.position) and not ring.intact(self.position):
                 self._jump("oldest" if self.conflate else self.on_lap)
                 self._count_lost(ring.number_at(self.position))
                 continue
             return ring.records[self.position]
         return None
 
-    def hold_here(self, record: Record) -> None:
-        """Borrowing on `bus`: from now on no writer goes over it. An older hold covers it already."""
-        if self.ring.contract == "bus" and self.seat.hold is None:
-            self.seat.hold = record.position
+    def is_held(self, position: int) -> bool:
+        """Held bytes stay, whatever `claim` says: it may run past a hold while its writer waits."""
+        return self.always_holds or (self.seat.hold is not None and position >= self.seat.hold)
 
     def still_whole(self, record: Record) -> bool:
-        return self.always_holds or self.ring.intact(record.position)
+        return self.is_held(record.position) or self.ring.intact(record.position)
 
     def take(self, record: Record) -> int:
         """Move on past the message; returns how many were lost just before it."""
@@ -327,5 +328,5 @@ class Reader:
         if self.always_holds:
             self._set_hold(self.position if keep is None else min(keep, self.position))
         else:
-            self.seat.hold = keep
+            self.seat.hold = keep if self.holds_borrowed else None
         self._show_progress()

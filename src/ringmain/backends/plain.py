@@ -189,20 +189,18 @@ class PlainPublisher(PlainEndpoint):
         self._start(len(payload), kind, timeout_ns)
         return self._finish(payload, kind)
 
-    def _send_as(
-        self, data: Any, seq: int, time_ns: int, kind: str = "", timeout: float = -1, sender: str | None = None, /
-    ) -> int:
-        """Under the number, time and sender it had elsewhere."""
+    def _send_as(self, data: Any, seq: int, time_ns: int, kind: str = "", timeout: float = -1, /) -> int:
+        """Under the number and time it had elsewhere, or new ones if the number is negative."""
         self._usable()
         check_kind(kind)
         payload = bytes(data)
-        own, self.sender = self.sender, self.sender if sender is None else names.check_envelope("sender", sender)
-        try:
-            self._check_size(len(payload), kind)
-            self._start(len(payload), kind, None if timeout < 0 else parse_timeout(timeout))
-            return self._finish(payload, kind, seq, time_ns)
-        finally:
-            self.sender = own
+        self._check_size(len(payload), kind)
+        self._start(len(payload), kind, None if timeout < 0 else parse_timeout(timeout))
+        return self._finish(payload, kind, seq, time_ns) if seq >= 0 else self._finish(payload, kind)
+
+    def _set_sender(self, sender: str, /) -> None:
+        """What is written on the messages from now on."""
+        self.sender = names.check_envelope("sender", sender)
 
     @abstractmethod
     def _set_schema(self, schema: bytes, /) -> None:
@@ -495,6 +493,12 @@ class PlainSubscriber(PlainEndpoint):
             from ringmain import typed
 
             typed.compatible(typed.Schema.from_bytes(there), self._codec.schema, topic=self.topic)
+
+
+def check_observe(observe: str) -> str:
+    if observe not in ("never", "pipes", "always"):
+        raise ValueError(f"observe is 'never', 'pipes' or 'always', not '{observe}'")
+    return observe
 
 
 def check_kind(kind: str) -> None:

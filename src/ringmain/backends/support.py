@@ -43,6 +43,7 @@ FEATURES = (
     Feature("what fits is counted in bytes", zmq="its queues count messages: `Address.queue`, on each side"),
     Feature("start='oldest' finds earlier messages", zmq=_NO_HISTORY),
     Feature("a pipe's next reader goes on", zmq="what the last reader's queue held is gone with it"),
+    Feature("observers of a pipe", zmq="a message that one peer of a PUSH socket gets, no other does"),
     Feature("a second publisher is refused", zmq="only on ipc; on tcp the address is taken, and binding fails"),
     Feature("takeover", zmq="an address can only be bound anew when its owner is gone; close the old publisher"),
     Feature("persist", zmq=_NO_HISTORY),

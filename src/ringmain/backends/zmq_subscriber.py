@@ -16,8 +16,8 @@ from typing import Any
 import zmq
 
 from ringmain import names
-from ringmain.backends import model, zmq_place, zmq_wire
-from ringmain.backends.plain import PlainSubscriber, parse_timeout
+from ringmain.backends import model, support, zmq_place, zmq_wire
+from ringmain.backends.plain import PlainSubscriber, check_observe, parse_timeout
 from ringmain.backends.zmq_common import SLICE_S, Deadline, poll_ms, rebuild
 from ringmain.backends.zmq_place import Address, Card, Claim
 from ringmain.errors import Closed, SystemFailure, TopicMismatch
@@ -42,9 +42,11 @@ class ZmqSubscriber(PlainSubscriber):
         ignore_kinds: Iterable[str] = (),
         name: str | None = None,
         spin: float = 0.0,
+        observe: str = "never",
         address: str | Address | None = None,
     ) -> None:
         names.parse_seconds("spin", spin)
+        self._observes_pipes = check_observe(observe) != "never"
         self._prepare_options(
             topic,
             start=start,
@@ -60,6 +62,7 @@ class ZmqSubscriber(PlainSubscriber):
             "conflate": conflate,
             "type": type,
             "name": name,
+            "observe": observe,
             "address": address,
         }
         self._place = zmq_place.find(self.topic, address)
@@ -96,11 +99,13 @@ class ZmqSubscriber(PlainSubscriber):
             place, contract = Address(card.endpoint), card.contract
             self._schema_bytes, self._writer_name = card.schema, card.name
             self._check_schema()
-            if contract == "pipe":
+            if contract == "pipe" and not self._observes_pipes:
                 self._claim = Claim(
                     Card(self.topic, "pipe", 0, card.epoch, os.getpid(), os.geteuid(), self.name, card.endpoint),
                     "reader",
                 )
+        if contract == "pipe" and self._observes_pipes:
+            support.refuse("zmq", self.topic, "observers of a pipe")
         socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.SUB if contract == "broadcast" else zmq.PULL)
         socket.linger, socket.rcvhwm = 0, place.queue
         socket.reconnect_ivl, socket.reconnect_ivl_max = 10, 1000
