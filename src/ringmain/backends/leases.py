@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
     from ringmain.backends.model import Record
-    from ringmain.backends.plain import PlainPublisher, PlainSubscriber
+    from ringmain.backends.plain_publisher import PlainPublisher
+    from ringmain.backends.plain_subscriber import PlainSubscriber
 
 
 class Watched(bytearray):

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ringmain import _native
-from ringmain.backends.plain import PlainSubscriber, parse_timeout
+from ringmain.backends.plain import parse_timeout
+from ringmain.backends.plain_subscriber import PlainSubscriber
 
 MIXED_SLICE_S = 0.002
 """Where backends are mixed there is nothing to sleep on for all of them: look at each so often."""

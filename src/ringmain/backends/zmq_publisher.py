@@ -17,7 +17,8 @@ from zmq.utils.monitor import recv_monitor_message
 
 from ringmain import names
 from ringmain.backends import model, support, zmq_place, zmq_wire
-from ringmain.backends.plain import PlainPublisher, parse_timeout, seconds
+from ringmain.backends.plain import parse_timeout, seconds
+from ringmain.backends.plain_publisher import PlainPublisher
 from ringmain.backends.zmq_common import Deadline, poll_ms, rebuild
 from ringmain.backends.zmq_place import Address, Card, Claim
 from ringmain.errors import Closed, Full, SystemFailure, Timeout, TopicBusy

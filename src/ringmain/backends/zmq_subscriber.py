@@ -17,7 +17,8 @@ import zmq
 
 from ringmain import names
 from ringmain.backends import model, support, zmq_place, zmq_wire
-from ringmain.backends.plain import PlainSubscriber, check_observe, parse_timeout
+from ringmain.backends.plain import check_observe, parse_timeout
+from ringmain.backends.plain_subscriber import PlainSubscriber
 from ringmain.backends.zmq_common import SLICE_S, Deadline, poll_ms, rebuild
 from ringmain.backends.zmq_place import Address, Card, Claim
 from ringmain.errors import Closed, SystemFailure, TopicMismatch

@@ -10,7 +10,7 @@ import itertools
 import os
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from ringmain.backends import model
 from ringmain.errors import RingmainError, RosterFull, TopicBusy, TopicMismatch, TopicNotFound
@@ -198,6 +198,13 @@ class World(Schedule):
         for name in gone:
             self._retire(self.rings[name])
         return gone
+
+
+def refuse_to_travel(endpoint: object) -> NoReturn:
+    raise TypeError(
+        f"{endpoint!r} cannot be passed to another process: a fake world exists in one process alone. "
+        "Use ringmain.testing.Lockstep to test several processes"
+    )
 
 
 _worlds: list[World] = []
