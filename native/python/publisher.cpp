@@ -243,7 +243,9 @@ PyObject* set_sender(PyObject* self, PyObject* name) {
     Py_RETURN_NONE;
 }
 
-// As many messages as there is room for become visible together, with one look at the clock and one wake-up.
+// As many messages as there is room for become visible together, with one look at the clock and one wake-up. But never so
+// many that the oldest dropped for them would be one of their own: `tail` must not pass `commit`, or a death in the middle
+// leaves a ring that contradicts itself.
 bool send_all(PublisherState& p, const std::vector<std::string_view>& batch, std::string_view kind,
               Deadline& deadline, uint64_t& sent) {
     Writer& w = *p.writer;
@@ -253,11 +255,16 @@ bool send_all(PublisherState& p, const std::vector<std::string_view>& batch, std
     };
     while (sent < batch.size()) {
         if (!start_message(p, room(batch[sent]), deadline)) return false;
+        uint64_t committed = w.position(), capacity = p.ring().capacity_bytes;
+        auto fits = [&](uint64_t next) {  // an eighth: the longest stride that a claim may run ahead
+            return w.position() - committed + std::max(next, capacity / 8) <= capacity;
+        };
         do {
             std::string_view data = batch[sent++];
             copy_in(w.payload(p.sender.size(), kind.size()), data.data(), data.size());
             w.seal(w.seq(), now_ns, data.size(), p.sender, kind);
-        } while (sent < batch.size() && w.prepare(room(batch[sent])) == Status::ok);
+        } while (sent < batch.size() && fits(room(batch[sent])) &&
+                 w.prepare(room(batch[sent])) == Status::ok);
         w.commit();
     }
     return true;

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 import os
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from ringmain import _native, names
+from ringmain import _native, backends, names
 from ringmain.endpoint import Endpoint
 from ringmain.errors import Closed, TopicNotFound
 from ringmain.inspect import clean
@@ -22,7 +22,7 @@ DEFAULT_SPIN_S = 20e-6
 """How long a wait looks before it sleeps. Short: on a machine with few cores, looking takes time from others."""
 
 
-class Publisher(Endpoint, _native.Publisher):
+class Publisher(Endpoint, _native.Publisher, metaclass=backends.Switch):
     """Sends messages to a topic, creating it if need be.
 
     contract: "broadcast", "pipe", "bus" or "reliable"; None takes what is there, or makes a "broadcast".
@@ -32,7 +32,14 @@ class Publisher(Endpoint, _native.Publisher):
     persist: keep the topic when the last participant leaves.   mode: permissions of the file, when it is created.
     takeover: on one-writer contracts, take the place of a writer that lives.
     spin: seconds to look before sleeping, when `send` must wait.
+    backend: "shm", "zmq" or "fake"; None takes RINGMAIN_BACKEND, or shm. address: for zmq, where to bind.
     """
+
+    _protocol_role = "publisher"
+
+    def __new__(cls, *args: Any, backend: str | None = None, **options: Any) -> Self:
+        made: Self | None = backends.make(cls, "publisher", backend, args, options)
+        return super().__new__(cls) if made is None else made
 
     def __init__(
         self,
@@ -47,7 +54,10 @@ class Publisher(Endpoint, _native.Publisher):
         mode: int = 0o600,
         takeover: bool = False,
         spin: float = DEFAULT_SPIN_S,
+        backend: backends.Backend | None = None,
+        address: Any = None,
     ) -> None:
+        backends.check_no_address(address)
         self.topic = names.check_topic(topic)
         self._directory = names.runtime_directory()
         self.sender = names.check_envelope("sender", sender)
@@ -65,6 +75,7 @@ class Publisher(Endpoint, _native.Publisher):
             "persist": persist,
             "mode": names.check_mode(mode),
             "spin": spin,
+            "backend": "shm",
         }
         self._join(takeover)
 

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Iterable, Iterator, MutableSet, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
-from ringmain import _native, names
+from ringmain import _native, backends, names
 from ringmain.endpoint import Endpoint
 from ringmain.errors import Closed
 from ringmain.message import Message
@@ -20,7 +20,7 @@ Observe = Literal["never", "pipes", "always"]
 S = TypeVar("S", bound="Subscriber")
 
 
-class Subscriber(Endpoint, _native.Subscriber):
+class Subscriber(Endpoint, _native.Subscriber, metaclass=backends.Switch):
     """Receives a topic's messages. The topic may not exist yet, and may be recreated meanwhile.
 
     start: "latest" begins with the next message, "oldest" with the oldest that is still there.
@@ -29,9 +29,17 @@ class Subscriber(Endpoint, _native.Subscriber):
     type: what is received: a `msgspec.Struct`, dataclass, `dict`, `numpy.ndarray`, ...; None for bytes.
     ignore_senders, ignore_kinds: what is passed over, without being copied; may be changed at any time.
     name: what the roster calls this participant.   spin: seconds to look before sleeping.
+    backend: "shm", "zmq" or "fake"; None takes RINGMAIN_BACKEND, or shm. address: for zmq, where to connect.
     observe: "always" looks on without taking part: no writer waits for it, and where writers wait for readers it can be
         lapped; on a pipe it leaves the one reader's place, and its messages, alone. "pipes": only there.
     """
+
+    _protocol_role = "subscriber"
+    _waits_natively = True
+
+    def __new__(cls, *args: Any, backend: str | None = None, **options: Any) -> Self:
+        made: Self | None = backends.make(cls, "subscriber", backend, args, options)
+        return super().__new__(cls) if made is None else made
 
     def __init__(
         self,
@@ -45,8 +53,11 @@ class Subscriber(Endpoint, _native.Subscriber):
         ignore_kinds: Iterable[str] = (),
         name: str | None = None,
         spin: float = DEFAULT_SPIN_S,
+        backend: backends.Backend | None = None,
+        address: Any = None,
         observe: Observe = "never",
     ) -> None:
+        backends.check_no_address(address)
         self.topic = names.check_topic(topic)
         self._directory = names.runtime_directory()
         self._codec: Any = None
@@ -66,6 +77,7 @@ class Subscriber(Endpoint, _native.Subscriber):
             "type": type,
             "name": names.participant_name(name),
             "spin": spin,
+            "backend": "shm",
             "observe": observe,
         }
         self._open(
@@ -225,4 +237,8 @@ class ScreenSet(MutableSet[str]):
 
 def wait(subscribers: Sequence[S], timeout: float | None = None) -> list[S]:
     """Those of the subscribers that have something to read; empty when the time is up. One sleep for all of them."""
-    return _native.wait(subscribers, timeout)
+    if all(getattr(subscriber, "_waits_natively", False) for subscriber in subscribers):
+        return _native.wait(subscribers, timeout)
+    from ringmain.backends import waiting
+
+    return waiting.wait(subscribers, timeout)
