@@ -12,6 +12,8 @@ const char* contract_name(Contract contract) {
             return "bus";
         case Contract::reliable:
             return "reliable";
+        case Contract::frames:
+            return "frames";
     }
     return "unknown";
 }
@@ -33,9 +35,9 @@ constexpr int kAttempts = 1000;
 }
 
 std::shared_ptr<Segment> find(const std::shared_ptr<Directory>& directory, const std::string& topic,
-                              Access access) {
+                              Access access, FileKind kind = FileKind::ring) {
     try {
-        return Segment::open(directory, topic, access);
+        return Segment::open(directory, topic, access, kind);
     } catch (const Failure& failure) {
         if (failure.fault == Fault::not_found) return nullptr;
         throw;
@@ -102,9 +104,9 @@ std::unique_ptr<Seat> join_as_writer(const std::shared_ptr<Directory>& directory
 }
 
 std::unique_ptr<Seat> join_as_reader(const std::shared_ptr<Directory>& directory, const std::string& topic,
-                                     const std::string& name) {
+                                     const std::string& name, FileKind kind) {
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
-        std::shared_ptr<Segment> segment = find(directory, topic, Access::read);
+        std::shared_ptr<Segment> segment = find(directory, topic, Access::read, kind);
         if (!segment) return nullptr;
         RosterLock lock(*segment);
         if (current(*segment)) return std::make_unique<Seat>(segment, Role::reader, name, false, lock);
@@ -112,9 +114,10 @@ std::unique_ptr<Seat> join_as_reader(const std::shared_ptr<Directory>& directory
     give_up(topic);
 }
 
-bool unlink_topic(const std::shared_ptr<Directory>& directory, const std::string& topic, bool force) {
+bool unlink_topic(const std::shared_ptr<Directory>& directory, const std::string& topic, bool force,
+                  FileKind kind) {
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
-        std::shared_ptr<Segment> segment = find(directory, topic, Access::write);
+        std::shared_ptr<Segment> segment = find(directory, topic, Access::write, kind);
         if (!segment) return false;
         RosterLock lock(*segment);
         if (!current(*segment)) continue;
@@ -128,8 +131,8 @@ bool unlink_topic(const std::shared_ptr<Directory>& directory, const std::string
     give_up(topic);
 }
 
-bool unlink_if_dead(const std::shared_ptr<Directory>& directory, const std::string& topic) {
-    std::shared_ptr<Segment> segment = find(directory, topic, Access::write);
+bool unlink_if_dead(const std::shared_ptr<Directory>& directory, const std::string& topic, FileKind kind) {
+    std::shared_ptr<Segment> segment = find(directory, topic, Access::write, kind);
     if (!segment) return false;
     RosterLock lock(*segment);
     if (!current(*segment) || !disposable(*segment) || reap_all(*segment, lock) != 0) return false;

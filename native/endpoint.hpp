@@ -33,12 +33,14 @@ std::unique_ptr<Seat> join_as_writer(const std::shared_ptr<Directory>& directory
 
 // Opens the topic to read; nullptr if there is none.
 std::unique_ptr<Seat> join_as_reader(const std::shared_ptr<Directory>& directory, const std::string& topic,
-                                     const std::string& name);
+                                     const std::string& name, FileKind kind = FileKind::ring);
 
 // Takes the name away from a topic. Unless forced, only if nobody takes part in it. False: there is none.
-bool unlink_topic(const std::shared_ptr<Directory>& directory, const std::string& topic, bool force);
+bool unlink_topic(const std::shared_ptr<Directory>& directory, const std::string& topic, bool force,
+                  FileKind kind = FileKind::ring);
 // Likewise, only if everybody is dead and nothing speaks for keeping it.
-bool unlink_if_dead(const std::shared_ptr<Directory>& directory, const std::string& topic);
+bool unlink_if_dead(const std::shared_ptr<Directory>& directory, const std::string& topic,
+                    FileKind kind = FileKind::ring);
 
 const char* contract_name(Contract contract);
 std::optional<Contract> contract_named(std::string_view name);

@@ -193,6 +193,12 @@ void stop_writers(const Segment& segment, const RosterLock& lock) {
 
 bool disposable(const Segment& segment) {
     if (segment.flags & kPersist) return false;
+    if (segment.kind() == FileKind::pool) {
+        // A pool stays as long as its topic: whoever is in there may have descriptors yet to read.
+        struct stat st;
+        return fstatat(segment.directory->fd(), file_name(segment.topic).c_str(), &st, AT_SYMLINK_NOFOLLOW) !=
+               0;
+    }
     if (segment.contract != Contract::pipe) return true;
     uint64_t read = segment.slot(kPipeReaderSlot).hold.load(memory_order_acquire) & kPositionMask;
     return read == (segment.header().commit.load(memory_order_acquire) & kPositionMask);

@@ -7,7 +7,8 @@
         sub.recv(timeout=1.0)
 
 The public names and where each lives: `Publisher` (publisher.py), `Subscriber` and `wait` (subscriber.py), `Message`
-(message.py), `topics`, `info`, `unlink`, `clean` (inspect.py), and the errors (errors.py).
+(message.py), `FramePublisher`, `FrameSubscriber` and what goes with them (frames/), `topics`, `info`, `unlink`, `clean`
+(inspect.py), and the errors (errors.py).
 """
 
 from __future__ import annotations
@@ -27,12 +28,23 @@ from ringmain.errors import (
     RosterFull,
     SchemaError,
     SchemaMismatch,
+    StreamChanged,
     SystemFailure,
     TakenOver,
     Timeout,
     TopicBusy,
     TopicMismatch,
     TopicNotFound,
+)
+from ringmain.frames import (
+    Frame,
+    FrameDraft,
+    FrameLayout,
+    FramePublisher,
+    FrameStream,
+    FrameSubscriber,
+    frame_stream,
+    frame_streams,
 )
 from ringmain.inspect import Participant, TopicInfo, clean, info, topics, unlink
 from ringmain.message import Message
@@ -47,6 +59,12 @@ __all__ = [
     "CodecNotFound",
     "Corrupt",
     "DecodeError",
+    "Frame",
+    "FrameDraft",
+    "FrameLayout",
+    "FramePublisher",
+    "FrameStream",
+    "FrameSubscriber",
     "Full",
     "InUse",
     "Lapped",
@@ -62,6 +80,7 @@ __all__ = [
     "RosterFull",
     "SchemaError",
     "SchemaMismatch",
+    "StreamChanged",
     "Subscriber",
     "SystemFailure",
     "TakenOver",
@@ -71,6 +90,8 @@ __all__ = [
     "TopicMismatch",
     "TopicNotFound",
     "clean",
+    "frame_stream",
+    "frame_streams",
     "info",
     "topics",
     "unlink",

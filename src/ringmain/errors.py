@@ -19,6 +19,7 @@ __all__ = [
     "RosterFull",
     "SchemaError",
     "SchemaMismatch",
+    "StreamChanged",
     "SystemFailure",
     "TakenOver",
     "Timeout",
@@ -85,6 +86,10 @@ class NotAllowed(RingmainError, PermissionError):
 
 class Corrupt(RingmainError, ValueError):
     """Shared memory does not hold what it must: not a topic, another version, or written over."""
+
+
+class StreamChanged(RingmainError, ValueError):
+    """A stream of frames came back with another layout, and the subscriber was told to raise."""
 
 
 class SystemFailure(RingmainError, OSError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -117,7 +118,10 @@ def unlink(name: str, *, force: bool = False) -> None:
     """Take a topic away, with whatever is in it. While somebody takes part in it, `TopicBusy`, unless forced: then its
     publishers cannot send any more, and its subscribers wait for the next topic of that name."""
     names.check_topic(name)
-    if not _native.unlink(names.runtime_directory(), name, force):
+    there = _native.unlink(names.runtime_directory(), name, force)
+    # A stream's buffers go with its topic; those that a reader still holds stay until it lets go.
+    there |= _native.unlink_pool(names.runtime_directory(), name, force)
+    if not there:
         raise TopicNotFound(f"there is no topic '{name}' in {names.runtime_directory()}")
 
 
@@ -132,4 +136,8 @@ def clean() -> list[str]:
                 gone.append(name)
         except RingmainError:
             continue  # not a topic we can read, or may touch
+    for name in _native.pools(directory):  # after the topics, since a stream's buffers stay as long as its topic
+        with suppress(RingmainError):
+            if _native.unlink_pool(directory, name, False) and name not in gone:
+                gone.append(name)
     return gone
