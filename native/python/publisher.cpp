@@ -13,7 +13,7 @@ PyObject* raise_too_large(const PublisherState& p, uint64_t size, uint64_t envel
     return raise("MessageTooLarge",
                  "a message of " + std::to_string(size) + " bytes is too large for topic '" + p.topic +
                      "': with its " + std::to_string(p.ring().capacity_bytes) + " bytes it takes up to " +
-                     std::to_string(p.largest() - envelope_bytes) +
+                     std::to_string(p.largest_bytes - envelope_bytes) +
                      "; ask for capacity=" + std::to_string(round_capacity(needed)) + " or more");
 }
 
@@ -30,11 +30,9 @@ PyObject* raise_status(const PublisherState& p, Status status) {
                      "(force=True) and open it anew");
 }
 
-PublisherState* usable(PyObject* self) {
+PublisherState* usable_slowly(PyObject* self) {
     PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
-    if (p->open()) [[likely]] {
-        if (!p->reserved) [[likely]]
-            return p;
+    if (p->open()) {
         raise("InUse", "a reservation or stream of topic '" + p->topic +
                            "' is still open, or a view of one is still alive: finish it first");
         return nullptr;
@@ -139,13 +137,13 @@ PyObject* send_bytes(PublisherState& p, const Bytes& data, std::string_view kind
                      const uint64_t* explicit_seq = nullptr, int64_t explicit_time_ns = 0) {
     uint64_t size = static_cast<uint64_t>(data.size);
     uint64_t envelope = align_up(p.sender.size() + kind.size());
-    if (size + envelope > p.largest()) return raise_too_large(p, size, envelope);
+    if (size + envelope > p.largest_bytes) return raise_too_large(p, size, envelope);
     Deadline deadline(timeout_ns);
     Writer& w = *p.writer;
     if (!start_message(p, room_for(footprint(size, p.sender.size(), kind.size())), deadline)) return nullptr;
     copy_payload(w.payload(p.sender.size(), kind.size()), data.data, size);
     uint64_t seq = explicit_seq ? *explicit_seq : w.seq();
-    w.seal(seq, explicit_seq ? explicit_time_ns : wall_ns(), size, p.sender, kind);
+    w.seal(seq, explicit_seq ? explicit_time_ns : p.clock.now_ns(), size, p.sender, kind);
     w.commit();
     return PyLong_FromUnsignedLongLong(seq);
 }
@@ -215,7 +213,7 @@ PyObject* send_as(PyObject* self, PyObject* args) {
 bool send_all(PublisherState& p, const std::vector<std::string_view>& batch, std::string_view kind,
               Deadline& deadline, uint64_t& sent) {
     Writer& w = *p.writer;
-    int64_t now_ns = wall_ns();
+    int64_t now_ns = p.clock.now_ns();
     auto room = [&](std::string_view data) {
         return room_for(footprint(data.size(), p.sender.size(), kind.size()));
     };
@@ -267,7 +265,7 @@ PyObject* send_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
             if (!buffers.back()->get(item)) return nullptr;
             batch.emplace_back(buffers.back()->data, static_cast<size_t>(buffers.back()->size));
         }
-        if (batch.back().size() + envelope > p->largest())
+        if (batch.back().size() + envelope > p->largest_bytes)
             return raise_too_large(*p, batch.back().size(), envelope);
     }
     OneAtATime turn(p->busy);
@@ -346,6 +344,7 @@ PyObject* open(PyObject* self, PyObject* args) {
         if (!attached)
             throw Failure{Fault::corrupt, "the ring of topic '" + p->topic +
                                               "' contradicts itself; unlink the topic to begin anew"};
+        p->largest_bytes = largest_message(seat->segment().contract, seat->segment().capacity_bytes);
         p->seat = std::move(seat);
     } catch (const Failure& failure) {
         return raise(failure);
@@ -438,7 +437,7 @@ PyObject* describe(PyObject* self, PyObject*) {
     PublisherState* p = usable(self);
     if (!p) return nullptr;
     const Segment& s = p->seat->segment();
-    return Py_BuildValue("sKKKI", contract_name(s.contract), s.capacity_bytes, s.epoch, p->largest(),
+    return Py_BuildValue("sKKKI", contract_name(s.contract), s.capacity_bytes, s.epoch, p->largest_bytes,
                          p->seat->slot());
 }
 

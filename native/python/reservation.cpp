@@ -82,7 +82,7 @@ PyObject* commit(PyObject* self, PyObject*) {
     }
     Writer& w = *r.p->writer;
     uint64_t seq = w.seq();
-    w.seal(seq, wall_ns(), r.size, r.p->sender, r.kind);
+    w.seal(seq, r.p->clock.now_ns(), r.size, r.p->sender, r.kind);
     w.commit();
     r.p->reserved = false;
     return PyLong_FromUnsignedLongLong(seq);
@@ -124,7 +124,7 @@ PyObject* append(PyObject* self, PyObject* args) {
     if (!check_open(r) || !data.get(object)) return nullptr;
     uint64_t grown = r.size + static_cast<uint64_t>(data.size);
     uint64_t envelope = align_up(r.p->sender.size() + r.kind.size());
-    if (grown + envelope > r.p->largest()) return raise_too_large(*r.p, grown, envelope);
+    if (grown + envelope > r.p->largest_bytes) return raise_too_large(*r.p, grown, envelope);
     if (grown > r.room) {
         Deadline deadline(timeout_ns);
         uint64_t room = room_for(footprint(grown, r.p->sender.size(), r.kind.size()));
@@ -224,7 +224,8 @@ PyObject* reserve(PyObject*, PyObject* args) {
     PublisherState* p = usable(publisher);
     if (!p) return nullptr;
     uint64_t envelope = align_up(p->sender.size() + kind.size());
-    if (size > p->largest() || size + envelope > p->largest()) return raise_too_large(*p, size, envelope);
+    if (size > p->largest_bytes || size + envelope > p->largest_bytes)
+        return raise_too_large(*p, size, envelope);
     OneAtATime turn(p->busy);
     Deadline deadline(timeout_ns);
     if (!turn.entered ||

@@ -7,8 +7,8 @@
         sub.recv(timeout=1.0)
 
 The public names and where each lives: `Publisher` (publisher.py), `Subscriber` and `wait` (subscriber.py), `Message`
-(message.py), `FramePublisher`, `FrameSubscriber` and what goes with them (frames/), `topics`, `info`, `unlink`, `clean`
-(inspect.py), and the errors (errors.py).
+(message.py), `SyncQueue` (syncqueue.py), `Latest` (latest.py), `FramePublisher`, `FrameSubscriber` and what goes with
+them (frames/), `topics`, `info`, `unlink`, `clean` (inspect.py), and the errors (errors.py).
 """
 
 from __future__ import annotations
@@ -47,9 +47,11 @@ from ringmain.frames import (
     frame_streams,
 )
 from ringmain.inspect import Participant, TopicInfo, clean, info, topics, unlink
+from ringmain.latest import Latest
 from ringmain.message import Message
 from ringmain.publisher import MessageStream, Publisher
 from ringmain.subscriber import Subscriber, wait
+from ringmain.syncqueue import SyncQueue
 
 __version__ = "0.1.0"
 
@@ -68,6 +70,7 @@ __all__ = [
     "Full",
     "InUse",
     "Lapped",
+    "Latest",
     "Lease",
     "Message",
     "MessageStream",
@@ -82,6 +85,7 @@ __all__ = [
     "SchemaMismatch",
     "StreamChanged",
     "Subscriber",
+    "SyncQueue",
     "SystemFailure",
     "TakenOver",
     "Timeout",
