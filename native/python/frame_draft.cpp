@@ -47,7 +47,7 @@ bool encoded_meta(const DraftState& d, const PublisherState& p, PyObject*& bytes
     bytes = PyObject_CallFunctionObjArgs(encode_meta, d.meta, nullptr);
     if (!bytes) return false;
     uint64_t size = static_cast<uint64_t>(PyBytes_Size(bytes));
-    uint64_t most = p.largest() - align_up(p.sender.size()) - sizeof(Descriptor);
+    uint64_t most = p.largest_bytes - align_up(p.sender.size()) - sizeof(Descriptor);
     if (size <= most) return true;
     raise("MessageTooLarge", "the meta of a frame of stream '" + p.topic + "' takes " + std::to_string(size) +
                                  " bytes, at most " + std::to_string(most) +
@@ -74,7 +74,7 @@ bool publish(DraftState& d) {
         turn.entered && start_message(*p, room_for(footprint(size, p->sender.size(), 0)), deadline);
     if (started) {
         Writer& w = *p->writer;
-        int64_t now_ns = wall_ns();
+        int64_t now_ns = p->clock.now_ns();
         Descriptor descriptor{kDescriptorMagic,
                               kPoolVersion,
                               static_cast<uint16_t>(d.valid ? kFrameValid : 0),
@@ -83,7 +83,7 @@ bool publish(DraftState& d) {
                               d.pool->pool().epoch(),
                               d.pool->seal(d.buffer, now_ns),
                               d.id,
-                              d.start_ns ? d.start_ns : now_ns,
+                              d.start_ns,
                               d.end_ns ? d.end_ns : now_ns,
                               d.size};
         std::byte* payload = w.payload(p->sender.size(), 0);

@@ -112,6 +112,7 @@ PyObject* frame(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObjec
     d.pool = f.pool;
     d.size = f.pool->pool().buffer_bytes();
     d.id = f.next_id++;
+    d.start_ns = p->clock.now_ns();
     d.taken = found;
     d.buffer = buffer;
     ++f.open_drafts;

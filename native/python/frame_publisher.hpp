@@ -32,7 +32,8 @@ struct DraftState {
     Py_ssize_t exports = 0;
     PyObject *meta = nullptr, *arrays = nullptr;  // `arrays`: weak references to those we made
     uint64_t id = 0, seq = 0;
-    int64_t start_ns = 0, end_ns = 0;  // 0: when it is sent
+    int64_t start_ns = 0;
+    int64_t end_ns = 0;  // 0: when it is sent
     bool sent = false;
 };
 
