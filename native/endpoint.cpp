@@ -126,6 +126,7 @@ bool unlink_topic(const std::shared_ptr<Directory>& directory, const std::string
                                            "; close it, or unlink with force=True to take the topic away"};
         stop_writers(*segment, lock);
         segment->retire();
+        retire_dead_pool(*segment);
         return true;
     }
     give_up(topic);
@@ -137,6 +138,7 @@ bool unlink_if_dead(const std::shared_ptr<Directory>& directory, const std::stri
     RosterLock lock(*segment);
     if (!current(*segment) || !disposable(*segment) || reap_all(*segment, lock) != 0) return false;
     segment->retire();
+    retire_dead_pool(*segment);
     return true;
 }
 

@@ -33,5 +33,5 @@ __all__ = [
 ]
 
 _native.set_frame_classes(Frame, FrameDraft, msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder().decode)
-# Runs before the endpoints are closed (atexit goes backwards), whose closing then takes the files away.
+# An array that lives to the end keeps its pool's seat until then; the pool's file must not outlive the process.
 atexit.register(_native.leave_pools)

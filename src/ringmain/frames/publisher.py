@@ -25,8 +25,8 @@ DESCRIPTOR_RING_BYTES = 64 * 1024
 class FrameDraft(FrameViews, _native.FrameDraft):
     """A frame being filled. Sent when its block is left, dropped on an exception.
 
-    Set what you know better: `id` (counted from 0), `start_ns` (when the block began), `end_ns` (when it ended), `valid`
-    (True), and `meta`, a small dict. Of a frame of bytes also `size`, if fewer are used. An array that outlives the
+    Set what you know better: `id` (counted from 0), `start_ns` (when the block began), `end_ns` (when it ended),
+    `valid` (True), and `meta`, a small dict. Of a frame of bytes also `size`, if fewer are used. An array that outlives the
     block turns read-only, and its buffer is not used again before it is gone.
     """
 
@@ -177,7 +177,6 @@ class FramePublisher(Endpoint, _native.FramePublisher):
             self._pinned = None
         if not self.closed:
             self._check_no_drafts()
-            # The topic first: a pool stays as long as its topic.
             self._descriptors.close()
             self._leave()
 

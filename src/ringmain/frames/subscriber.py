@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
-from ringmain import _native, names
+from ringmain import _native
 from ringmain.errors import Closed, StreamChanged
 from ringmain.frames.layout import FrameLayout
 from ringmain.frames.memory import Pinned
@@ -169,6 +169,9 @@ class FrameSubscriber(_native.FrameSubscriber, Subscriber):
             self._pinned.release()
             self._pinned = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.topic, self._options)
+
     def _close(self) -> None:
         self._unpin()
         if self._previous is not None:
@@ -178,8 +181,10 @@ class FrameSubscriber(_native.FrameSubscriber, Subscriber):
             return
         super()._close()
         self._leave_pool()
-        # If we were the last, the topic is gone, and nobody else takes away a pool that is left behind.
-        _native.unlink_pool(names.runtime_directory(), self.topic, False)
+
+
+def _rebuild(cls: type[FrameSubscriber], stream: str, options: dict[str, Any]) -> FrameSubscriber:
+    return cls(stream, **options)
 
 
 def _summary(layout: FrameLayout) -> str:
