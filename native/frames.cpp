@@ -66,6 +66,7 @@ Status PoolWriter::claim(uint64_t read_by_all, uint32_t& buffer) {
         uint32_t chosen = choose(candidates, read_by_all);
         uint64_t bit = uint64_t{1} << chosen;
         Word<uint64_t>& number = pool_.table().buffers[chosen].number;
+        CRASH_POINT("frame: buffer chosen");
         // [REWRITE] seq_cst exchange, then a fence: announced before we look at the holds, and before any byte is
         // written. Pairs with [LEASE] in PoolReader::announce: one of the two sees the other.
         number.exchange(0, memory_order_seq_cst);

@@ -1,4 +1,4 @@
-"""Frames between real processes: who dies gives its buffers back, forks and pickles work, files go with their last user."""
+"""Frames between real processes: who dies gives its buffers back, forks and pickles work, files go with the last user."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_a_reader_goes_on_after_its_publisher_was_killed(child: Callable[..., An
                 frame.release()
 
 
-@pytest.mark.parametrize("label", ["frame: rewriting announced", "frame: numbered, not sent"])
+@pytest.mark.parametrize("label", ["frame: buffer chosen", "frame: rewriting announced", "frame: numbered, not sent"])
 def test_a_publisher_that_dies_in_a_frame_leaves_no_half_of_it(child: Callable[..., Any], label: str) -> None:
     server = child(
         """
@@ -149,6 +149,58 @@ def test_a_publisher_that_dies_in_a_frame_leaves_no_half_of_it(child: Callable[.
         with rm.FramePublisher("s", 4) as pub:
             pub.send(np.full(4, 9, "u1"))
             assert set(sub.recv(timeout=PATIENCE_S).array) == {9}
+
+
+STEPPED_PUBLISHER = """
+import numpy as np
+pub = rm.FramePublisher("s", 64, buffers=2)
+pub.wait_for_readers(1, timeout=30)
+for value in range(3):
+    pub.send(np.full(64, value, "u1"))
+say("sent")
+hear()
+pub.close()
+"""
+
+
+def _wait_until_stopped(pid: int) -> None:
+    _, status = os.waitpid(pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
+
+
+def test_a_reader_that_leases_first_keeps_the_buffer(child: Callable[..., Any]) -> None:
+    """The publisher has chosen the buffer of frame 0, but not said so, when a reader leases it: it must take another."""
+    with rm.FrameSubscriber("s") as sub:
+        publisher = child(STEPPED_PUBLISHER, env={"RINGMAIN_LAB": "1", "RINGMAIN_CRASH": "stop:frame: buffer chosen#3"})
+        assert rm.wait([sub], timeout=PATIENCE_S) == [sub]
+        _wait_until_stopped(publisher.pid)
+        with sub.recv(timeout=PATIENCE_S) as first:
+            assert (first.id, set(first.array)) == (0, {0})
+            os.kill(publisher.pid, signal.SIGCONT)
+            assert publisher.line() == "sent"
+            assert set(first.array) == {0}
+            with sub.recv(timeout=PATIENCE_S) as third:
+                assert (third.id, third.lost, set(third.array)) == (2, 1, {2})
+                assert third.buffer != first.buffer
+        publisher.tell()
+        publisher.finish()
+
+
+def test_a_publisher_that_announces_first_has_the_buffer(child: Callable[..., Any]) -> None:
+    """The publisher has said that it rewrites the buffer of frame 0: who comes now does not get it, and knows."""
+    with rm.FrameSubscriber("s") as sub:
+        crash = "stop:frame: rewriting announced#3"
+        publisher = child(STEPPED_PUBLISHER, env={"RINGMAIN_LAB": "1", "RINGMAIN_CRASH": crash})
+        assert rm.wait([sub], timeout=PATIENCE_S) == [sub]
+        _wait_until_stopped(publisher.pid)
+        with sub.recv(timeout=PATIENCE_S) as second:
+            assert (second.id, second.lost) == (1, 1)
+            os.kill(publisher.pid, signal.SIGCONT)
+            assert publisher.line() == "sent"
+            with sub.recv(timeout=PATIENCE_S) as third:
+                assert (third.id, third.lost, set(third.array)) == (2, 0, {2})
+        publisher.tell()
+        publisher.finish()
 
 
 @pytest.mark.parametrize("label", ["frame: lease announced", "frame: hold changed, bell not rung"])

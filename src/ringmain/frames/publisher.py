@@ -26,8 +26,8 @@ class FrameDraft(FrameViews, _native.FrameDraft):
     """A frame being filled. Sent when its block is left, dropped on an exception.
 
     Set what you know better: `id` (counted from 0), `start_ns` (when the block began), `end_ns` (when it ended),
-    `valid` (True), and `meta`, a small dict. Of a frame of bytes also `size`, if fewer are used. An array that outlives the
-    block turns read-only, and its buffer is not used again before it is gone.
+    `valid` (True), and `meta`, a small dict. Of a frame of bytes also `size`, if fewer are used. An array that outlives
+    the block turns read-only, and its buffer is not used again before it is gone.
     """
 
     __slots__ = ()
