@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <mutex>
+
 #include "endpoint.hpp"
 
 namespace ringmain {
@@ -67,10 +69,9 @@ Status PoolWriter::claim(uint64_t read_by_all, uint32_t& buffer) {
         uint64_t bit = uint64_t{1} << chosen;
         Word<uint64_t>& number = pool_.table().buffers[chosen].number;
         CRASH_POINT("frame: buffer chosen");
-        // [REWRITE] seq_cst exchange, then a fence: announced before we look at the holds, and before any byte is
-        // written. Pairs with [LEASE] in PoolReader::announce: one of the two sees the other.
+        // [REWRITE] seq_cst: announced before we look at the holds. With [INSPECT], [LEASE] and [MATCH], all seq_cst,
+        // one of the two sides sees the other; a fence would cost and add nothing, since only these words take part.
         number.exchange(0, memory_order_seq_cst);
-        fence(memory_order_seq_cst);
         CRASH_POINT("frame: rewriting announced");
         // [INSPECT] seq_cst: after [REWRITE]. A hold that is gone took its reader's last look at the pixels along: pairs
         // with [RETURN].
@@ -127,21 +128,48 @@ std::vector<Bell> PoolWriter::arm() {
         held |= buffers_of(seen);
         bells.push_back({word.futex(), static_cast<uint32_t>(seen)});
     }
-    if ((held | taken_) != pool_.all()) bells.clear();
+    if (((held | taken_) & pool_.all()) != pool_.all()) bells.clear();
     return bells;
 }
 
 // ----------------------------------------------------------------------------------------------- reader
 
-PoolReader::PoolReader(std::unique_ptr<Seat> seat) : pool_(seat->shared()), seat_(std::move(seat)) {}
+namespace {
+
+struct OpenReaders {
+    std::mutex mutex;
+    std::vector<PoolReader*> readers;
+
+    static OpenReaders& all() {
+        static OpenReaders* open = new OpenReaders;  // never destroyed: leases may live to the very end
+        return *open;
+    }
+};
+
+}  // namespace
+
+PoolReader::PoolReader(std::unique_ptr<Seat> seat) : pool_(seat->shared()), seat_(std::move(seat)) {
+    std::lock_guard lock(OpenReaders::all().mutex);
+    OpenReaders::all().readers.push_back(this);
+}
+
+PoolReader::~PoolReader() {
+    std::lock_guard lock(OpenReaders::all().mutex);
+    std::erase(OpenReaders::all().readers, this);
+}
+
+void leave_all_pools() {
+    std::lock_guard lock(OpenReaders::all().mutex);
+    for (PoolReader* reader : OpenReaders::all().readers) reader->leave();
+}
 
 // False: the slot is not ours any more.
 bool PoolReader::announce(uint64_t buffers) {
     Slot& own = seat_->own();
     uint64_t seen = hold_of(held_);
     // Compared, not exchanged: had the slot been given away, its new owner's leases must survive us.
-    // [LEASE] / [RETURN] seq_cst. Taking: followed by a fence, so that it is announced before we look at the number;
-    // pairs with [REWRITE]. Giving back: what we read of the pixels comes before; pairs with [INSPECT].
+    // [LEASE] / [RETURN] seq_cst. Taking: announced before we look at the number; see [REWRITE]. Giving back: what we
+    // read of the pixels comes before; pairs with [INSPECT].
     while (!own.hold.compare_exchange(seen, hold_of(buffers), memory_order_seq_cst))
         if (buffers_of(seen) != held_) return false;
     held_ = buffers;
@@ -156,12 +184,11 @@ Status PoolReader::lease(uint32_t buffer, uint64_t number) {
     uint64_t bit = uint64_t{1} << buffer;
     if (!(held_ & bit)) {
         if (!announce(held_ | bit)) return Status::taken_over;
-        fence(memory_order_seq_cst);
         CRASH_POINT("frame: lease announced");
     }
-    // [MATCH] acquire, after [LEASE]: the number of the descriptor means that the publisher has not begun to rewrite,
-    // and will see our lease before it does. Pairs with [NUMBER] and [REWRITE].
-    if (pool_.table().buffers[buffer].number.load(memory_order_acquire) == number) {
+    // [MATCH] seq_cst, after [LEASE]: the number of the descriptor means that the publisher has not begun to rewrite, and
+    // will see our lease before it does. Pairs with [NUMBER] and [REWRITE].
+    if (pool_.table().buffers[buffer].number.load(memory_order_seq_cst) == number) {
         ++leases_[buffer];
         return Status::ok;
     }
@@ -228,10 +255,10 @@ std::unique_ptr<PoolWriter> create_pool(const std::shared_ptr<Directory>& direct
     throw Failure{Fault::timed_out, "the pool of stream '" + stream + "' was made by others again and again"};
 }
 
-std::shared_ptr<PoolReader> open_pool(const std::shared_ptr<Directory>& directory, const std::string& stream,
+std::unique_ptr<PoolReader> open_pool(const std::shared_ptr<Directory>& directory, const std::string& stream,
                                       const std::string& name) {
     std::unique_ptr<Seat> seat = join_as_reader(directory, stream, name, FileKind::pool);
-    return seat ? std::make_shared<PoolReader>(std::move(seat)) : nullptr;
+    return seat ? std::make_unique<PoolReader>(std::move(seat)) : nullptr;
 }
 
 }  // namespace ringmain

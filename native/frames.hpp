@@ -1,9 +1,9 @@
 // The pool of big buffers, and the rule of the ring applied to them. Owns this invariant: a buffer that a reader holds is
 // not written.
 //
-//   A publisher announces that it rewrites a buffer (its `number` becomes 0), fences, and looks at the holds: if somebody
-//   has the buffer, it says so again (the number comes back) and takes another. A reader announces that it holds the
-//   buffer, fences, and looks at the number: if it is not that of the descriptor, the publisher was first, the frame is
+//   A publisher announces that it rewrites a buffer (its `number` becomes 0) and looks at the holds: if somebody has the
+//   buffer, it takes that back (the number returns) and takes another. A reader announces that it holds the buffer and
+//   looks at the number: if it is not that of the descriptor, the publisher was first, the frame is
 //   lost to this reader, and the hold is taken back.
 //
 // Numbers are never used twice in a pool, and a pool belongs to one publisher for its whole life: one that takes over or
@@ -45,7 +45,7 @@ class Pool {
         uint64_t buffers = 0;
         uint32_t used = std::min(segment_->header().slots_used.load(std::memory_order_acquire), kSlotCount);
         for (uint32_t i = 0; i < used; ++i) buffers |= buffers_of(segment_->slot(i).hold.load(order));
-        return buffers;
+        return buffers & all();  // a reader may write nonsense into its own word
     }
     std::string describe_holders() const;  // "reader 'x' (pid 12) holds 3, ..."
 };
@@ -77,7 +77,7 @@ class PoolWriter {
 
     const Pool& pool() const { return pool_; }
     bool forked() const { return pool_.segment().forked.load(std::memory_order_relaxed); }
-    bool all_taken_by_us() const { return taken_ == pool_.all(); }
+    uint64_t taken() const { return taken_; }
 
     // A buffer to write, or `blocked`. Positions of the topic below `read_by_all` every reader is past.
     Status claim(uint64_t read_by_all, uint32_t& buffer);
@@ -108,6 +108,9 @@ class PoolReader {
 
   public:
     PoolReader(std::unique_ptr<Seat> seat);
+    ~PoolReader();
+    PoolReader(const PoolReader&) = delete;
+    PoolReader& operator=(const PoolReader&) = delete;
 
     const Pool& pool() const { return pool_; }
     bool forked() const { return pool_.segment().forked.load(std::memory_order_relaxed); }
@@ -115,15 +118,17 @@ class PoolReader {
     // ok: the frame stays until release(). empty: its buffer has been reused. taken_over: our slot was given away.
     Status lease(uint32_t buffer, uint64_t number);
     void release(uint32_t buffer);
-    // Leaves although leases live: at the end of the process, so that the file goes with its last user.
     void leave() { seat_.reset(); }
 };
+
+// Leaves all pools that this process reads, although leases live: at its end, so that files go with their last user.
+void leave_all_pools();
 
 // Makes the stream's pool, in place of the one that is there. Only for whoever has the turn in its topic.
 std::unique_ptr<PoolWriter> create_pool(const std::shared_ptr<Directory>& directory,
                                         const std::string& stream, const PoolRequest& request);
 // nullptr if there is none.
-std::shared_ptr<PoolReader> open_pool(const std::shared_ptr<Directory>& directory, const std::string& stream,
+std::unique_ptr<PoolReader> open_pool(const std::shared_ptr<Directory>& directory, const std::string& stream,
                                       const std::string& name);
 
 }  // namespace ringmain

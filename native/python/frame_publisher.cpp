@@ -25,11 +25,11 @@ uint64_t read_by_all(const PublisherState& p) {
 
 // 1: a buffer; 0: none, and the frame is to be dropped; -1: raised.
 int next_buffer(FramePublisherState& f, const PublisherState& p, Deadline& deadline, uint32_t& buffer) {
-    std::shared_ptr<PoolWriter> pool = f.pool;  // another thread may close us while we wait
+    if (f.pool->claim(read_by_all(p), buffer) == Status::ok) [[likely]]
+        return 1;
+    Counted<PoolWriter> pool = f.pool;  // another thread may close us while we wait
     for (;;) {
-        if (pool->claim(read_by_all(p), buffer) == Status::ok) [[likely]]
-            return 1;
-        if (pool->all_taken_by_us()) {
+        if (pool->taken() == pool->pool().all()) {
             raise("InUse",
                   "all " + std::to_string(pool->pool().buffer_count()) + " buffers of stream '" + p.topic +
                       "' are in use by this process itself: leave the blocks of frames being filled, and "
@@ -37,7 +37,7 @@ int next_buffer(FramePublisherState& f, const PublisherState& p, Deadline& deadl
             return -1;
         }
         try {
-            if (pool->reap()) continue;
+            if (pool->reap() && pool->claim(read_by_all(p), buffer) == Status::ok) return 1;
         } catch (const Failure& failure) {
             raise(failure);
             return -1;
@@ -52,20 +52,22 @@ int next_buffer(FramePublisherState& f, const PublisherState& p, Deadline& deadl
             return -1;
         }
         const Pool& there = pool->pool();
-        auto given_back = [&] {
-            return (there.held(std::memory_order_relaxed) & there.all()) != there.all();
+        auto given_back = [&, ours = pool->taken()] {
+            return (there.held(std::memory_order_relaxed) | ours) != there.all();
         };
-        if (spin_until(std::min(p.spin_ns, left), given_back)) continue;
-        std::vector<Bell> bells = pool->arm();
-        if (!bells.empty()) {
-            WithoutGil unlocked;
-            sleep_on_any(bells.data(), bells.size(), std::min(kSlice_ns, left));
+        if (!spin_until(std::min(p.spin_ns, left), given_back)) {
+            std::vector<Bell> bells = pool->arm();
+            if (!bells.empty()) {
+                WithoutGil unlocked;
+                sleep_on_any(bells.data(), bells.size(), std::min(kSlice_ns, left));
+            }
         }
         if (PyErr_CheckSignals() != 0) return -1;
         if (f.closing || f.pool != pool) {
             raise("Closed", "the publisher of stream '" + p.topic + "' was closed while it waited");
             return -1;
         }
+        if (pool->claim(read_by_all(p), buffer) == Status::ok) return 1;
     }
 }
 
@@ -152,13 +154,15 @@ PyObject* open(PyObject* self, PyObject* args) {
     request.huge_pages = huge_pages;
     request.schema.assign(schema, static_cast<size_t>(schema_size));
     request.name = name;
+    std::unique_ptr<PoolWriter> pool;
     try {
         std::shared_ptr<Directory> directory = p->directory;
         WithoutGil unlocked;
-        f.pool = create_pool(directory, p->topic, request);
+        pool = create_pool(directory, p->topic, request);
     } catch (const Failure& failure) {
         return raise(failure);
     }
+    f.pool = Counted(std::move(pool));
     Py_INCREF(publisher);
     Py_XDECREF(f.publisher);
     f.publisher = publisher;
@@ -181,7 +185,7 @@ PyObject* check_no_drafts(PyObject* self, PyObject*) {
 PyObject* leave(PyObject* self, PyObject*) {
     FramePublisherState& f = publisher_of(self);
     f.closing = true;
-    std::shared_ptr<PoolWriter> pool = std::move(f.pool);
+    Counted<PoolWriter> pool = std::move(f.pool);
     Py_CLEAR(f.publisher);
     if (pool) {
         WithoutGil unlocked;
@@ -193,7 +197,7 @@ PyObject* leave(PyObject* self, PyObject*) {
 PyObject* get_dropped(PyObject* self, void*) {
     return PyLong_FromUnsignedLongLong(publisher_of(self).dropped);
 }
-PyObject* get_closed(PyObject* self, void*) { return PyBool_FromLong(publisher_of(self).pool == nullptr); }
+PyObject* get_closed(PyObject* self, void*) { return PyBool_FromLong(!publisher_of(self).pool); }
 
 // Where the buffers are in this process: (address, bytes).
 PyObject* memory(PyObject* self, PyObject*) {

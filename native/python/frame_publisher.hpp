@@ -8,7 +8,7 @@ namespace ringmain::py {
 
 struct FramePublisherState {
     PyObject* publisher = nullptr;  // of the descriptors
-    std::shared_ptr<PoolWriter> pool;
+    Counted<PoolWriter> pool;
     PyObject* layout = nullptr;
     bool drops = false;  // when no buffer is free
     bool closing = false;
@@ -23,7 +23,7 @@ struct FramePublisherObject {
 
 struct DraftState {
     PyObject* owner = nullptr;             // the FramePublisher
-    std::shared_ptr<PoolWriter> pool;      // keeps the mapping while views live
+    Counted<PoolWriter> pool;              // keeps the mapping while views live
     std::shared_ptr<std::byte[]> scratch;  // in place of a buffer, if the frame is dropped
     std::byte* data = nullptr;
     uint64_t size = 0;

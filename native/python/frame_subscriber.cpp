@@ -10,10 +10,10 @@ namespace ringmain::py {
 namespace {
 
 struct FrameSubscriberState {
-    std::shared_ptr<PoolReader> pool;  // of the newest frame
-    PyObject* layout = nullptr;        // of that pool
-    PyObject* last = nullptr;          // what the loop was given last
-    uint64_t joined_at = 0;            // position in the topic when we came: what is before is not lost to us
+    Counted<PoolReader> pool;    // of the newest frame
+    PyObject* layout = nullptr;  // of that pool
+    PyObject* last = nullptr;    // what the loop was given last
+    uint64_t joined_at = 0;      // position in the topic when we came: what is before is not lost to us
 };
 
 struct FrameSubscriberObject {
@@ -26,17 +26,11 @@ FrameSubscriberState& frames_of(PyObject* self) {
 }
 SubscriberState& subscriber_of(PyObject* self) { return *reinterpret_cast<SubscriberObject*>(self)->state; }
 
-// All that this process has joined: those with a lease outlive their subscriber, but not the process.
-std::vector<std::weak_ptr<PoolReader>>& joined_pools() {
-    static auto* pools = new std::vector<std::weak_ptr<PoolReader>>;
-    return *pools;
-}
-
 // 1: the pool of this descriptor is at hand; 0: it is gone; -1: raised.
 int attach_pool(PyObject* self, SubscriberState& s, FrameSubscriberState& f, uint64_t epoch) {
     if (f.pool && f.pool->pool().epoch() == epoch && !f.pool->forked()) [[likely]]
         return 1;
-    std::shared_ptr<PoolReader> pool;
+    std::unique_ptr<PoolReader> pool;
     std::string schema;
     try {
         WithoutGil unlocked;
@@ -53,10 +47,7 @@ int attach_pool(PyObject* self, SubscriberState& s, FrameSubscriberState& f, uin
     if (!layout) return -1;
     Py_XDECREF(f.layout);
     f.layout = layout;
-    f.pool = pool;
-    auto& pools = joined_pools();
-    std::erase_if(pools, [](const std::weak_ptr<PoolReader>& p) { return p.expired(); });
-    pools.push_back(pool);
+    f.pool = Counted(std::move(pool));
     return 1;
 }
 
@@ -227,9 +218,7 @@ PyObject* memory(PyObject* self, PyObject*) {
 
 // leave_pools(): at the end of the process, so that arrays that still live keep no file behind.
 PyObject* leave_pools(PyObject*, PyObject*) {
-    for (const std::weak_ptr<PoolReader>& reader : joined_pools())
-        if (std::shared_ptr<PoolReader> pool = reader.lock()) pool->leave();
-    joined_pools().clear();
+    leave_all_pools();
     Py_RETURN_NONE;
 }
 
