@@ -242,7 +242,7 @@ std::unique_ptr<PoolWriter> create_pool(const std::shared_ptr<Directory>& direct
     constexpr int kAttempts = 100;
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
         retire_old(directory, stream);
-        CRASH_POINT("pool: old one retired, none there");
+        CRASH_POINT("frame: old pool retired, none there");
         std::shared_ptr<Segment> segment = lay_out(directory, stream, request);
         std::unique_ptr<Seat> seat;
         {
@@ -257,7 +257,7 @@ std::unique_ptr<PoolWriter> create_pool(const std::shared_ptr<Directory>& direct
 
 std::unique_ptr<PoolReader> open_pool(const std::shared_ptr<Directory>& directory, const std::string& stream,
                                       const std::string& name) {
-    std::unique_ptr<Seat> seat = join_as_reader(directory, stream, name, FileKind::pool);
+    std::unique_ptr<Seat> seat = join_as_reader(directory, stream, name, Observe::never, FileKind::pool);
     return seat ? std::make_unique<PoolReader>(std::move(seat)) : nullptr;
 }
 

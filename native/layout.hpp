@@ -46,10 +46,13 @@ constexpr uint64_t kAlignBytes = 8;
 constexpr uint64_t kSleeper = 1;
 constexpr uint64_t kPositionMask = ~uint64_t{7};
 constexpr uint64_t kNoHold = kPositionMask;  // no position is this large
+// No ring gets this far in a century; beyond it sums of positions and capacities could overflow.
+constexpr uint64_t kMaxPosition = kNoHold - 4 * kMaxCapacityBytes;
 
 // `frames` is no topic's contract but that of a pool of buffers (pool_layout.hpp), whose control part is the same.
 enum class Contract : uint32_t { broadcast = 1, pipe = 2, bus = 3, reliable = 4, frames = 5 };
-enum class Role : uint32_t { none = 0, writer = 1, reader = 2 };
+// An observer reads like a reader and never holds; nobody waits for it, or counts it among the readers.
+enum class Role : uint32_t { none = 0, writer = 1, reader = 2, observer = 3 };
 enum class SlotState : uint32_t { free = 0, taken = 1 };
 
 constexpr bool has_one_writer(Contract c) {
@@ -92,8 +95,9 @@ struct Header {
     alignas(128) Word<uint32_t> retired;  // 1: this file has lost its name, look for another
     Word<uint32_t> slots_used;            // slots at and above this index were never taken
     Word<uint32_t> membership;            // counts joins and leaves: a bell for wait_for_readers
-    Word<uint32_t> schema_version;        // odd while the schema is being rewritten
-    Word<uint64_t> schema_bytes;          // how much of the schema part is used
+    Word<uint32_t> schema_version;   // counts changes; its last bit says which half of the part is in use
+    Word<uint64_t> schema_bytes[2];  // how much of each half is used
+    Word<uint32_t> roster_pid;       // who has the roster lock, for whoever waits for it too long
 };
 
 struct alignas(256) Slot {

@@ -41,6 +41,7 @@ class RosterLock {
 };
 
 bool slot_taken(const Segment& segment, uint32_t slot);
+const char* role_name(Role role);
 // Does the owner of a taken slot live? Not to be asked of one's own slot: one's own lock never stands in
 // one's way.
 bool slot_alive(const Segment& segment, uint32_t slot);

@@ -10,6 +10,8 @@
 #include <mutex>
 #include <utility>
 
+#include "lab.hpp"
+
 namespace ringmain {
 
 namespace {
@@ -222,12 +224,15 @@ std::shared_ptr<Segment> Segment::create(std::shared_ptr<Directory> directory, s
     auto segment = std::make_shared<Segment>();
     OpenSegments::all().add(segment.get());
     Segment& s = *segment;
+    if (options.schema.size() > kMaxSchemaBytes)
+        fail(Fault::system, "a schema takes at most " + std::to_string(kMaxSchemaBytes) +
+                                " bytes, this one " + std::to_string(options.schema.size()));
     s.directory = directory;
     s.topic = topic;
     s.contract = options.contract;
     bool pool = s.kind() == FileKind::pool;
     s.capacity_bytes = pool ? options.capacity_bytes : round_capacity(options.capacity_bytes);
-    s.schema_capacity_bytes = align_up(std::max<uint64_t>(4096, 2 * options.schema.size()), page_bytes());
+    s.schema_capacity_bytes = align_up(std::max<uint64_t>(8192, 4 * options.schema.size()), page_bytes());
     s.data_offset = align_up(kSchemaOffset + s.schema_capacity_bytes, page_bytes());
     if (pool &&
         options.huge_pages)  // so that the first buffer, after the table, begins where a huge page does
@@ -240,6 +245,7 @@ std::shared_ptr<Segment> Segment::create(std::shared_ptr<Directory> directory, s
     if (s.fd_ < 0) fail_errno("cannot create topic '" + s.topic + "' in " + directory->path());
     if (fchmod(s.fd_, options.mode) != 0) fail_errno("cannot set the mode of topic '" + s.topic + "'");
     s.allocate();
+    CRASH_POINT("create: file made, not filled");
 
     Header& h = s.header();
     h.magic = kMagic;
@@ -253,9 +259,10 @@ std::shared_ptr<Segment> Segment::create(std::shared_ptr<Directory> directory, s
     h.flags = s.flags;
     h.epoch = s.epoch;
     std::memcpy(h.name, topic.data(), topic.size());
+    for (auto* word : {&h.claim, &h.tail, &h.commit}) word->store(lab::origin(), std::memory_order_relaxed);
     for (uint32_t i = 0; i < kSlotCount; ++i) s.slot(i).hold.store(kNoHold, std::memory_order_relaxed);
     if (s.contract == Contract::pipe) {  // holds from the beginning, before its reader came
-        s.slot(kPipeReaderSlot).hold.store(0, std::memory_order_relaxed);
+        s.slot(kPipeReaderSlot).hold.store(lab::origin(), std::memory_order_relaxed);
         h.slots_used.store(1, std::memory_order_relaxed);
     }
     if (!options.schema.empty()) s.set_schema(options.schema);
@@ -318,7 +325,7 @@ std::shared_ptr<Segment> Segment::open(std::shared_ptr<Directory> directory, std
         corrupt("impossible capacity");
     uint64_t slack = pool && (s.flags & kHugePages) ? kHugePageBytes : page_bytes();
     if (h.slot_count != kSlotCount || h.schema_offset != kSchemaOffset ||
-        s.schema_capacity_bytes > 2 * kMaxSchemaBytes || s.data_offset % page_bytes() != 0 ||
+        s.schema_capacity_bytes > 4 * kMaxSchemaBytes || s.data_offset % page_bytes() != 0 ||
         s.data_offset < kSchemaOffset + s.schema_capacity_bytes ||
         s.data_offset > kSchemaOffset + s.schema_capacity_bytes + slack)
         corrupt("impossible offsets");
@@ -353,6 +360,7 @@ bool Segment::has_its_name() const {
 
 void Segment::retire() {
     header().retired.store(1, std::memory_order_release);
+    CRASH_POINT("retire: marked, name kept");
     if (has_its_name()) unlinkat(directory->fd(), file_name(topic, kind()).c_str(), 0);
     CRASH_POINT("retire: unlinked, nobody told");
     wake(header().commit.futex());
@@ -361,35 +369,43 @@ void Segment::retire() {
     directory->ring();
 }
 
-// Readers of the schema copy it and look again at the version, as with messages.
+// The schema part has two halves. A new schema goes into the one that is not in use, and one store of the version makes
+// it the one: whoever dies on the way has changed nothing. Readers copy, and look again at the version as with messages.
 std::string Segment::schema() const {
-    const std::byte* from = control_ + kSchemaOffset;
-    for (int attempt = 0; attempt < 1000; ++attempt) {
-        uint32_t before = header().schema_version.load(std::memory_order_acquire);
-        uint64_t size = header().schema_bytes.load(std::memory_order_relaxed);
-        if (before % 2 == 0 && size <= schema_capacity_bytes) {
+    constexpr int kPatience = 1000;
+    uint64_t room = schema_capacity_bytes / 2;
+    for (int attempt = 0; attempt < kPatience; ++attempt) {
+        uint32_t version = header().schema_version.load(std::memory_order_acquire);
+        uint64_t size = header().schema_bytes[version % 2].load(std::memory_order_relaxed);
+        if (size <= room) {
             std::string copy(size, '\0');
-            copy_out(copy.data(), from, size);
+            copy_out(copy.data(), control_ + kSchemaOffset + version % 2 * room, size);
             fence(std::memory_order_acquire);
-            if (header().schema_version.load(std::memory_order_relaxed) == before) return copy;
+            if (header().schema_version.load(std::memory_order_relaxed) == version) return copy;
         }
-        usleep(100);
+        pause();
     }
-    fail(Fault::corrupt,
-         "the schema of topic '" + topic + "' cannot be read: its writer died in the middle of it");
+    fail(Fault::corrupt, "the schema of topic '" + topic +
+                             "' cannot be read: some process wrote where it must not. Unlink the topic "
+                             "(force=True) and open it anew");
 }
 
 void Segment::set_schema(std::string_view schema) {
-    if (schema.size() > schema_capacity_bytes)
+    uint64_t room = schema_capacity_bytes / 2;
+    if (schema.size() > room)
         fail(Fault::system, "the schema takes " + std::to_string(schema.size()) + " bytes and topic '" +
-                                topic + "' has room for " + std::to_string(schema_capacity_bytes) +
+                                topic + "' has room for " + std::to_string(room) +
                                 "; unlink the topic so that it is created anew");
-    uint32_t version = header().schema_version.load(std::memory_order_relaxed) | 1;
-    header().schema_version.store(version, std::memory_order_relaxed);
+    uint32_t version = header().schema_version.load(std::memory_order_relaxed) + 1;
+    std::byte* half = control_ + kSchemaOffset + version % 2 * room;
+    // release: who reads bytes that we write here, of the schema before last, also sees that the version moved on.
     fence(std::memory_order_release);
-    copy_in(control_ + kSchemaOffset, schema.data(), schema.size());
-    header().schema_bytes.store(schema.size(), std::memory_order_relaxed);
-    header().schema_version.store(version + 1, std::memory_order_release);
+    copy_in(half, schema.data(), schema.size() / 2);
+    CRASH_POINT("schema: half written");
+    copy_in(half + schema.size() / 2, schema.data() + schema.size() / 2, schema.size() - schema.size() / 2);
+    header().schema_bytes[version % 2].store(schema.size(), std::memory_order_relaxed);
+    CRASH_POINT("schema: written, not announced");
+    header().schema_version.store(version, std::memory_order_release);
 }
 
 }  // namespace ringmain

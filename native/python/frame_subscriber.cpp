@@ -96,14 +96,14 @@ PyObject* receive(PyObject* self, SubscriberState& s, Deadline& deadline) {
     FrameSubscriberState& f = frames_of(self);
     for (;;) {
         View view;
-        if (next_message(self, s, deadline, view) != 1) return nullptr;
+        if (next_message_quickly(self, s, deadline, view) != 1) return nullptr;
         Descriptor descriptor{};
         PyObject* meta = nullptr;
-        copy_out(&descriptor, view.payload, std::min<size_t>(view.size, sizeof descriptor));
+        copy_out(&descriptor, view.payload(), std::min<size_t>(view.size, sizeof descriptor));
         if (view.size > sizeof descriptor) {
             meta = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(view.size - sizeof descriptor));
             if (!meta) return nullptr;
-            copy_out(PyBytes_AsString(meta), view.payload + sizeof descriptor, view.size - sizeof descriptor);
+            copy_out(PyBytes_AsString(meta), view.payload() + sizeof descriptor, view.size - sizeof descriptor);
         }
         struct Owner {
             PyObject*& object;
@@ -142,8 +142,7 @@ PyObject* receive(PyObject* self, SubscriberState& s, Deadline& deadline) {
 }
 
 PyObject* recv(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
-    SubscriberState* s = usable_subscriber(self);
-    if (!s) return nullptr;
+    SubscriberState* s = &subscriber_of(self);
     int64_t timeout_ns = kForever;
     if (count != 0 || names) {
         PyObject* given[1] = {};
@@ -153,7 +152,7 @@ PyObject* recv(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject
             return nullptr;
     }
     Receiving turn(self, *s);
-    if (!turn.entered()) return nullptr;
+    if (!turn.entered() || !usable_subscriber(self)) return nullptr;
     Deadline deadline(timeout_ns);
     PyObject* frame = receive(self, *s, deadline);
     if (!frame && !PyErr_Occurred()) raise_timeout(*s, deadline);
@@ -161,10 +160,9 @@ PyObject* recv(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject
 }
 
 PyObject* try_recv(PyObject* self, PyObject*) {
-    SubscriberState* s = usable_subscriber(self);
-    if (!s) return nullptr;
+    SubscriberState* s = &subscriber_of(self);
     Receiving turn(self, *s);
-    if (!turn.entered()) return nullptr;
+    if (!turn.entered() || !usable_subscriber(self)) return nullptr;
     Deadline deadline(0);
     PyObject* frame = receive(self, *s, deadline);
     if (frame || PyErr_Occurred()) return frame;
@@ -182,13 +180,12 @@ PyObject* next(PyObject* self) {
     SubscriberState& s = subscriber_of(self);
     FrameSubscriberState& f = frames_of(self);
     end_last(f);
-    if (s.closed) return nullptr;
     Receiving turn(self, s);
-    if (!turn.entered()) return nullptr;
+    if (!turn.entered() || s.closed || s.closing) return nullptr;
     Deadline deadline(kForever);
     PyObject* frame = receive(self, s, deadline);
     if (frame) f.last = Py_NewRef(frame);
-    if (!frame && s.closing) PyErr_Clear();
+    if (!frame && s.closed) PyErr_Clear();  // closed while it waited: so a loop over frames ends
     return frame;
 }
 

@@ -13,10 +13,10 @@ namespace ringmain::py {
 namespace {
 
 PyObject* member_tuple(const Member& m) {
-    return Py_BuildValue("IsIIKKKKKKKOIOsK", m.slot, m.role == Role::writer ? "writer" : "reader", m.pid,
-                         m.uid, m.generation, m.joined_ns, m.position, m.sequence, m.messages, m.bytes,
-                         m.lost, m.hold == kNoHold ? Py_False : Py_True, m.waits_for,
-                         m.alive ? Py_True : Py_False, m.name.c_str(), m.hold);
+    return Py_BuildValue("IsIIKKKKKKKOIOsK", m.slot, role_name(m.role), m.pid, m.uid, m.generation,
+                         m.joined_ns, m.position, m.sequence, m.messages, m.bytes, m.lost,
+                         m.hold == kNoHold ? Py_False : Py_True, m.waits_for, m.alive ? Py_True : Py_False,
+                         m.name.c_str(), m.hold);
 }
 
 // inspect(directory, topic): a dict of all there is to know.
@@ -31,6 +31,7 @@ PyObject* inspect(PyObject*, PyObject* args) {
         uint64_t tail = h.tail.load(std::memory_order_relaxed);
         Ring ring = ring_of(*s);
         uint64_t next = ring.word_at(commit).load(std::memory_order_relaxed);
+        std::string schema = s->schema();
         PyObject* members = PyList_New(0);
         if (!members) return nullptr;
         uint32_t used = ring.slots_used();
@@ -44,7 +45,6 @@ PyObject* inspect(PyObject*, PyObject* args) {
             }
             Py_DECREF(member);
         }
-        std::string schema = s->schema();
         uint32_t turn = h.turn.load(std::memory_order_relaxed) & ~kTurnSleeper;
         return Py_BuildValue("{sssKsKsKsKsKsOsy#sIsN}", "contract", contract_name(s->contract),
                              "capacity_bytes", s->capacity_bytes, "epoch", s->epoch, "next_sequence", next,

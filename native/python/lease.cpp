@@ -72,7 +72,7 @@ PyObject* leave(PyObject* self, PyObject* args) {
     LeaseState& l = state_of(self);
     if (!l.open) Py_RETURN_FALSE;
     bool failed = PyTuple_Size(args) > 0 && PyTuple_GetItem(args, 0) != Py_None;
-    bool whole = !still_there(l) || l.segment->contract != Contract::broadcast ||
+    bool whole = !still_there(l) || subscriber_of(l).reader->keeps_borrowed() ||
                  subscriber_of(l).reader->still_whole(l.view);
     end(l);
     if (!whole && !failed)
@@ -101,7 +101,7 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
         PyErr_SetString(PyExc_ValueError, "the borrowed message was given back");
         return -1;
     }
-    void* at = const_cast<std::byte*>(l.view.payload);
+    void* at = const_cast<std::byte*>(l.view.payload());
     if (PyBuffer_FillInfo(view, self, at, static_cast<Py_ssize_t>(l.view.size), 1, flags) != 0) return -1;
     ++l.exports;
     return 0;

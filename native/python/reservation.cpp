@@ -16,6 +16,7 @@ struct ReservationState {
     PyObject* view = nullptr;  // our own memoryview, for indexing
     Py_ssize_t exports = 0;    // views that live, ours included
     bool open = true;          // inside its block
+    bool has_turn = true;      // until it is settled: afterwards the turn may be the next reservation's
 };
 
 struct ReservationObject {
@@ -30,9 +31,9 @@ std::byte* payload(const ReservationState& r) {
 
 // The turn goes back when the block has ended and the last view is gone.
 void settle(ReservationState& r) {
-    if (r.open || r.exports > 0 || !r.p->reserved) return;
+    if (r.open || r.exports > 0 || !r.has_turn) return;
     if (r.p->open()) r.p->writer->end();
-    r.p->reserved = false;
+    r.has_turn = r.p->reserved = false;
 }
 
 bool drop_own_view(ReservationState& r) {
@@ -77,14 +78,14 @@ PyObject* commit(PyObject* self, PyObject*) {
                          "(nothing can be sent until it is gone)");
     }
     if (!r.p->open()) {
-        r.p->reserved = false;
+        r.has_turn = r.p->reserved = false;
         return raise("Closed", "the reservation on topic '" + r.p->topic + "' does not outlive a fork");
     }
     Writer& w = *r.p->writer;
     uint64_t seq = w.seq();
     w.seal(seq, r.p->clock.now_ns(), r.size, r.p->sender, r.kind);
     w.commit();
-    r.p->reserved = false;
+    r.has_turn = r.p->reserved = false;
     return PyLong_FromUnsignedLongLong(seq);
 }
 

@@ -27,10 +27,10 @@ static int attach(PyObject* self, SubscriberState& s) {
     try {
         WithoutGil unlocked;
         if (!s.directory) s.directory = std::make_shared<Directory>(s.directory_path, true);
-        s.seat = join_as_reader(s.directory, s.topic, s.name);
+        s.seat = join_as_reader(s.directory, s.topic, s.name, s.observe);
         if (s.seat) {
-            s.reader =
-                std::make_unique<Reader>(ring_of(s.seat->segment()), s.seat->slot(), s.on_lap, s.conflate);
+            s.reader = std::make_unique<Reader>(ring_of(s.seat->segment()), s.seat->slot(), s.on_lap,
+                                                s.conflate, observes(s.observe, s.seat->segment().contract));
             if (s.reader->attach(s.came_first ? Start::oldest : s.start, s.came_first) != Status::ok)
                 throw Failure{Fault::corrupt, "the ring of topic '" + s.topic +
                                                   "' contradicts itself; unlink the topic to begin anew"};
@@ -61,8 +61,8 @@ static bool is_one_of(const std::vector<std::string>& names, const std::byte* te
 }
 
 static bool screened(const SubscriberState& s, const View& view) {
-    return (!s.ignored_senders.empty() && is_one_of(s.ignored_senders, view.sender, view.sender_size)) ||
-           (!s.ignored_kinds.empty() && is_one_of(s.ignored_kinds, view.kind, view.kind_size));
+    return (!s.ignored_senders.empty() && is_one_of(s.ignored_senders, view.sender(), view.sender_size)) ||
+           (!s.ignored_kinds.empty() && is_one_of(s.ignored_kinds, view.kind(), view.kind_size));
 }
 
 int message_now(PyObject* self, SubscriberState& s, View& view, bool borrowing) {
@@ -74,7 +74,7 @@ int message_now(PyObject* self, SubscriberState& s, View& view, bool borrowing) 
         Reader& reader = *s.reader;
         Status status = borrowing ? reader.borrow(view) : reader.peek(view);
         if (status == Status::ok) [[likely]] {
-            if (s.ignored_senders.empty() && s.ignored_kinds.empty()) [[likely]]
+            if (!s.screens) [[likely]]
                 return 1;
             bool unwanted = screened(s, view);
             if (!reader.still_whole(view)) continue;
@@ -199,11 +199,11 @@ static PyObject* cached_text(std::string& last, PyObject*& last_str, const std::
 }
 
 PyObject* sender_of(SubscriberState& s, const View& view) {
-    return cached_text(s.last_sender, s.last_sender_str, view.sender, view.sender_size);
+    return cached_text(s.last_sender, s.last_sender_str, view.sender(), view.sender_size);
 }
 
 PyObject* kind_of(SubscriberState& s, const View& view) {
-    return cached_text(s.last_kind, s.last_kind_str, view.kind, view.kind_size);
+    return cached_text(s.last_kind, s.last_kind_str, view.kind(), view.kind_size);
 }
 
 namespace {
@@ -216,10 +216,10 @@ PyObject* copy_message(SubscriberState& s, const View& view) {
     if (!bytes) return nullptr;
     char* to = PyBytes_AsString(bytes);
     if (view.size < kLargeCopyBytes) [[likely]] {
-        copy_out(to, view.payload, view.size);
+        copy_out(to, view.payload(), view.size);
     } else {
         WithoutGil unlocked;
-        copy_out(to, view.payload, view.size);
+        copy_out(to, view.payload(), view.size);
     }
     if (s.reader->still_whole(view)) [[likely]]
         return bytes;
@@ -265,7 +265,7 @@ PyObject* decoded(const SubscriberState& s, PyObject* bytes, uint64_t seq) {
 PyObject* receive(PyObject* self, SubscriberState& s, Deadline& deadline, bool whole) {
     for (;;) {
         View view;
-        int found = next_message(self, s, deadline, view);
+        int found = next_message_quickly(self, s, deadline, view);
         if (found != 1) return nullptr;
         PyObject* bytes = copy_message(s, view);
         if (!bytes && PyErr_Occurred()) return nullptr;
@@ -387,7 +387,8 @@ PyObject* recv_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
             Py_XDECREF(data);
             if (added != 0 || ++taken == most) break;
         }
-        found = message_now(self, *s, view);
+        Deadline now(0);
+        found = next_message_quickly(self, *s, now, view);
     }
     if (s->reader && !s->reader->release(s->keep()) && !PyErr_Occurred()) raise_evicted(*s);
     if (!PyErr_Occurred()) return list;
@@ -427,10 +428,10 @@ PyObject* recv_into(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
             return nullptr;
         }
         if (view.size < kLargeCopyBytes) {
-            copy_out(buffer.buf, view.payload, view.size);
+            copy_out(buffer.buf, view.payload(), view.size);
         } else {
             WithoutGil unlocked;
-            copy_out(buffer.buf, view.payload, view.size);
+            copy_out(buffer.buf, view.payload(), view.size);
         }
         if (!s->reader->still_whole(view)) continue;
         s->reader->take(view);
@@ -451,14 +452,26 @@ bool parse_start(const char* name, const char* text, Start& start) {
     return true;
 }
 
-// open(directory, topic, start, on_lap, conflate, name, spin_ns)
+bool parse_observe(const char* text, Observe& observe) {
+    std::string_view value = text;
+    if (value != "never" && value != "pipes" && value != "always") {
+        PyErr_Format(PyExc_ValueError, "observe is 'never', 'pipes' or 'always', not '%s'", text);
+        return false;
+    }
+    observe = value == "never" ? Observe::never : value == "pipes" ? Observe::pipes : Observe::always;
+    return true;
+}
+
+// open(directory, topic, start, on_lap, conflate, name, spin_ns, observe)
 PyObject* open(PyObject* self, PyObject* args) {
     SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
-    const char *directory, *topic, *start, *on_lap, *name;
+    const char *directory, *topic, *start, *on_lap, *name, *observe = "never";
     int conflate;
     long long spin_ns;
-    if (!PyArg_ParseTuple(args, "sssspsL", &directory, &topic, &start, &on_lap, &conflate, &name, &spin_ns) ||
-        !parse_start("start", start, s->start) || !parse_start("on_lap", on_lap, s->on_lap))
+    if (!PyArg_ParseTuple(args, "sssspsL|s", &directory, &topic, &start, &on_lap, &conflate, &name, &spin_ns,
+                          &observe) ||
+        !parse_start("start", start, s->start) || !parse_start("on_lap", on_lap, s->on_lap) ||
+        !parse_observe(observe, s->observe))
         return nullptr;
     s->directory_path = directory;
     s->topic = topic;
@@ -466,9 +479,10 @@ PyObject* open(PyObject* self, PyObject* args) {
     s->conflate = conflate;
     s->spin_ns = spin_ns;
     s->closing = false;
-    if (attach(self, *s) < 0) return nullptr;
-    s->closed = false;
-    Py_RETURN_NONE;
+    s->closed = false;  // already now: _attached() may ask what it has joined
+    if (attach(self, *s) >= 0) Py_RETURN_NONE;
+    s->closed = true;
+    return nullptr;
 }
 
 PyObject* close(PyObject* self, PyObject*) {
@@ -515,6 +529,7 @@ PyObject* screen(PyObject* self, PyObject* args) {
     if (!PyArg_ParseTuple(args, "OO", &senders, &kinds) || !read_names(senders, s->ignored_senders) ||
         !read_names(kinds, s->ignored_kinds))
         return nullptr;
+    s->screens = !s->ignored_senders.empty() || !s->ignored_kinds.empty();
     Py_RETURN_NONE;
 }
 
@@ -560,6 +575,13 @@ PyObject* fileno(PyObject* self, PyObject*) {
     return PyLong_FromLong(s->event->fd());
 }
 
+// directory_count(): how often topics have come and gone, modulo 2^32; for wait().
+PyObject* directory_count(PyObject* self, PyObject*) {
+    SubscriberState* s = usable_subscriber(self);
+    if (!s) return nullptr;
+    return PyLong_FromUnsignedLong(s->directory ? s->directory->bell().value : 0);
+}
+
 // raise_timeout(timeout): what recv(timeout) would raise, for whoever did the waiting elsewhere.
 PyObject* timed_out(PyObject* self, PyObject* timeout) {
     int64_t timeout_ns;
@@ -583,11 +605,14 @@ PyObject* arm(PyObject* self, PyObject* event) {
 
 // ----------------------------------------------------------------------------------------- waiting for several
 
-// wait(subscribers, timeout): those with something to read.
+// wait(subscribers, timeout, directory_seen): those with something to read. If a `_directory_count()` is given, also
+// returns, with nothing, when topics have come or gone since.
 PyObject* wait(PyObject*, PyObject* args) {
     PyObject *sequence, *timeout = nullptr;
     int64_t timeout_ns;
-    if (!PyArg_ParseTuple(args, "O|O", &sequence, &timeout) || !parse_timeout(timeout, timeout_ns))
+    long long directory_seen = -1;
+    if (!PyArg_ParseTuple(args, "O|OL", &sequence, &timeout, &directory_seen) ||
+        !parse_timeout(timeout, timeout_ns))
         return nullptr;
     struct Owner {
         PyObject* object;
@@ -598,7 +623,7 @@ PyObject* wait(PyObject*, PyObject* args) {
     Deadline deadline(timeout_ns);
     for (;;) {
         std::vector<Bell> bells;
-        bool look_again = false;
+        bool look_again = false, directory_changed = false;
         for (Py_ssize_t i = 0; i < count; ++i) {
             PyObject* item = PyList_GetItem(list.object, i);
             if (!PyObject_TypeCheck(item, subscriber_type)) {
@@ -609,6 +634,10 @@ PyObject* wait(PyObject*, PyObject* args) {
             if (!s) return nullptr;
             OneAtATime turn(s->busy);
             if (!turn.entered) return nullptr;
+            if (directory_seen >= 0 && i == 0 && s->directory) {
+                if (Bell bell = s->directory->bell(); bell.word) bells.push_back(bell);
+                directory_changed = !bells.empty() && bells[0].value != directory_seen;
+            }
             Bell bell = s->attached() || !s->directory ? Bell{} : s->directory->bell();
             View view;
             int found = message_now(item, *s, view);
@@ -620,7 +649,7 @@ PyObject* wait(PyObject*, PyObject* args) {
             }
             if (bell.word && bells.size() < kMaxBells) bells.push_back(bell);
         }
-        if (PyList_Size(ready.object) > 0) return Py_NewRef(ready.object);
+        if (PyList_Size(ready.object) > 0 || directory_changed) return Py_NewRef(ready.object);
         int64_t left = deadline.left_ns();
         if (left == 0) return Py_NewRef(ready.object);
         if (!look_again) {
@@ -690,6 +719,7 @@ PyMethodDef methods[] = {
     {"_set_decoder", set_decoder, METH_O, "What turns bytes into an object, or None."},
     {"_describe", describe, METH_NOARGS,
      "(contract, capacity, epoch, slot), or None before the topic exists"},
+    {"_directory_count", directory_count, METH_NOARGS, "Changes when topics come or go; for wait()."},
     {"_schema", get_schema, METH_NOARGS, "The topic's schema, as bytes."},
     {nullptr, nullptr, 0, nullptr}};
 

@@ -18,8 +18,10 @@ struct SubscriberState {
     std::string directory_path, topic, name;
     Start start = Start::latest, on_lap = Start::latest;
     bool conflate = false;
+    Observe observe = Observe::never;
     int64_t spin_ns = 0;
     std::vector<std::string> ignored_senders, ignored_kinds;
+    bool screens = false;         // is anything ignored?
     PyObject* decoder = nullptr;  // buffer -> object, for typed topics
     uint64_t lost_before = 0;     // on lives of the topic that are over
     bool came_first = false;      // we were here before this life of the topic: read it from its beginning
@@ -51,6 +53,13 @@ SubscriberState* usable_subscriber(PyObject* self);
 
 // Waits for a message that is not screened. 1: `view` is it, not yet taken; 0: time is up, nothing raised; -1: raised.
 int next_message(PyObject* self, SubscriberState& s, Deadline& deadline, View& view, bool borrowing = false);
+
+// The same for the most common case, without a call: attached, nothing screened, something there.
+inline int next_message_quickly(PyObject* self, SubscriberState& s, Deadline& deadline, View& view) {
+    if (s.attached() && !s.screens && s.reader->peek(view) == Status::ok) [[likely]]
+        return 1;
+    return next_message(self, s, deadline, view);
+}
 
 // What is there now, without waiting. 1, 0 or -1 as above.
 int message_now(PyObject* self, SubscriberState& s, View& view, bool borrowing = false);

@@ -8,10 +8,14 @@
 
 The public names and where each lives: `Publisher` (publisher.py), `Subscriber` and `wait` (subscriber.py), `Message`
 (message.py), `SyncQueue` (syncqueue.py), `Latest` (latest.py), `FramePublisher`, `FrameSubscriber` and what goes with
-them (frames/), `topics`, `info`, `unlink`, `clean` (inspect.py), and the errors (errors.py).
+them (frames/), `topics`, `info`, `unlink`, `clean` (inspect.py), and the errors (errors.py). `Recorder`, `Recording`,
+`Player` and `replay` (recording/) need pyarrow, and are imported when they are first asked for.
 """
 
 from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from ringmain._native import Batch, Lease, Reservation
 from ringmain.errors import (
@@ -53,6 +57,9 @@ from ringmain.publisher import MessageStream, Publisher
 from ringmain.subscriber import Subscriber, wait
 from ringmain.syncqueue import SyncQueue
 
+if TYPE_CHECKING:
+    from ringmain.recording import Player, Recorder, Recording, replay
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -77,7 +84,10 @@ __all__ = [
     "MessageTooLarge",
     "NotAllowed",
     "Participant",
+    "Player",
     "Publisher",
+    "Recorder",
+    "Recording",
     "Reservation",
     "RingmainError",
     "RosterFull",
@@ -97,7 +107,29 @@ __all__ = [
     "frame_stream",
     "frame_streams",
     "info",
+    "replay",
     "topics",
     "unlink",
     "wait",
 ]
+
+_RECORDING = frozenset({"Player", "Recorder", "Recording", "replay"})
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _RECORDING:
+        raise AttributeError(f"module 'ringmain' has no attribute {name!r}")
+    try:
+        recording = importlib.import_module("ringmain.recording")
+    except ModuleNotFoundError as error:
+        if error.name != "pyarrow":
+            raise
+        raise ModuleNotFoundError(
+            f"ringmain.{name} needs pyarrow: pip install 'ringmain[record]'", name=error.name
+        ) from error
+    value = globals()[name] = getattr(recording, name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

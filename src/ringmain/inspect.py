@@ -20,7 +20,7 @@ class Participant:
 
     pid: int
     name: str
-    role: Literal["writer", "reader"]
+    role: Literal["writer", "reader", "observer"]
     user: int
     position: int
     """Reader: of the next message to read, in bytes since the topic began."""
@@ -88,14 +88,14 @@ def info(name: str) -> TopicInfo:
         persist=seen["persist"],
         schema=schema,
         writers=[p for p in participants if p.role == "writer"],
-        readers=[p for p in participants if p.role == "reader"],
+        readers=[p for p in participants if p.role != "writer"],
     )
 
 
 def _participant(member: Member, seen: Inspection, called: dict[int, str]) -> Participant:
     (_slot, role, pid, uid, _generation, joined_ns, position, sequence, messages, moved, lost, holding,
      waits_for, alive, name, _hold) = member  # fmt: skip
-    reader = role == "reader"
+    reader = role != "writer"
     return Participant(
         pid=pid,
         name=name,
@@ -134,8 +134,8 @@ def clean() -> list[str]:
         try:
             if _native.unlink_if_dead(directory, name):
                 gone.append(name)
-        except RingmainError:
-            continue  # not a topic we can read, or may touch
+        except (RingmainError, ValueError):
+            continue  # not a topic we can read or may touch, or a file that only looks like one
     for name in _native.pools(directory):  # after the topics, since a stream's buffers stay as long as its topic
         with suppress(RingmainError):
             if _native.unlink_pool(directory, name, False) and name not in gone:

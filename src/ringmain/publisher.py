@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ringmain import _native, names
 from ringmain.endpoint import Endpoint
 from ringmain.errors import TopicNotFound
+from ringmain.inspect import clean
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -84,6 +85,7 @@ class Publisher(Endpoint, _native.Publisher):
         )
         self._pid = os.getpid()
         self._opened()
+        _sweep_once()
         if self._codec is not None:
             self._agree_on_schema(schema)
 
@@ -161,6 +163,18 @@ class Publisher(Endpoint, _native.Publisher):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.topic, self._options, os.getpid())
+
+
+_swept = False
+
+
+def _sweep_once() -> None:
+    """The last participant of a topic may have been killed, and then nobody is left to take the topic away. So a
+    process that opens its first publisher does it for the dead."""
+    global _swept
+    if not _swept:
+        _swept = True
+        clean()
 
 
 def _is_writer(topic: str, pid: int) -> bool:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ringmain.typed import Schema
 
 Start = Literal["latest", "oldest"]
+Observe = Literal["never", "pipes", "always"]
 S = TypeVar("S", bound="Subscriber")
 
 
@@ -28,6 +29,8 @@ class Subscriber(Endpoint, _native.Subscriber):
     type: what is received: a `msgspec.Struct`, dataclass, `dict`, `numpy.ndarray`, ...; None for bytes.
     ignore_senders, ignore_kinds: what is passed over, without being copied; may be changed at any time.
     name: what the roster calls this participant.   spin: seconds to look before sleeping.
+    observe: "always" looks on without taking part: no writer waits for it, and where writers wait for readers it can be
+        lapped; on a pipe it leaves the one reader's place, and its messages, alone. "pipes": only there.
     """
 
     def __init__(
@@ -42,6 +45,7 @@ class Subscriber(Endpoint, _native.Subscriber):
         ignore_kinds: Iterable[str] = (),
         name: str | None = None,
         spin: float = DEFAULT_SPIN_S,
+        observe: Observe = "never",
     ) -> None:
         self.topic = names.check_topic(topic)
         self._codec: Any = None
@@ -61,6 +65,7 @@ class Subscriber(Endpoint, _native.Subscriber):
             "type": type,
             "name": names.participant_name(name),
             "spin": spin,
+            "observe": observe,
         }
         self._open(
             names.runtime_directory(),
@@ -70,6 +75,7 @@ class Subscriber(Endpoint, _native.Subscriber):
             conflate,
             self._options["name"],
             names.parse_seconds("spin", spin),
+            observe,
         )
         self._opened()
 
@@ -168,7 +174,7 @@ class Subscriber(Endpoint, _native.Subscriber):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A pipe has one reader: whoever passes its subscriber on has given it away.
-        if self.contract == "pipe":
+        if self.contract == "pipe" and self._options["observe"] == "never":
             self.close()
         screens = {"ignore_senders": set(self._senders), "ignore_kinds": set(self._kinds)}
         return _rebuild, (type(self), self.topic, {**self._options, **screens}, os.getpid())

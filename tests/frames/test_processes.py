@@ -232,7 +232,7 @@ def test_a_publisher_that_dies_between_two_pools_is_followed(child: Callable[...
             pub.send(np.full(8, 1, "u1"))
         crashing = child(
             "rm.FramePublisher('s', 9)",
-            env={"RINGMAIN_LAB": "1", "RINGMAIN_CRASH": "pool: old one retired, none there"},
+            env={"RINGMAIN_LAB": "1", "RINGMAIN_CRASH": "frame: old pool retired, none there"},
         )
         assert crashing.process.wait(PATIENCE_S) == -signal.SIGKILL
         with rm.FramePublisher("s", 10) as pub:

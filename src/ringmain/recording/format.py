@@ -125,7 +125,8 @@ class TopicMeta(msgspec.Struct, frozen=True):
     name: str
     epoch: int
     contract: str = ""
-    schema: bytes = b""  # what `codec_from_schema` takes; empty for a topic of plain bytes
+    schema: bytes = b""  # what `Schema.from_bytes` takes; empty for a topic of plain bytes
+    first_seq: int = 0  # where its recording began: from here on every message is a row, or counted in a row's `lost`
 
 
 class Meta(msgspec.Struct):
