@@ -103,7 +103,8 @@ PyObject* receive(PyObject* self, SubscriberState& s, Deadline& deadline) {
         if (view.size > sizeof descriptor) {
             meta = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(view.size - sizeof descriptor));
             if (!meta) return nullptr;
-            copy_out(PyBytes_AsString(meta), view.payload() + sizeof descriptor, view.size - sizeof descriptor);
+            copy_out(PyBytes_AsString(meta), view.payload() + sizeof descriptor,
+                     view.size - sizeof descriptor);
         }
         struct Owner {
             PyObject*& object;
