@@ -1,8 +1,8 @@
 """What handing over a frame costs, and how many frames of 6 MB a second are written and handed over.
 
-Handing over, not writing the pixels: a frame of 6 MB against one of 64 KB and against a message of 64 bytes, in one process
-and from one process to another and back. Writing and handing over: 6 MB are copied into each frame; iceoryx2 takes part if
-it is installed. Rounds alternate and the best of each is shown: what others do on the machine only ever adds.
+Handing over, not writing the pixels: a frame of 6 MB against one of 64 KB and against a message of 64 bytes, in one
+process and from one process to another and back. Writing and handing over: 6 MB are copied into each frame; iceoryx2
+takes part if it is installed. Rounds alternate and the best of each is shown: what others do on the machine only adds.
 
     python -m bench.frames_handover
 """
@@ -202,15 +202,15 @@ def main() -> None:
         for label, ns in single.items():
             print(f"  {label:28}{ns:8.0f}   {ns / message:4.1f} x")
         print("\nthere and back, two processes, spinning (us, median)")
-        trips = {label: [] for label in ("message of 64 B", "frame of 64 KB", "frame of 6 MB")}
+        trips: dict[str, list[float]] = {label: [] for label in ("message of 64 B", "frame of 64 KB", "frame of 6 MB")}
         for _ in range(3):
-            for (label, seen), size in zip(trips.items(), (0, SMALL, LARGE), strict=True):
+            for seen, size in zip(trips.values(), (0, SMALL, LARGE), strict=True):
                 seen.append(round_trip_us(size))
         for label, seen in trips.items():
             print(f"  {label:28}{min(seen):8.2f}   {min(seen) / min(trips['message of 64 B']):4.1f} x")
         print("\nwriting and handing over 6 MB, two processes")
         systems = ["ringmain"] + (["iceoryx2"] if find_spec("iceoryx2") else [])
-        rates = {system: [] for system in systems}
+        rates: dict[str, list[tuple[float, float]]] = {system: [] for system in systems}
         for _ in range(3):
             for system in systems:
                 rates[system].append(written(system))

@@ -33,6 +33,7 @@ std::string Pool::describe_holders() const {
     std::string text;
     uint32_t used = std::min(segment_->header().slots_used.load(memory_order_acquire), kSlotCount);
     for (uint32_t i = 0; i < used; ++i) {
+        // relaxed: for a sentence that a human reads.
         uint64_t buffers = buffers_of(segment_->slot(i).hold.load(memory_order_relaxed));
         if (!buffers || !slot_taken(*segment_, i)) continue;
         text += (text.empty() ? "" : ", ") + look_at(*segment_, i, true).describe() + " holds " +
@@ -109,6 +110,7 @@ bool PoolWriter::reap() {
     bool any = false;
     const Segment& s = pool_.segment();
     uint32_t used = std::min(s.header().slots_used.load(memory_order_acquire), kSlotCount);
+    // relaxed: who holds nothing is not in our way; whether the others live is asked of the kernel.
     for (uint32_t i = 0; i < used; ++i)
         if (i != seat_->slot() && buffers_of(s.slot(i).hold.load(memory_order_relaxed)))
             any |= reap_if_dead(s, i);
@@ -122,7 +124,7 @@ std::vector<Bell> PoolWriter::arm() {
     uint64_t held = 0;
     for (uint32_t i = 0; i < used && bells.size() < kMaxBells; ++i) {
         Word<uint64_t>& word = s.slot(i).hold;
-        if (!buffers_of(word.load(memory_order_relaxed))) continue;
+        if (!buffers_of(word.load(memory_order_relaxed))) continue;  // relaxed: the next line looks again
         // seq_cst: either the holder's exchange returns our flag, or we see its new hold.
         uint64_t seen = word.fetch_or(kSleeper, memory_order_seq_cst) | kSleeper;
         held |= buffers_of(seen);
@@ -175,8 +177,8 @@ bool PoolReader::announce(uint64_t buffers) {
     held_ = buffers;
     CRASH_POINT("frame: hold changed, bell not rung");
     if (seen & kSleeper) wake(own.hold.futex());
-    return own.generation.load(memory_order_relaxed) ==
-           seat_->generation();  // relaxed: it only tells of accidents
+    // relaxed: it only tells of accidents, such as a process that closed all of its descriptors.
+    return own.generation.load(memory_order_relaxed) == seat_->generation();
 }
 
 Status PoolReader::lease(uint32_t buffer, uint64_t number) {

@@ -76,6 +76,7 @@ class PoolWriter {
     PoolWriter(std::unique_ptr<Seat> seat);
 
     const Pool& pool() const { return pool_; }
+    // relaxed: set before this process ran.
     bool forked() const { return pool_.segment().forked.load(std::memory_order_relaxed); }
     uint64_t taken() const { return taken_; }
 
@@ -113,6 +114,7 @@ class PoolReader {
     PoolReader& operator=(const PoolReader&) = delete;
 
     const Pool& pool() const { return pool_; }
+    // relaxed: set before this process ran.
     bool forked() const { return pool_.segment().forked.load(std::memory_order_relaxed); }
 
     // ok: the frame stays until release(). empty: its buffer has been reused. taken_over: our slot was given away.

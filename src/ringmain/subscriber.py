@@ -243,7 +243,11 @@ class ScreenSet(MutableSet[str]):
 
 def wait(subscribers: Sequence[S], timeout: float | None = None) -> list[S]:
     """Those of the subscribers that have something to read; empty when the time is up. One sleep for all of them."""
-    if all(getattr(subscriber, "_waits_natively", False) for subscriber in subscribers):
+    subscribers = list(subscribers)
+    for subscriber in subscribers:
+        if not getattr(subscriber, "_waits_natively", False):  # another backend's, or held by a Lockstep
+            break
+    else:
         return _native.wait(subscribers, timeout)
     from ringmain.backends import waiting
 

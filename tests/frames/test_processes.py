@@ -1,4 +1,4 @@
-"""Frames between real processes: who dies gives its buffers back, forks and pickles work, files go with the last user."""
+"""Frames between real processes: who dies gives its buffers back, forks and pickles work, files go with their users."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def _wait_until_stopped(pid: int) -> None:
 
 
 def test_a_reader_that_leases_first_keeps_the_buffer(child: Callable[..., Any]) -> None:
-    """The publisher has chosen the buffer of frame 0, but not said so, when a reader leases it: it must take another."""
+    """The publisher has chosen the buffer of frame 0, but not said so, when a reader leases it: it takes another."""
     with rm.FrameSubscriber("s") as sub:
         publisher = child(STEPPED_PUBLISHER, env={"RINGMAIN_LAB": "1", "RINGMAIN_CRASH": "stop:frame: buffer chosen#3"})
         assert rm.wait([sub], timeout=PATIENCE_S) == [sub]

@@ -1,8 +1,9 @@
 """Every frame's pixels are checked against its id while readers hold frames for random times and are killed at random.
 
 One publisher fills buffers in place as fast as it can. Readers look at every pixel when a frame comes and again when
-they have held it for a while, some keep arrays beyond the block; a frame that changed under a reader's eyes, or mixes two
-ids, ends the test. Readers are killed with SIGKILL in the middle of it and replaced. RINGMAIN_STRESS_KILLS asks for more.
+they have held it for a while, and some keep arrays beyond the block; a frame that changed under a reader's eyes, or
+mixes two ids, ends the test. Readers are killed with SIGKILL in the middle of it and replaced. RINGMAIN_STRESS_KILLS
+asks for more.
 """
 
 from __future__ import annotations
