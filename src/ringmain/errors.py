@@ -12,6 +12,7 @@ __all__ = [
     "DecodeError",
     "Full",
     "InUse",
+    "JavaNotFound",
     "Lapped",
     "MessageTooLarge",
     "NotAllowed",
@@ -19,6 +20,7 @@ __all__ = [
     "RosterFull",
     "SchemaError",
     "SchemaMismatch",
+    "SparkUnavailable",
     "SystemFailure",
     "TakenOver",
     "Timeout",
@@ -133,3 +135,11 @@ class DecodeError(RingmainError, ValueError):
 
 class CodecNotFound(RingmainError, LookupError):
     """No codec handles this type, or this schema names a codec that is not registered here."""
+
+
+class SparkUnavailable(RingmainError, ImportError):
+    """A package that Spark needs is not installed. Says which, and how to get it."""
+
+
+class JavaNotFound(RingmainError, FileNotFoundError):
+    """No Java that Spark can run on was found. Says which were tried, and what to install."""
