@@ -16,6 +16,10 @@ __all__ = [
     "Lapped",
     "MessageTooLarge",
     "NotAllowed",
+    "RecorderBusy",
+    "RecordingCorrupt",
+    "RecordingError",
+    "RecordingNotFound",
     "RingmainError",
     "RosterFull",
     "SchemaError",
@@ -135,6 +139,22 @@ class DecodeError(RingmainError, ValueError):
 
 class CodecNotFound(RingmainError, LookupError):
     """No codec handles this type, or this schema names a codec that is not registered here."""
+
+
+class RecordingError(RingmainError, OSError):
+    """A recording could not be written or reached: disk full, directory gone, no permission."""
+
+
+class RecordingNotFound(RecordingError, FileNotFoundError):
+    """There is no recording at this path, or the segment asked for is no longer in it."""
+
+
+class RecordingCorrupt(RingmainError, ValueError):
+    """Bytes of a recording fail their checksum; `Recording.verify()` says which rows are affected."""
+
+
+class RecorderBusy(RingmainError, BlockingIOError):
+    """Another living recorder holds the directory; a directory has one recorder at a time."""
 
 
 class SparkUnavailable(RingmainError, ImportError):

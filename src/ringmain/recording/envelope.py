@@ -1,0 +1,81 @@
+"""From a ring's batch to a recording's: columns added and retyped, no Python object for a message.
+
+What is the same for a whole batch (recorder, topic, epoch) is a slice of a column made once; counters change
+type by being looked at differently (the ring's stay below 2**63); only times and sizes are computed.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ringmain.recording.format import RING_SCHEMA, SCHEMA
+
+_CACHED_TOPICS = 256
+_CHUNK_ROWS = 8192
+_PUBLISH_TIME = SCHEMA.field("publish_time").type
+_RECORD_TIME = SCHEMA.field("record_time").type
+
+
+class Envelope:
+    """Wraps batches for one recorder."""
+
+    def __init__(self, recorder: str) -> None:
+        self._recorder = recorder
+        self._constant: OrderedDict[tuple[str, int], tuple[pa.Array, pa.Array, pa.Array]] = OrderedDict()
+
+    def wrap(
+        self, topic: str, epoch: int, ring: pa.RecordBatch, recorded: Sequence[tuple[int, int]]
+    ) -> tuple[pa.RecordBatch, int, int, int]:
+        """(rows of SCHEMA, least publish time, greatest, messages lost before them). `recorded` says when the
+        rows were taken from the ring: (rows, record time in ns), one entry a drain."""
+        rows = ring.num_rows
+        seq, time_ns, sender, kind, lost, data = ring.columns
+        micros = pc.divide(time_ns, 1000)
+        nanos = pc.subtract(time_ns, pc.multiply(micros, 1000)).cast(pa.int16())
+        bounds = pc.min_max(time_ns)
+        recorders, topics, epochs = self._columns(topic, epoch, rows)
+        times = [pa.repeat(pa.scalar(ns // 1000, _RECORD_TIME), count) for count, ns in recorded]
+        lost = lost.view(pa.int64())
+        columns = [
+            recorders, topics, epochs, seq.view(pa.int64()), micros.view(_PUBLISH_TIME), nanos,
+            times[0] if len(times) == 1 else pa.concat_arrays(times),
+            sender, kind, lost, pc.binary_length(data), data,
+        ]  # fmt: skip
+        batch = pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+        return batch, bounds["min"].as_py(), bounds["max"].as_py(), pc.sum(lost).as_py()
+
+    def _columns(self, topic: str, epoch: int, rows: int) -> tuple[pa.Array, pa.Array, pa.Array]:
+        key = (topic, epoch)
+        known = self._constant.get(key)
+        if known is None or len(known[0]) < rows:
+            room = max(rows, min(_CHUNK_ROWS, 2 * rows))
+            values = (pa.scalar(self._recorder), pa.scalar(topic), pa.scalar(epoch, pa.int64()))
+            known = tuple(pa.repeat(value, room) for value in values)
+            assert known is not None
+            self._constant[key] = known
+            if len(self._constant) > _CACHED_TOPICS:
+                self._constant.popitem(last=False)
+        recorder, name, number = known
+        return recorder.slice(0, rows), name.slice(0, rows), number.slice(0, rows)
+
+
+def ring_batch(topic: str, batch: object) -> pa.RecordBatch:
+    """What a topic's `recv_batch` gave, as a RecordBatch of RING_SCHEMA; anything else is told what is
+    missing."""
+    ring = batch if isinstance(batch, pa.RecordBatch) else pa.record_batch(batch)
+    if ring.schema.equals(RING_SCHEMA):
+        return ring
+    try:
+        columns = [ring.column(field.name).cast(field.type) for field in RING_SCHEMA]
+    except (KeyError, pa.ArrowException) as error:
+        raise ValueError(
+            f"topic {topic!r}: a batch to record must have the columns {', '.join(RING_SCHEMA.names)}; "
+            f"this one has {', '.join(ring.schema.names)} ({error})"
+        ) from error
+    if any(column.null_count for column in columns):
+        raise ValueError(f"topic {topic!r}: a batch to record must not have nulls")
+    return pa.RecordBatch.from_arrays(columns, schema=RING_SCHEMA)

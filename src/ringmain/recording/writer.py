@@ -1,0 +1,378 @@
+"""Writing a recording: ring batches in, a crash-tolerant directory out.
+
+    append() ── gather ──► flush() ──► growing stream ── full or old ──► sealer (thread) ──► Parquet
+                                                                            └─► retention
+
+The invariants owned here: rows are numbered once, in the order of append(); what flush() returned from is in
+the kernel's hands, so that no death of this process can lose it; and a stream is written by one process only:
+after an error or a crash, recording goes on in a new segment, never in the old one.
+
+The writer starts no clock of its own: whoever drains the topics calls `append()` and `tick()`, which flush,
+rotate and fsync what is due. That keeps the recorder a loop, and every error in the hands of the one who can
+stop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+from itertools import groupby
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, NamedTuple
+
+import pyarrow as pa
+
+from ringmain.errors import RecordingCorrupt, RecordingError
+from ringmain.recording import crash, stamp
+from ringmain.recording.envelope import Envelope, ring_batch
+from ringmain.recording.format import (
+    FORMAT_VERSION,
+    MAX_SEGMENT,
+    META,
+    RING_SCHEMA,
+    Clocks,
+    Meta,
+    Position,
+    Session,
+    TopicMeta,
+    stream_name,
+)
+from ringmain.recording.lock import DirectoryLock
+from ringmain.recording.retention import finish_retiring, retire
+from ringmain.recording.sealing import Sealer, tidy, upload
+from ringmain.recording.segments import Store, list_segments, read_retired
+from ringmain.recording.stream import StreamWriter, payload_bytes
+
+DATA = RING_SCHEMA.get_field_index("data")
+ENVELOPE_BYTES = 80  # of a row besides its payload, about
+Fsync = Literal["never", "interval", "seal"]
+
+_GATHER_BYTES = 256 << 10  # smaller batches are gathered: each one written costs about 1 KB of IPC metadata
+_GATHER_BATCHES = 1024
+_MAX_BATCH_BYTES = 1 << 30  # a `binary` column counts its bytes in 31 bits
+
+
+class _Pending(NamedTuple):
+    """A batch that was taken from a ring and is not written yet."""
+
+    topic: str
+    epoch: int
+    ring: pa.RecordBatch
+    record_ns: int
+    size: int
+
+
+class RecordingWriter:
+    """Records into a directory, new or continued. Use from one thread, with `with` or `close()`."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        recorder: str | None = None,
+        flush_interval_s: float = 0.1,
+        fsync: Fsync = "seal",
+        segment_bytes: int = 256 << 20,
+        segment_age_s: float = 3600.0,
+        keep_bytes: int | None = None,
+        keep_age_s: float | None = None,
+        keep_force: bool = False,
+        sealed_uri: str = "",
+    ) -> None:
+        if fsync not in ("never", "interval", "seal"):
+            raise ValueError(f"fsync={fsync!r}: choose 'never', 'interval' or 'seal'")
+        if segment_bytes < 1 or segment_age_s <= 0 or flush_interval_s < 0:
+            raise ValueError(
+                "segment_bytes and segment_age_s must be positive, flush_interval_s not negative"
+            )
+        self.path = Path(path)
+        self._flush_interval_s, self._fsync = flush_interval_s, fsync
+        self._segment_bytes, self._segment_age_s = segment_bytes, segment_age_s
+        self._keep = (keep_bytes, keep_age_s, keep_force)
+        self._failed: RecordingError | None = None
+        self._stream: StreamWriter | None = None
+        self._sealer: Sealer | None = None
+        self._pending: list[_Pending] = []
+        self._pending_bytes = 0
+        self._flushed_at = self._opened_at = time.monotonic()
+        self.rows = self.bytes = self.lost = 0  # what this writer was given
+        with self._stopping_on_error("open"):
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock = DirectoryLock(self.path)
+        try:
+            with self._stopping_on_error("open"):
+                self._begin(recorder, sealed_uri)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _begin(self, recorder: str | None, sealed_uri: str) -> None:
+        self._meta = self._load_meta(recorder, sealed_uri)
+        self._store = Store(self.path, self._meta.sealed_uri)
+        self._envelope = Envelope(self._meta.recorder)
+        unsealed = tidy(self._store)
+        finish_retiring(self._store)
+        taken = [ref.number for ref in list_segments(self._store)]
+        self._next = max([read_retired(self._store).first_segment - 1, *taken]) + 1
+        clocks = Clocks(time.time_ns(), time.monotonic_ns(), _boot_id())
+        self._meta.sessions.append(Session(self._next, os.getpid(), socket.gethostname(), clocks))
+        self._write_meta()
+        self._sealer = Sealer(self._store, sync=self._fsync != "never", after=self._retain)
+        for number in unsealed:
+            self._sealer.submit(number)
+
+    @property
+    def recorder(self) -> str:
+        """Who records, as in the column of that name."""
+        return self._meta.recorder
+
+    @property
+    def position(self) -> Position:
+        """The position after the last row flushed."""
+        stream = self._stream
+        return Position(stream.segment, stream.rows) if stream is not None else Position(self._next, 0)
+
+    @property
+    def segments_waiting(self) -> int:
+        """Finished segments that are not sealed yet."""
+        return self._sealer.waiting if self._sealer is not None else 0
+
+    def declare(self, topic: str, *, epoch: int, contract: str = "", schema: bytes = b"") -> None:
+        """Note a topic's contract and schema in meta.json, before the first of its rows."""
+        entry = TopicMeta(topic, epoch, contract, schema)
+        if entry not in self._meta.topics:
+            with self._stopping_on_error("describe a topic in"):
+                self._meta.topics = [t for t in self._meta.topics if (t.name, t.epoch) != (topic, epoch)]
+                self._meta.topics.append(entry)
+                self._write_meta()
+
+    def append(self, topic: str, epoch: int, batch: object, *, record_time_ns: int | None = None) -> int:
+        """Record a batch that a topic's `recv_batch` gave; returns its number of messages. No Python object
+        is made for a message. The batch's memory is kept until the next flush."""
+        self._check()
+        now_ns = time.time_ns() if record_time_ns is None else record_time_ns
+        ring = ring_batch(topic, batch)
+        rows = int(ring.num_rows)
+        size = payload_bytes(ring.column(DATA)) + rows * ENVELOPE_BYTES
+        if size > _MAX_BATCH_BYTES and rows > 1:
+            half = rows // 2
+            self.append(topic, epoch, ring.slice(0, half), record_time_ns=now_ns)
+            return half + self.append(topic, epoch, ring.slice(half), record_time_ns=now_ns)
+        if rows:
+            if self._pending_bytes + size > _MAX_BATCH_BYTES:
+                self._write_pending()
+            self._pending.append(_Pending(topic, epoch, ring, now_ns, size))
+            self._pending_bytes += size
+            self.rows += rows
+            self.bytes += size
+            if self._pending_bytes >= _GATHER_BYTES or len(self._pending) >= _GATHER_BATCHES:
+                self._write_pending()
+        self.tick()
+        return rows
+
+    def tick(self) -> float:
+        """Do what is due: flush, fsync, rotate; raise what went wrong in the background. Returns the seconds
+        until it should be called again, for the recorder's wait."""
+        self._check()
+        if time.monotonic() - self._flushed_at >= self._flush_interval_s:
+            self.flush()
+        now = time.monotonic()
+        stream = self._stream
+        if stream is not None and (
+            stream.size >= self._segment_bytes or now - self._opened_at >= self._segment_age_s
+        ):
+            self.rotate()
+        return max(0.0, self._flushed_at + self._flush_interval_s - time.monotonic())
+
+    def flush(self) -> None:
+        """Hand everything appended to the kernel; with fsync='interval', to the disk."""
+        self._check()
+        self._flushed_at = time.monotonic()
+        if not self._pending and (self._stream is None or self._fsync != "interval"):
+            return
+        self._write_pending()
+        with self._stopping_on_error("write"):
+            if self._stream is not None:
+                if not self._stream.is_in_place():
+                    raise FileNotFoundError(
+                        f"{self._stream.path} was deleted or moved away while being written"
+                    )
+                if self._fsync == "interval":
+                    self._stream.sync()
+
+    def rotate(self) -> None:
+        """Finish the current segment and let it be sealed; the next row opens a new one."""
+        self.flush()
+        if self._stream is not None:
+            stream, self._stream = self._stream, None
+            with self._stopping_on_error("finish"):
+                stream.finish()
+                crash.point("R4")  # [CRASH-R4] the stream has its end mark, and nobody is sealing it
+                assert self._sealer is not None
+                self._sealer.submit(stream.segment)
+
+    def close(self) -> None:
+        """Flush, seal what there is, and let go of the directory. Safe to call twice, and after an error."""
+        try:
+            if self._failed is None and self._lock.held:
+                self.rotate()
+        finally:
+            self._shut()
+
+    def abandon(self) -> None:
+        """Let go of the directory at once, sealing nothing and flushing nothing: as a crash would, but in
+        order."""
+        if self._stream is not None:
+            self._stream.abandon()
+            self._stream = None
+        self._pending, self._pending_bytes = [], 0
+        self._shut()
+
+    def _shut(self) -> None:
+        if self._stream is not None:
+            self._stream.abandon()
+            self._stream = None
+        sealer, self._sealer = self._sealer, None
+        try:
+            if sealer is not None:
+                stopped_before = self._failed is not None
+                try:
+                    with self._stopping_on_error("seal"):
+                        sealer.close()
+                except RecordingError:
+                    if (
+                        not stopped_before
+                    ):  # otherwise the first error has been told, and this one follows from it
+                        raise
+        finally:
+            self._lock.release()
+
+    def _check(self) -> None:
+        if self._failed is not None:
+            raise self._failed
+        if self._sealer is None:
+            raise ValueError(f"the recording at {self.path} is closed")
+        with self._stopping_on_error("seal"):
+            self._sealer.check()
+
+    def _write_pending(self) -> None:
+        with self._stopping_on_error("write"):
+            # Joining copies, so a batch that is large by itself is not joined with what came before it.
+            if len(self._pending) > 1 and self._pending[-1].size >= _GATHER_BYTES // 2:
+                self._write_first(len(self._pending) - 1)
+            if self._pending:
+                self._write_first(len(self._pending))
+            self._pending_bytes = 0
+
+    def _write_first(self, count: int) -> None:
+        """Write the first `count` pending batches as one; they stop pending only once they are written."""
+        if self._stream is None:
+            self._open_stream()
+        assert self._stream is not None
+        wrapped = []
+        for (topic, epoch), run in groupby(self._pending[:count], key=lambda p: (p.topic, p.epoch)):
+            pieces = list(run)
+            ring = pieces[0].ring if len(pieces) == 1 else pa.concat_batches([p.ring for p in pieces])
+            wrapped.append(
+                self._envelope.wrap(topic, epoch, ring, [(len(p.ring), p.record_ns) for p in pieces])
+            )
+        joined = wrapped[0][0] if len(wrapped) == 1 else pa.concat_batches([w[0] for w in wrapped])
+        self._stream.write(joined, min(w[1] for w in wrapped), max(w[2] for w in wrapped))
+        self.lost += sum(w[3] for w in wrapped)
+        crash.point("R3")  # [CRASH-R3] a batch is written, and nobody has been told
+        del self._pending[:count]
+
+    def _open_stream(self) -> None:
+        if self._next > MAX_SEGMENT:
+            raise RecordingCorrupt(
+                f"{self.path} has used up its {MAX_SEGMENT + 1} segment numbers; start a new one"
+            )
+        self._stream = StreamWriter(self.path / stream_name(self._next), self._next)
+        if self._fsync == "interval":
+            stamp.sync_directory(self.path)
+        self._next += 1
+        self._opened_at = time.monotonic()
+
+    def _retain(self) -> None:
+        """Runs in the sealer's thread, after each seal."""
+        keep_bytes, keep_age_s, force = self._keep
+        if keep_bytes is not None or keep_age_s is not None:
+            sync = self._fsync != "never"
+            retire(self._store, keep_bytes=keep_bytes, keep_age_s=keep_age_s, force=force, sync=sync)
+
+    def _load_meta(self, recorder: str | None, sealed_uri: str) -> Meta:
+        path = self.path / META
+        if not path.exists():
+            name = recorder or f"{socket.gethostname()}-{os.urandom(4).hex()}"
+            return Meta("", FORMAT_VERSION, name, sealed_uri)
+        meta = stamp.load_json(path.read_bytes(), Meta)
+        if meta is None:
+            raise RecordingCorrupt(
+                f"{path} does not pass its checksum; Recording({str(self.path)!r}).repair() makes a new one"
+            )
+        if meta.format != FORMAT_VERSION:
+            raise RecordingCorrupt(
+                f"{self.path} is a recording of format {meta.format}, this ringmain writes {FORMAT_VERSION}; "
+                "record to a new directory"
+            )
+        for given, known, what in (
+            (recorder, meta.recorder, "recorder"),
+            (sealed_uri, meta.sealed_uri, "sealed_uri"),
+        ):
+            if given and given != known:
+                raise ValueError(
+                    f"{self.path} was begun with {what}={known!r}, not {given!r}: it stays as it was, "
+                    "so leave it out or record to a new directory"
+                )
+        return meta
+
+    def _write_meta(self) -> None:
+        data = stamp.dump_json(self._meta)
+        # [CRASH-R8] the new meta.json is written under its temporary name: the old one still counts
+        stamp.replace_file(
+            self.path / META, data, sync=self._fsync != "never", before_rename=lambda: crash.point("R8")
+        )
+        if self._meta.sealed_uri:
+            pieces = iter([data, b""])
+            upload(Store(self.path, self._meta.sealed_uri), META, lambda _: next(pieces))
+
+    @contextlib.contextmanager
+    def _stopping_on_error(self, doing: str):  # type: ignore[no-untyped-def]
+        """Turn what the operating system says into an error that says what is lost and what is not."""
+        try:
+            yield
+        except RecordingError:
+            raise
+        except (OSError, pa.ArrowException) as error:
+            if isinstance(error, BlockingIOError):
+                raise
+            unwritten = sum(len(entry.ring) for entry in self._pending)
+            code = getattr(error, "errno", None)
+            reason = os.strerror(code) if isinstance(code, int) else str(error)
+            self._failed = RecordingError(
+                code or 0,
+                f"could not {doing} the recording at {self.path}: {reason}. Recording has stopped; "
+                f"{unwritten} messages that were taken are not in it, all that was flushed before is, "
+                "and stays readable",
+            )
+            if self._stream is not None:
+                self._stream.abandon()
+            raise self._failed from error
+
+    def __enter__(self) -> RecordingWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _boot_id() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""

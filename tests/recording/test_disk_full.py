@@ -1,0 +1,98 @@
+"""A full disk: the recorder stops with a clear error, and all that was flushed stays readable.
+
+On a tmpfs of one MiB, which is a real ENOSPC from a real file system; mounting needs root, as in CI. Without
+it, RLIMIT_FSIZE in a child stands in: writing fails part of the way through just the same.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ringmain.errors import RecordingError
+from ringmain.recording import Recording, RecordingWriter
+from tests.recording.conftest import payload_of, ring_batch
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path | None]:
+    """A mounted tmpfs of 1 MiB, or None where mounting is not allowed."""
+    where = tmp_path / "disk"
+    where.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "ringmain", str(where)], capture_output=True
+    )
+    if done.returncode:
+        yield None
+        return
+    yield where
+    subprocess.run(["umount", "-l", str(where)], check=True)
+
+
+def fill(path: Path, segment_bytes: int) -> tuple[int, RecordingError]:
+    """Record until it fails; (messages flushed before, the error)."""
+    writer = RecordingWriter(path, fsync="never", segment_bytes=segment_bytes, flush_interval_s=0)
+    flushed = 0
+    with pytest.raises(RecordingError) as caught:  # noqa: PT012
+        for i in range(10_000):
+            writer.append("t", 1, ring_batch(i * 10, 10, size=2000))
+            flushed = (i + 1) * 10
+    with pytest.raises(RecordingError):
+        writer.append("t", 1, ring_batch(0, 1))
+    writer.close()
+    return flushed, caught.value
+
+
+@pytest.mark.parametrize("segment_bytes", [1 << 30, 200_000])
+def test_a_full_disk_stops_the_recorder_and_loses_nothing_flushed(
+    tmp_path: Path, small_disk: Path | None, segment_bytes: int
+) -> None:
+    if small_disk is None:
+        return limited_child(tmp_path)
+    flushed, error = fill(small_disk / "r", segment_bytes)
+    assert error.errno == errno.ENOSPC
+    assert "No space left on device" in str(error)
+    assert "stays readable" in str(error)
+    messages = list(Recording(small_disk / "r"))
+    assert [m.seq for m in messages][:flushed] == list(range(flushed))
+    assert all(m.data == payload_of(m.seq, 2000) for m in messages)
+    assert Recording(small_disk / "r").verify().ok
+    subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
+    with RecordingWriter(
+        small_disk / "r"
+    ) as writer:  # the disk has room again: go on, and seal what was left
+        writer.append("t", 1, ring_batch(len(messages), 10, size=2000))
+    assert [m.seq for m in Recording(small_disk / "r")] == list(range(len(messages) + 10))
+    return None
+
+
+def limited_child(tmp_path: Path) -> None:
+    program = """
+import resource, signal, sys
+from pathlib import Path
+from tests.recording.test_disk_full import fill
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, 500_000))
+print(fill(Path(sys.argv[1]), 1 << 30)[0])
+"""
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "r")],
+        check=True, timeout=60, capture_output=True, text=True, env=environment,
+    )  # fmt: skip
+    assert [m.seq for m in Recording(tmp_path / "r")][: int(done.stdout)] == list(range(int(done.stdout)))
+
+
+def test_a_short_write_leaves_only_a_torn_end(tmp_path: Path) -> None:
+    limited_child(tmp_path)
+    report = Recording(tmp_path / "r").verify()
+    assert report.ok
+    assert [damage.torn for damage in report.damage] == [True]
