@@ -57,8 +57,8 @@ inline void wake(const uint32_t* word, int how_many = INT_MAX) {
 
 constexpr size_t kMaxBells = 128;  // the kernel's limit (FUTEX_WAITV_MAX)
 
-// Sleeps until any of the words changes.
-inline Woken sleep_on_any(const Bell* bells, size_t count, int64_t timeout_ns) {
+// Sleeps until any of the words changes. `which` gets the index of one that was rung, if the kernel says.
+inline Woken sleep_on_any(const Bell* bells, size_t count, int64_t timeout_ns, size_t* which = nullptr) {
     struct Waiter {  // the kernel's struct futex_waitv, which older headers lack
         uint64_t value, address;
         uint32_t flags, reserved;
@@ -68,6 +68,7 @@ inline Woken sleep_on_any(const Bell* bells, size_t count, int64_t timeout_ns) {
     constexpr long kFutexWaitv = 449;  // the same number on x86_64 and aarch64
     timespec deadline = to_timespec(monotonic_ns() + timeout_ns);
     long result = syscall(kFutexWaitv, waiters, count, 0, &deadline, CLOCK_MONOTONIC);
+    if (result >= 0 && which) *which = static_cast<size_t>(result);
     if (result >= 0 || errno == EAGAIN) return Woken::changed;
     if (errno == EINTR) return Woken::interrupted;
     if (errno == ENOSYS) {  // kernels before 5.16: sleep on the first and look at the others often

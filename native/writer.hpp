@@ -56,19 +56,20 @@ class Writer {
     // again: a hold only moves forward, and a new one is only good if it is at or above claim - capacity, and
     // claim is already announced. So one look is enough for a whole stride.
     Status look_at_holds(uint64_t end) {
-        safe_end_ = claim_;
-        if (ring_.contract == Contract::broadcast) return Status::ok;
-        uint32_t used = ring_.slots_used();
+        uint64_t safe_end = claim_;
+        uint32_t used = ring_.contract == Contract::broadcast ? 0 : ring_.slots_used();
         for (uint32_t i = 0; i < used; ++i) {
             // [LOOK] seq_cst: after [CLAIM]. Pairs with [HOLD].
             uint64_t hold = ring_.slots[i].hold.load(std::memory_order_seq_cst) & kPositionMask;
-            if (hold == kNoHold || hold + ring_.capacity_bytes >= safe_end_) continue;
+            if (hold == kNoHold || hold + ring_.capacity_bytes >= safe_end) continue;
             if (hold + ring_.capacity_bytes < end) {
                 obstacle = {i, false, end};
                 return Status::blocked;
             }
-            safe_end_ = std::min(safe_end_, hold + ring_.capacity_bytes);
+            safe_end = std::min(safe_end, hold + ring_.capacity_bytes);
         }
+        // Only now, when nobody is in the way: a writer that was stopped must look again.
+        safe_end_ = safe_end;
         return Status::ok;
     }
 

@@ -223,8 +223,8 @@ PyObject* recv_batch(PyObject*, PyObject* args) {
     auto columns = std::make_shared<Columns>();
     Columns& c = *columns;
     if (!c.sender.start() || !c.kind.start() || !c.data.start()) return PyErr_NoMemory();
-    OneAtATime turn(s->busy);
-    if (!turn.entered) return nullptr;
+    Receiving turn(self, *s);
+    if (!turn.entered()) return nullptr;
     Deadline deadline(timeout_ns);
     View view;
     int found = most > 0 ? next_message(self, *s, deadline, view) : 0;

@@ -181,8 +181,8 @@ PyObject* borrow(PyObject*, PyObject* args) {
         return nullptr;
     SubscriberState* s = usable_subscriber(self);
     if (!s) return nullptr;
-    OneAtATime turn(s->busy);
-    if (!turn.entered) return nullptr;
+    Receiving turn(self, *s);
+    if (!turn.entered()) return nullptr;
     Deadline deadline(timeout_ns);
     for (;;) {
         View view;

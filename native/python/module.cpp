@@ -11,7 +11,7 @@
 
 namespace ringmain::py {
 
-PyTypeObject *publisher_type, *subscriber_type, *reservation_type, *lease_type, *batch_type;
+PyTypeObject *publisher_type, *subscriber_type, *reservation_type, *lease_type, *batch_type, *event_type;
 PyObject *message_class, *empty_str;
 
 PyObject* raise(const char* error_class, const std::string& text, int error) {
@@ -159,7 +159,8 @@ int execute(PyObject* module) {
     empty_str = PyUnicode_InternFromString("");
     bool done = message_class && empty_str && add_constants(module) &&
                 PyModule_AddFunctions(module, inspect_methods) == 0 && add_publisher(module) &&
-                add_reservation(module) && add_subscriber(module) && add_lease(module) && add_batch(module);
+                add_reservation(module) && add_subscriber(module) && add_lease(module) && add_batch(module) &&
+                add_event(module);
     return done ? 0 : -1;
 }
 

@@ -3,6 +3,8 @@
 
 #include <vector>
 
+#include "event.hpp"
+
 namespace ringmain::py {
 
 PyObject* raise_too_large(const PublisherState& p, uint64_t size, uint64_t envelope_bytes) {
@@ -286,6 +288,19 @@ PyObject* send_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
     return PyLong_FromUnsignedLongLong(sent);
 }
 
+// arm(event): after Full, have the event rung when there may be room. The token it will give; 0: try again now.
+PyObject* arm(PyObject* self, PyObject* event) {
+    PublisherState* p = usable(self);
+    if (!p) return nullptr;
+    if (!PyObject_TypeCheck(event, event_type)) {
+        PyErr_SetString(PyExc_TypeError, "arm() takes an Event");
+        return nullptr;
+    }
+    Bell bell = p->writer->arm();
+    uint64_t token = bell.word ? watch(bell, event_of(event), p->seat->shared(), true) : 0;
+    return PyLong_FromUnsignedLongLong(token);
+}
+
 // open(directory, topic, contract|None, capacity|None, mode, persist, takeover, schema, name, sender, spin_ns)
 PyObject* open(PyObject* self, PyObject* args) {
     PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
@@ -489,6 +504,7 @@ PyMethodDef methods[] = {
      "wait_for_readers(count=1, timeout=None)\n--\n\nWait until so many readers have joined; returns how "
      "many."},
     {"_send_as", send_as, METH_VARARGS, "Send under a given sequence number and time."},
+    {"_arm", arm, METH_O, "Have an Event rung when there may be room."},
     {"_open", open, METH_VARARGS, "Take a seat in the topic."},
     {"_close", close, METH_NOARGS, "Leave the topic."},
     {"_describe", describe, METH_NOARGS, "(contract, capacity, epoch, largest message, slot)"},

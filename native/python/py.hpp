@@ -135,13 +135,15 @@ class OneAtATime {
 };
 
 // The types, made once when the module is loaded.
-extern PyTypeObject *publisher_type, *subscriber_type, *reservation_type, *lease_type, *batch_type;
+extern PyTypeObject *publisher_type, *subscriber_type, *reservation_type, *lease_type, *batch_type,
+    *event_type;
 extern PyObject *message_class, *empty_str;
 bool add_publisher(PyObject* module);
 bool add_reservation(PyObject* module);
 bool add_subscriber(PyObject* module);
 bool add_lease(PyObject* module);
 bool add_batch(PyObject* module);
+bool add_event(PyObject* module);
 extern PyMethodDef inspect_methods[];
 
 template <class T>

@@ -122,6 +122,42 @@ int next_message(PyObject* self, SubscriberState& s, Deadline& deadline, View& v
     }
 }
 
+// What to sleep on until there may be something to read, and what keeps the word mapped. Empty: look again.
+static Bell bell_of(SubscriberState& s, Bell appears, std::shared_ptr<const void>& keep) {
+    if (!s.attached()) {
+        keep = s.directory;
+        return appears;
+    }
+    keep = s.seat->shared();
+    return s.reader->bell();
+}
+
+// Watches for the next message. 0: one is there already, or nothing can be watched; -1: raised.
+static int64_t watch_for_message(PyObject* self, SubscriberState& s, const std::shared_ptr<Event>& event) {
+    for (;;) {
+        Bell appears = s.attached() || !s.directory ? Bell{} : s.directory->bell();
+        View view;
+        int found = message_now(self, s, view);
+        if (found != 0) return found < 0 ? -1 : 0;
+        std::shared_ptr<const void> keep;
+        Bell bell = bell_of(s, appears, keep);
+        if (bell.word) return static_cast<int64_t>(watch(bell, event, keep, false));
+        if (!s.attached()) return 0;
+    }
+}
+
+void settle_descriptor(PyObject* self, SubscriberState& s) {
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    unwatch(s.event_token);
+    s.event->take();
+    int64_t token = s.closed ? 0 : watch_for_message(self, s, s.event);
+    s.event_token = token > 0 ? static_cast<uint64_t>(token) : 0;
+    if (token <= 0) s.event->ring(0);  // something to read, or trouble that the next call will tell
+    PyErr_Clear();
+    PyErr_Restore(type, value, traceback);
+}
+
 PyObject* raise_timeout(const SubscriberState& s, const Deadline& deadline) {
     std::string text =
         "no message on topic '" + s.topic + "' within " + seconds(deadline.timeout_ns()) + ": ";
@@ -277,8 +313,8 @@ PyObject* receive_within(PyObject* self, PyObject* const* args, Py_ssize_t count
         if (!parse_arguments(function, args, count, names, kNames, 0, given, 1)) return nullptr;
         if (!parse_timeout(given[0], timeout_ns)) return nullptr;
     }
-    OneAtATime turn(s->busy);
-    if (!turn.entered) return nullptr;
+    Receiving turn(self, *s);
+    if (!turn.entered()) return nullptr;
     Deadline deadline(timeout_ns);
     PyObject* result = receive(self, *s, deadline, whole);
     if (!result && !PyErr_Occurred()) raise_timeout(*s, deadline);
@@ -296,8 +332,8 @@ PyObject* recv_message(PyObject* self, PyObject* const* args, Py_ssize_t count, 
 PyObject* receive_now(PyObject* self, bool whole) {
     SubscriberState* s = usable_subscriber(self);
     if (!s) return nullptr;
-    OneAtATime turn(s->busy);
-    if (!turn.entered) return nullptr;
+    Receiving turn(self, *s);
+    if (!turn.entered()) return nullptr;
     Deadline deadline(0);
     PyObject* result = receive(self, *s, deadline, whole);
     if (result || PyErr_Occurred()) return result;
@@ -311,8 +347,8 @@ PyObject* try_recv_message(PyObject* self, PyObject*) { return receive_now(self,
 PyObject* next(PyObject* self) {
     SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
     if (s->closed) return nullptr;
-    OneAtATime turn(s->busy);
-    if (!turn.entered) return nullptr;
+    Receiving turn(self, *s);
+    if (!turn.entered()) return nullptr;
     Deadline deadline(kForever);
     PyObject* result = receive(self, *s, deadline, false);
     if (!result && s->closing) PyErr_Clear();
@@ -331,8 +367,8 @@ PyObject* recv_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
         return nullptr;
     }
     if (given[1] && !parse_timeout(given[1], timeout_ns)) return nullptr;
-    OneAtATime turn(s->busy);
-    if (!turn.entered) return nullptr;
+    Receiving turn(self, *s);
+    if (!turn.entered()) return nullptr;
     PyObject* list = PyList_New(0);
     if (!list) return nullptr;
     Deadline deadline(timeout_ns);
@@ -376,8 +412,8 @@ PyObject* recv_into(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
         Py_buffer& buffer;
         ~Release() { PyBuffer_Release(&buffer); }
     } release{buffer};
-    OneAtATime turn(s->busy);
-    if (!turn.entered) return nullptr;
+    Receiving turn(self, *s);
+    if (!turn.entered()) return nullptr;
     Deadline deadline(timeout_ns);
     for (;;) {
         View view;
@@ -446,6 +482,7 @@ PyObject* close(PyObject* self, PyObject*) {
     OneAtATime turn(s->busy);
     if (!turn.entered) return nullptr;
     s->closed = true;
+    if (s->event) unwatch(s->event_token);
     s->lost_before = s->lost();
     std::unique_ptr<Seat> seat = std::move(s->seat);
     s->reader.reset();
@@ -507,6 +544,41 @@ PyObject* get_schema(PyObject* self, PyObject*) {
     } catch (const Failure& failure) {
         return raise(failure);
     }
+}
+
+PyObject* fileno(PyObject* self, PyObject*) {
+    SubscriberState* s = usable_subscriber(self);
+    if (!s) return nullptr;
+    if (!s->event) {
+        try {
+            s->event = std::make_shared<Event>();
+        } catch (const Failure& failure) {
+            return raise(failure);
+        }
+        Receiving settles(self, *s);
+    }
+    return PyLong_FromLong(s->event->fd());
+}
+
+// raise_timeout(timeout): what recv(timeout) would raise, for whoever did the waiting elsewhere.
+PyObject* timed_out(PyObject* self, PyObject* timeout) {
+    int64_t timeout_ns;
+    if (!parse_timeout(timeout, timeout_ns)) return nullptr;
+    return raise_timeout(*reinterpret_cast<SubscriberObject*>(self)->state, Deadline(timeout_ns));
+}
+
+// arm(event): have the event rung when there may be something to read. The token it will give; 0: there is already.
+PyObject* arm(PyObject* self, PyObject* event) {
+    SubscriberState* s = usable_subscriber(self);
+    if (!s) return nullptr;
+    if (!PyObject_TypeCheck(event, event_type)) {
+        PyErr_SetString(PyExc_TypeError, "arm() takes an Event");
+        return nullptr;
+    }
+    OneAtATime turn(s->busy);
+    if (!turn.entered) return nullptr;
+    int64_t token = watch_for_message(self, *s, event_of(event));
+    return token < 0 ? nullptr : PyLong_FromLongLong(token);
 }
 
 // ----------------------------------------------------------------------------------------- waiting for several
@@ -608,6 +680,10 @@ PyMethodDef methods[] = {
      "first."},
     {"recv_into", method(recv_into), METH_FASTCALL | METH_KEYWORDS,
      "recv_into(buffer, timeout=None)\n--\n\nCopy the next message into a buffer; returns its size."},
+    {"fileno", fileno, METH_NOARGS,
+     "fileno()\n--\n\nA descriptor that is readable while a message is there, for select and event loops."},
+    {"_raise_timeout", timed_out, METH_O, "Raise what recv(timeout) would."},
+    {"_arm", arm, METH_O, "Have an Event rung when there may be something to read."},
     {"_open", open, METH_VARARGS, "Take a seat in the topic, or wait for it to appear."},
     {"_close", close, METH_NOARGS, "Leave the topic."},
     {"_screen", screen, METH_VARARGS, "Set which senders and kinds are passed over."},

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "endpoint.hpp"
+#include "event.hpp"
 #include "py.hpp"
 
 namespace ringmain::py {
@@ -25,6 +26,8 @@ struct SubscriberState {
     bool busy = false;            // see OneAtATime
     bool closing = false, closed = true;
     std::vector<uint64_t> leases;  // positions of borrowed messages that are still in use
+    std::shared_ptr<Event> event;  // behind fileno(), if it was asked for
+    uint64_t event_token = 0;      // what watches for it
     // The last sender and kind as Python strings: they rarely change from one message to the next.
     std::string last_sender, last_kind;
     PyObject *last_sender_str = nullptr, *last_kind_str = nullptr;
@@ -51,6 +54,25 @@ int next_message(PyObject* self, SubscriberState& s, Deadline& deadline, View& v
 
 // What is there now, without waiting. 1, 0 or -1 as above.
 int message_now(PyObject* self, SubscriberState& s, View& view, bool borrowing = false);
+
+// If the subscriber has a descriptor: makes it readable exactly while a message is there. To be called whenever
+// something may have been taken.
+void settle_descriptor(PyObject* self, SubscriberState& s);
+
+// A receiving call: one at a time, and the descriptor is right afterwards.
+class Receiving {
+    PyObject* self_;
+    SubscriberState& s_;
+    OneAtATime turn_;
+
+  public:
+    Receiving(PyObject* self, SubscriberState& s) : self_(self), s_(s), turn_(s.busy) {}
+    ~Receiving() {
+        if (s_.event && turn_.entered) [[unlikely]]
+            settle_descriptor(self_, s_);
+    }
+    bool entered() const { return turn_.entered; }
+};
 
 PyObject* raise_timeout(const SubscriberState& s, const Deadline& deadline);
 PyObject* raise_evicted(const SubscriberState& s);

@@ -98,7 +98,7 @@ class Publisher(Endpoint, _native.Publisher):
                 self._set_schema(schema)
             return
         try:
-            typed.compatible(typed.Schema.from_bytes(there), self._codec.schema, topic=self.topic)
+            typed.compatible(self._codec.schema, typed.Schema.from_bytes(there), topic=self.topic)
         except BaseException:
             self._close()
             raise
@@ -144,6 +144,12 @@ class Publisher(Endpoint, _native.Publisher):
         """A message whose size is not known yet, as a file to write to. Sent when the block is left, dropped on an
         exception. `timeout` is for each wait for room."""
         return MessageStream(_native.reserve(self, 0, kind, timeout), timeout)
+
+    async def asend(self, data: Any, kind: str = "", timeout: float | None = None) -> int:
+        """`send` for asyncio: waits for room without stopping the loop."""
+        from ringmain import aio
+
+        return await aio.send(self, data, kind, timeout)
 
     # ------------------------------------------------------------------------------ other processes
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, MutableSet, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from ringmain import _native, names
 from ringmain.endpoint import Endpoint
+from ringmain.errors import Closed
+from ringmain.message import Message
 from ringmain.publisher import DEFAULT_SPIN_S
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ class Subscriber(Endpoint, _native.Subscriber):
     ) -> None:
         self.topic = names.check_topic(topic)
         self._codec: Any = None
+        self._in_a_row = 0  # messages that asyncio took without waiting
         if type is not None:
             from ringmain import typed
 
@@ -119,6 +122,29 @@ class Subscriber(Endpoint, _native.Subscriber):
         The result has `__arrow_c_array__`: `pyarrow.record_batch(batch)`. Waits, if at all, only for the first message.
         """
         return _native.recv_batch(self, max_messages, timeout, max_bytes)
+
+    async def arecv(self, timeout: float | None = None) -> Any:
+        """`recv` for asyncio. A cancelled call has taken nothing."""
+        from ringmain import aio
+
+        return (await aio.receive(self, timeout)).data
+
+    async def arecv_message(self, timeout: float | None = None) -> Message:
+        """`recv_message` for asyncio."""
+        from ringmain import aio
+
+        return await aio.receive(self, timeout)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        if self.closed:
+            raise StopAsyncIteration
+        try:
+            return await self.arecv()
+        except Closed:
+            raise StopAsyncIteration from None
 
     @property
     def contract(self) -> str | None:

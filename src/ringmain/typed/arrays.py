@@ -15,6 +15,7 @@ and `decode` neither copies nor lets the view be written through.
 
 from __future__ import annotations
 
+import functools
 import math
 import struct
 import typing
@@ -124,6 +125,8 @@ def _read_prefix(view: memoryview) -> tuple[numpy.dtype[Any], tuple[int, ...], i
     return dtype, shape, offset
 
 
+# Parsing a dtype costs more than viewing an array; a topic has few of them.
+@functools.lru_cache(maxsize=256)
 def _dtype_text(dtype: numpy.dtype[Any]) -> bytes:
     text = dtype.str.encode() if dtype.names is None else msgspec.json.encode(dtype.descr)
     if dtype.hasobject or len(text) > 0xFFFF or _dtype_from_text(text) != dtype:
@@ -134,6 +137,7 @@ def _dtype_text(dtype: numpy.dtype[Any]) -> bytes:
     return text
 
 
+@functools.lru_cache(maxsize=256)
 def _dtype_from_text(text: bytes) -> numpy.dtype[Any]:
     """numpy's parser also takes forms we never write; only those we do are let through to it."""
     try:
