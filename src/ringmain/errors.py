@@ -13,6 +13,7 @@ __all__ = [
     "Full",
     "InUse",
     "JavaNotFound",
+    "LakeError",
     "Lapped",
     "MessageTooLarge",
     "NotAllowed",
@@ -163,3 +164,7 @@ class SparkUnavailable(RingmainError, ImportError):
 
 class JavaNotFound(RingmainError, FileNotFoundError):
     """No Java that Spark can run on was found. Says which were tried, and what to install."""
+
+
+class LakeError(RingmainError, RuntimeError):
+    """A lake cannot be written as it is: its books do not balance, or it was built another way. Says which."""

@@ -14,9 +14,7 @@ from ringmain.recording.format import RING_SCHEMA
 START_NS = 1_700_000_000_123_456_789
 
 
-def ring_batch(
-    first: int, rows: int, *, size: int = 20, lost: int = 0, step_ns: int = 1_001
-) -> pa.RecordBatch:
+def ring_batch(first: int, rows: int, *, size: int = 20, lost: int = 0, step_ns: int = 1_001) -> pa.RecordBatch:
     """Messages `first` and on, each saying which it is; `lost` were missed before the first of them."""
     numbers = range(first, first + rows)
     return pa.RecordBatch.from_arrays(

@@ -62,9 +62,7 @@ def check_after_death(path: Path, safe: int, *, from_start: bool = True) -> None
     assert [m.seq for m in after][: len(seqs)] == seqs
     assert [m.position for m in after][: len(seqs)] == positions, "a position must not change its meaning"
     assert len(after) == len(seqs) + 10
-    assert all(ref.sealed for ref in list_segments(Store(path))), (
-        "what the dead left must be sealed by the next"
-    )
+    assert all(ref.sealed for ref in list_segments(Store(path))), "what the dead left must be sealed by the next"
     assert not list(path.glob("*.tmp"))
     assert not list(path.glob("*.arrows"))
 

@@ -186,9 +186,7 @@ def test_a_recording_inside_a_payload_is_not_mistaken_for_rows(tmp_path: Path) -
     assert recording.verify().rows_lost == 1
 
 
-def test_a_damaged_stream_is_left_for_repair_by_the_next_recorder(
-    pristine: dict[bool, Path], tmp_path: Path
-) -> None:
+def test_a_damaged_stream_is_left_for_repair_by_the_next_recorder(pristine: dict[bool, Path], tmp_path: Path) -> None:
     path = tmp_path / "r"
     shutil.copytree(pristine[False], path)
     file = path / stream_name(1)

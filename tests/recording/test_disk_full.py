@@ -27,9 +27,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path | None]:
     """A mounted tmpfs of 1 MiB, or None where mounting is not allowed."""
     where = tmp_path / "disk"
     where.mkdir()
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "ringmain", str(where)], capture_output=True
-    )
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "ringmain", str(where)], capture_output=True)
     if done.returncode:
         yield None
         return
@@ -66,9 +64,7 @@ def test_a_full_disk_stops_the_recorder_and_loses_nothing_flushed(
     assert all(m.data == payload_of(m.seq, 2000) for m in messages)
     assert Recording(small_disk / "r").verify().ok
     subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
-    with RecordingWriter(
-        small_disk / "r"
-    ) as writer:  # the disk has room again: go on, and seal what was left
+    with RecordingWriter(small_disk / "r") as writer:  # the disk has room again: go on, and seal what was left
         writer.append("t", 1, ring_batch(len(messages), 10, size=2000))
     assert [m.seq for m in Recording(small_disk / "r")] == list(range(len(messages) + 10))
     return None

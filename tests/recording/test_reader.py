@@ -57,18 +57,14 @@ def test_filters(make: Callable[..., Path]) -> None:
     assert recording.to_arrow(topics="b", columns=["seq"]).column_names == ["seq"]
 
 
-def test_positions_name_the_same_rows_before_and_after_sealing(
-    make: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_positions_name_the_same_rows_before_and_after_sealing(make: Callable[..., Path], tmp_path: Path) -> None:
     path = make(leave_unsealed=True)
     before = {m.position: m.seq for m in Recording(path)}
     RecordingWriter(path).close()
     assert all(ref.sealed for ref in list_segments(Store(path)))
     assert {m.position: m.seq for m in Recording(path)} == before
     assert [m.seq for m in Recording(path).messages(start=Position(2, 30))] == list(range(230, 300))
-    assert [m.position.row for m in Recording(path).messages(start=Position(2, 30), topics="b")] == list(
-        range(50, 100)
-    )
+    assert [m.position.row for m in Recording(path).messages(start=Position(2, 30), topics="b")] == list(range(50, 100))
 
 
 def test_positions_parse_and_print() -> None:

@@ -23,10 +23,7 @@ def table(heading: str) -> list[list[str]]:
     after = SPEC[SPEC.index(f"## {heading}\n") :]
     lines = re.search(r"(?:^\|.*\n)+", after, re.M)
     assert lines is not None
-    cells = [
-        [cell.strip().replace("`", "") for cell in line.strip("|\n").split("|")]
-        for line in lines[0].splitlines()
-    ]
+    cells = [[cell.strip().replace("`", "") for cell in line.strip("|\n").split("|")] for line in lines[0].splitlines()]
     return cells[2:]
 
 
@@ -64,9 +61,7 @@ def test_head_line() -> None:
         max_ns=0,
     )
     fields = [part.split("=") for part in line.split()[1:]]
-    assert [[name, str(len(value))] for name, value in fields] == [
-        row[:2] for row in table("The growing segment")
-    ]
+    assert [[name, str(len(value))] for name, value in fields] == [row[:2] for row in table("The growing segment")]
 
 
 def test_seal() -> None:
@@ -83,9 +78,7 @@ def test_the_golden_recording_reads_as_it_always_did(tmp_path: Path) -> None:
     recording = Recording(tmp_path / "v1", decode=lambda schema: lambda data: (schema, data))
     assert recording.meta is not None
     assert recording.meta.recorder == "golden"
-    found = [
-        (m.position, m.topic, m.epoch, m.seq, m.time_ns, m.record_time_ns, m.lost, m.data) for m in recording
-    ]
+    found = [(m.position, m.topic, m.epoch, m.seq, m.time_ns, m.record_time_ns, m.lost, m.data) for m in recording]
     early, late = (START_NS + 10_000) // 1000 * 1000, (START_NS + 20_000) // 1000 * 1000
     expected = [(Position(0, n), "imu", 1, n, START_NS + n * 1001, early, 0, payload_of(n)) for n in range(5)]
     expected += [
@@ -93,8 +86,7 @@ def test_the_golden_recording_reads_as_it_always_did(tmp_path: Path) -> None:
         for n in range(7, 10)
     ]
     expected += [
-        (Position(1, 3 + n), "camera/front", 9, n, START_NS + n * 1001, late, 0, payload_of(n, 70))
-        for n in range(2)
+        (Position(1, 3 + n), "camera/front", 9, n, START_NS + n * 1001, late, 0, payload_of(n, 70)) for n in range(2)
     ]
     assert found == expected
     assert next(iter(recording)).value == (b"\x00golden", payload_of(0))

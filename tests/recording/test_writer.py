@@ -55,9 +55,7 @@ def test_batches_come_in_any_way_that_arrow_has(tmp_path: Path) -> None:
         assert writer.append("t", 1, ring_batch(0, 0)) == 0
         with pytest.raises(ValueError, match="must have the columns seq, time_ns"):
             writer.append("t", 1, pa.record_batch({"seq": [1]}))
-    assert [m.data for m in Recording(tmp_path / "r")] == [
-        payload_of(n) for n in (0, 1, 2, 3, 7, 8, 9, 10, 11)
-    ]
+    assert [m.data for m in Recording(tmp_path / "r")] == [payload_of(n) for n in (0, 1, 2, 3, 7, 8, 9, 10, 11)]
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 63, 64, 65, 1000])
@@ -67,9 +65,7 @@ def test_slices_of_any_payload_size_read_back_before_sealing(tmp_path: Path, siz
         writer.append("t", 1, ring_batch(0, 9, size=size).slice(first, 3))
         writer.flush()
     rows = Recording(tmp_path / "r").to_arrow()
-    assert rows.column("payload").to_pylist() == [
-        payload_of(n, size) for f in range(5) for n in range(f, f + 3)
-    ]
+    assert rows.column("payload").to_pylist() == [payload_of(n, size) for f in range(5) for n in range(f, f + 3)]
     assert Recording(tmp_path / "r").to_arrow(columns=["seq"]).num_rows == 15
     writer.close()
 
@@ -142,9 +138,7 @@ RecordingWriter(sys.argv[1]).close()
 os.close(write)
 os.waitpid(child, 0)
 """
-    subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program, str(tmp_path / "r")], check=True, timeout=60
-    )
+    subprocess.run([sys.executable, "-W", "ignore", "-c", program, str(tmp_path / "r")], check=True, timeout=60)
 
 
 def test_a_new_writer_goes_on_in_a_new_segment(tmp_path: Path) -> None:
@@ -224,9 +218,7 @@ def test_sealed_segments_are_plain_parquet_with_statistics(make: Callable[..., P
     assert columns["publish_time"].statistics.has_min_max
     assert not columns["payload"].is_stats_set
     assert {c.compression for c in columns.values()} == {"ZSTD"}
-    assert "PLAIN_DICTIONARY" in str(columns["topic"].encodings) or "RLE_DICTIONARY" in str(
-        columns["topic"].encodings
-    )
+    assert "PLAIN_DICTIONARY" in str(columns["topic"].encodings) or "RLE_DICTIONARY" in str(columns["topic"].encodings)
 
 
 def test_growing_segments_are_plain_arrow_streams(make: Callable[..., Path]) -> None:
@@ -297,9 +289,7 @@ def test_sealing_to_another_file_system(tmp_path: Path) -> None:
     assert [s.number for s in list_segments(Store.of(tmp_path / "r"))] == [3]
 
 
-def test_a_batch_beyond_the_limit_of_a_column_is_split(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_beyond_the_limit_of_a_column_is_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ringmain.recording.writer._MAX_BATCH_BYTES", 10_000)
     with RecordingWriter(tmp_path / "r") as writer:
         assert writer.append("t", 1, ring_batch(0, 100, size=1000)) == 100

@@ -159,7 +159,5 @@ class Consumer(msgspec.Struct):
 
 def consumer_path(directory: Path, name: str) -> Path:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
-        raise ValueError(
-            f"bad consumer name {name!r}: use up to 100 letters, digits, dots, dashes and underscores"
-        )
+        raise ValueError(f"bad consumer name {name!r}: use up to 100 letters, digits, dots, dashes and underscores")
     return directory / CONSUMERS / f"{name}.json"

@@ -54,11 +54,7 @@ class Report:
     def rows_lost(self) -> int | None:
         """How many rows cannot be read; None where nobody can know."""
         ends = [(d.end_row, d.row) for d in self.damage if not d.torn]
-        return (
-            sum(end - row for end, row in ends if end is not None)
-            if all(e is not None for e, _ in ends)
-            else None
-        )
+        return sum(end - row for end, row in ends if end is not None) if all(e is not None for e, _ in ends) else None
 
     def __str__(self) -> str:
         lines = [f"{self.segments} segments, {self.rows} rows: " + ("intact" if self.ok else "DAMAGED")]

@@ -95,9 +95,7 @@ def retire(
         retired.rows += [0] * (ref.number - len(retired.rows)) + [rows]
     retired.first_segment = doomed[-1][0].number + 1
     write_retired(store.directory, retired, sync=sync)
-    crash.point(
-        "R9"
-    )  # [CRASH-R9] counted as deleted, and still there: readers ignore them, the next recorder deletes
+    crash.point("R9")  # [CRASH-R9] counted as deleted, and still there: readers ignore them, the next recorder deletes
     numbers = [ref.number for ref, _ in doomed]
     _delete(store, numbers)
     return numbers
@@ -119,9 +117,7 @@ def finish_retiring(store: Store) -> None:
     if first == 0:
         return
     filesystem, directory = store.filesystem()
-    names = [
-        i.base_name for i in filesystem.get_file_info(pafs.FileSelector(directory, allow_not_found=True))
-    ]
+    names = [i.base_name for i in filesystem.get_file_info(pafs.FileSelector(directory, allow_not_found=True))]
     parsed = [p for p in map(parse_segment_name, names) if p is not None]
     _delete(store, [number for number, sealed in parsed if sealed and number < first])
 

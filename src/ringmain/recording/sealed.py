@@ -114,9 +114,7 @@ def merge_stats(into: dict[tuple[str, int], TopicStats], more: Iterable[TopicSta
             known.merge(entry)
 
 
-def write_sealed(
-    path: Path, segment: int, blocks: Iterable[tuple[int, pa.RecordBatch]], end_row: int
-) -> SealStats:
+def write_sealed(path: Path, segment: int, blocks: Iterable[tuple[int, pa.RecordBatch]], end_row: int) -> SealStats:
     """Write `blocks` (number of first row, rows) as a sealed segment at `path`, which nobody looks at yet."""
     stats = SealStats(segment, end_row, [], [])
     topics: dict[tuple[str, int], TopicStats] = {}
@@ -205,9 +203,7 @@ def _crc_at(fd: int, offset: int, size: int) -> int:
     while offset < end:
         piece = os.pread(fd, min(1 << 20, end - offset), offset)
         if not piece:
-            raise RecordingCorrupt(
-                f"a sealed segment ends at byte {offset} while being checked; expected {end}"
-            )
+            raise RecordingCorrupt(f"a sealed segment ends at byte {offset} while being checked; expected {end}")
         crc = crc32(piece, crc)
         offset += len(piece)
     return crc
@@ -229,9 +225,7 @@ class SealedSegment:
         except (KeyError, TypeError, msgspec.DecodeError) as error:
             raise RecordingCorrupt(f"{self.name}: its seal cannot be read: {error}") from error
         if self.stats.segment != segment:
-            raise RecordingCorrupt(
-                f"{self.name} holds segment {self.stats.segment:09d}: was the file renamed?"
-            )
+            raise RecordingCorrupt(f"{self.name} holds segment {self.stats.segment:09d}: was the file renamed?")
         self._ranges = _chunk_ranges(metadata)
         self._crcs = [int(line[i : i + 8], 16) for i in range(0, len(line), 8)]
         self._columns = {metadata.schema.column(i).name: i for i in range(metadata.num_columns)}

@@ -187,11 +187,7 @@ class Segment:
         for index, (row, rows, least, greatest) in enumerate(self.spans()):
             lo = max(first_row, row)
             hi = row + rows if end_row is None else min(end_row, row + rows)
-            if (
-                lo >= hi
-                or (min_ns is not None and greatest < min_ns)
-                or (max_ns is not None and least > max_ns)
-            ):
+            if lo >= hi or (min_ns is not None and greatest < min_ns) or (max_ns is not None and least > max_ns):
                 continue
             try:
                 found = self.read(index, columns)

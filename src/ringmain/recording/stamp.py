@@ -60,9 +60,7 @@ def load_json(data: bytes, kind: type[T]) -> T | None:
         return None
 
 
-def replace_file(
-    path: Path, data: bytes, *, sync: bool, before_rename: Callable[[], None] | None = None
-) -> None:
+def replace_file(path: Path, data: bytes, *, sync: bool, before_rename: Callable[[], None] | None = None) -> None:
     """Write-then-rename: whoever looks sees the old file or the new one, whole."""
     temporary = path.with_name(path.name + ".tmp")
     with open(temporary, "wb") as file:

@@ -45,9 +45,7 @@ def _head_line(**values: object) -> bytes:
     return HEAD_LINE.format(head="00000000", **values).encode()
 
 
-_BLANK_LINE = _head_line(
-    id="0" * 8, segment=0, row=0, rows=0, length=0, data=0, front=0, back=0, min_ns=0, max_ns=0
-)
+_BLANK_LINE = _head_line(id="0" * 8, segment=0, row=0, rows=0, length=0, data=0, front=0, back=0, min_ns=0, max_ns=0)
 
 
 @dataclass(frozen=True, slots=True)

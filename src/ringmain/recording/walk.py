@@ -46,9 +46,7 @@ class StreamIndex:
     size: int = 0  # of the file, as the last walk saw it
     finished: bool = False  # the end mark is there
     _id: bytes | None = None
-    _head_bytes: int = (
-        0  # of every batch of this stream: all have the same columns and a line of the same width
-    )
+    _head_bytes: int = 0  # of every batch of this stream: all have the same columns and a line of the same width
 
     def refresh(self) -> int:
         """Walk on; returns how many new rows were found."""
@@ -83,11 +81,7 @@ class StreamIndex:
 
     def _is_beginning(self, fd: int, left: int) -> bool:
         if self._id is None:
-            return (
-                left < _FIRST_READ_BYTES
-                and not self.blocks
-                and _begins_schema(os.pread(fd, left, self.end), left)
-            )
+            return left < _FIRST_READ_BYTES and not self.blocks and _begins_schema(os.pread(fd, left, self.end), left)
         prefix = os.pread(fd, min(left, PREFIX.size), self.end)
         expected = PREFIX.pack(CONTINUATION, self._head_bytes - PREFIX.size)
         if prefix != expected[: len(prefix)]:

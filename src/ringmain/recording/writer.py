@@ -85,9 +85,7 @@ class RecordingWriter:
         if fsync not in ("never", "interval", "seal"):
             raise ValueError(f"fsync={fsync!r}: choose 'never', 'interval' or 'seal'")
         if segment_bytes < 1 or segment_age_s <= 0 or flush_interval_s < 0:
-            raise ValueError(
-                "segment_bytes and segment_age_s must be positive, flush_interval_s not negative"
-            )
+            raise ValueError("segment_bytes and segment_age_s must be positive, flush_interval_s not negative")
         self.path = Path(path)
         self._flush_interval_s, self._fsync = flush_interval_s, fsync
         self._segment_bytes, self._segment_age_s = segment_bytes, segment_age_s
@@ -181,9 +179,7 @@ class RecordingWriter:
             self.flush()
         now = time.monotonic()
         stream = self._stream
-        if stream is not None and (
-            stream.size >= self._segment_bytes or now - self._opened_at >= self._segment_age_s
-        ):
+        if stream is not None and (stream.size >= self._segment_bytes or now - self._opened_at >= self._segment_age_s):
             self.rotate()
         return max(0.0, self._flushed_at + self._flush_interval_s - time.monotonic())
 
@@ -197,9 +193,7 @@ class RecordingWriter:
         with self._stopping_on_error("write"):
             if self._stream is not None:
                 if not self._stream.is_in_place():
-                    raise FileNotFoundError(
-                        f"{self._stream.path} was deleted or moved away while being written"
-                    )
+                    raise FileNotFoundError(f"{self._stream.path} was deleted or moved away while being written")
                 if self._fsync == "interval":
                     self._stream.sync()
 
@@ -243,9 +237,7 @@ class RecordingWriter:
                     with self._stopping_on_error("seal"):
                         sealer.close()
                 except RecordingError:
-                    if (
-                        not stopped_before
-                    ):  # otherwise the first error has been told, and this one follows from it
+                    if not stopped_before:  # otherwise the first error has been told, and this one follows from it
                         raise
         finally:
             self._lock.release()
@@ -276,9 +268,7 @@ class RecordingWriter:
         for (topic, epoch), run in groupby(self._pending[:count], key=lambda p: (p.topic, p.epoch)):
             pieces = list(run)
             ring = pieces[0].ring if len(pieces) == 1 else pa.concat_batches([p.ring for p in pieces])
-            wrapped.append(
-                self._envelope.wrap(topic, epoch, ring, [(len(p.ring), p.record_ns) for p in pieces])
-            )
+            wrapped.append(self._envelope.wrap(topic, epoch, ring, [(len(p.ring), p.record_ns) for p in pieces]))
         joined = wrapped[0][0] if len(wrapped) == 1 else pa.concat_batches([w[0] for w in wrapped])
         self._stream.write(joined, min(w[1] for w in wrapped), max(w[2] for w in wrapped))
         self.lost += sum(w[3] for w in wrapped)
@@ -287,9 +277,7 @@ class RecordingWriter:
 
     def _open_stream(self) -> None:
         if self._next > MAX_SEGMENT:
-            raise RecordingCorrupt(
-                f"{self.path} has used up its {MAX_SEGMENT + 1} segment numbers; start a new one"
-            )
+            raise RecordingCorrupt(f"{self.path} has used up its {MAX_SEGMENT + 1} segment numbers; start a new one")
         self._stream = StreamWriter(self.path / stream_name(self._next), self._next)
         if self._fsync == "interval":
             stamp.sync_directory(self.path)
@@ -332,9 +320,7 @@ class RecordingWriter:
     def _write_meta(self) -> None:
         data = stamp.dump_json(self._meta)
         # [CRASH-R8] the new meta.json is written under its temporary name: the old one still counts
-        stamp.replace_file(
-            self.path / META, data, sync=self._fsync != "never", before_rename=lambda: crash.point("R8")
-        )
+        stamp.replace_file(self.path / META, data, sync=self._fsync != "never", before_rename=lambda: crash.point("R8"))
         if self._meta.sealed_uri:
             pieces = iter([data, b""])
             upload(Store(self.path, self._meta.sealed_uri), META, lambda _: next(pieces))

