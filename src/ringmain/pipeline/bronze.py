@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 PARTITION_BY = ("date", "topic")
 COLUMNS = (
     "recorder string, epoch bigint, seq bigint, publish_time timestamp, publish_ns smallint, record_time timestamp, "
-    "sender string, kind string, lost bigint, size int, payload binary, segment bigint, row bigint, date date, topic string"
+    "sender string, kind string, lost bigint, size int, payload binary, segment bigint, row bigint, "
+    "date date, topic string"
 )
 
 

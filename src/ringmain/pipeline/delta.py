@@ -1,14 +1,17 @@
 """`--format delta`: the lake's tables as Delta tables too, without a jar and without writing any row twice.
 
-The Parquet files are the ones that the pipeline has put in place; what is added is each table's log. The invariant owned
-here: *the log follows the commits*. Each table remembers, as Delta's own application transaction, up to which batch it
-has been told; whatever is complete beyond that is added. So a crash between the two is made good by the next batch.
+The Parquet files are the ones that the pipeline has put in place; what is added is each table's log. The invariant
+owned here: *the log follows the commits*. Each table remembers, as Delta's own application transaction, up to which
+batch it has been told; whatever is complete beyond that is added. So a crash between the two is made good by the next
+batch.
 """
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import cast
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -38,22 +41,31 @@ def _add(lake: Lake, commit: Commit) -> None:
 def _add_to_table(lake: Lake, table: str, files: list[Written], batch: int) -> None:
     try:
         from deltalake import DeltaTable, Schema
-        from deltalake.transaction import AddAction, CommitProperties, Transaction, create_table_with_add_actions
+        from deltalake.transaction import (
+            AddAction,
+            CommitProperties,
+            RemoveAction,
+            Transaction,
+            create_table_with_add_actions,
+        )
     except ImportError as error:
         raise LakeError("--format delta needs the package deltalake: pip install 'ringmain[delta]'") from error
 
     root = lake.path(table)
-    known = DeltaTable(root) if DeltaTable.is_deltatable(str(root)) else None
+    uri = root.as_uri()
+    known = DeltaTable(uri) if DeltaTable.is_deltatable(uri) else None
     version = known.transaction_version(APPLICATION) if known is not None else None
     if version is not None and version >= batch:
         return
     partitions = [_partition_values(lake.root / file.path, root) for file in files]
-    actions = []
+    actions: list[AddAction | RemoveAction] = []
     for file, values in zip(files, partitions, strict=True):
         path = lake.root / file.path
         stats = json.dumps({"numRecords": file.rows})
         actions.append(
-            AddAction(str(path.relative_to(root)), file.bytes, values, int(path.stat().st_mtime * 1000), True, stats)
+            AddAction(
+                quote(str(path.relative_to(root))), file.bytes, values, int(path.stat().st_mtime * 1000), True, stats
+            )
         )
     fields = pa.unify_schemas([pq.read_schema(lake.root / file.path).remove_metadata() for file in files])
     for name in partitions[0]:
@@ -62,7 +74,13 @@ def _add_to_table(lake: Lake, table: str, files: list[Written], batch: int) -> N
     told = CommitProperties(app_transactions=[Transaction(APPLICATION, batch)])
     if known is None:
         create_table_with_add_actions(
-            str(root), schema, actions, "error", list(partitions[0]), name=table, commit_properties=told
+            uri,
+            schema,
+            cast("list[AddAction]", actions),
+            "error",
+            list(partitions[0]),
+            name=table,
+            commit_properties=told,
         )
         return
     there = {field.name for field in known.schema().fields}
@@ -73,8 +91,6 @@ def _add_to_table(lake: Lake, table: str, files: list[Written], batch: int) -> N
 
 
 def _partition_values(file: Path, root: Path) -> dict[str, str | None]:
-    from urllib.parse import unquote
-
     parts = [part for part in file.relative_to(root).parts[:-1] if "=" in part]
     return {part.partition("=")[0]: unquote(part.partition("=")[2]) for part in parts}
 

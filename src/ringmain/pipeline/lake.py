@@ -27,7 +27,6 @@ import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote, unquote
 
 import msgspec
 import pyarrow.parquet as pq
@@ -178,7 +177,7 @@ class Lake:
 
     def silver_topics(self) -> list[str]:
         folder = self.path("silver")
-        return sorted(unquote(entry.name) for entry in folder.iterdir()) if folder.is_dir() else []
+        return sorted(entry.name.replace("~", "/") for entry in folder.iterdir()) if folder.is_dir() else []
 
     def _stage(self, frame: DataFrame, name: str, partition_by: Sequence[str]) -> Path:
         staged = self._staging / name
@@ -193,13 +192,18 @@ class Lake:
         return Written(table, str(target.relative_to(self.root)), rows, size)
 
 
+def folder_name(topic: str) -> str:
+    """A topic's name as one directory: `camera/left` is `camera~left`. Not percent-escaped: some readers take a path
+    for an address and undo that. No topic's name has a tilde."""
+    return topic.replace("/", "~")
+
+
 def silver_table(topic: str) -> str:
-    """A topic's name as one directory: `camera/left` is `camera%2Fleft`."""
-    return f"silver/{quote(topic, safe='')}"
+    return f"silver/{folder_name(topic)}"
 
 
 def quarantine_table(topic: str) -> str:
-    return f"quarantine/{quote(topic, safe='')}"
+    return f"quarantine/{folder_name(topic)}"
 
 
 def replace_file(path: Path, data: bytes) -> None:

@@ -19,6 +19,7 @@ from ringmain.pipeline import gold
 from ringmain.pipeline.batch import Align, BatchRun, Plan, Step
 from ringmain.pipeline.lake import BUCKET_S, Commit, Lake, Settings
 from ringmain.spark.places import find_recordings
+from ringmain.spark.session import prepare, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -125,10 +126,7 @@ class Pipeline:
         paths = [str(p) for p in recordings] if isinstance(recordings, list) else [str(recordings)]
         source = ",".join(paths)
         find_recordings(source, must_exist=not follow)
-        if spark is None:
-            from ringmain.spark.session import session
-
-            spark = session(master=master)
+        spark = session(master=master) if spark is None else prepare(spark)
         place = Lake(lake, Settings(window_s=self.window_s))
         worker = BatchRun(spark, place, self.plan, lambda: list(find_recordings(source, must_exist=False).values()))
         summary, began = Summary(), time.monotonic()

@@ -27,6 +27,8 @@ _RUNTIME: dict[str, str] = {
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
+    # Spark's default, INT96, has no statistics to skip row groups by, and other readers take it for nanoseconds.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 
 
@@ -79,6 +81,12 @@ def _connect(remote: str, app_name: str, settings: dict[str, str]) -> SparkSessi
         builder = builder.config(key, value)
     made: SparkSession = builder.getOrCreate()
     return made
+
+
+def prepare(existing: SparkSession) -> SparkSession:
+    """Set on a session that somebody else made what ringmain relies on."""
+    _respect(existing, None, {})
+    return existing
 
 
 def _respect(existing: SparkSession, master: str | None, settings: dict[str, str]) -> None:
