@@ -93,9 +93,7 @@ def compare(directory: Path, rows: int, size: int, count: int) -> None:
     else:
         other_name = "file writes"
         pieces = [
-            memoryview(b.column("data").buffers()[2])[i * size : (i + 1) * size]
-            for b in batches
-            for i in range(rows)
+            memoryview(b.column("data").buffers()[2])[i * size : (i + 1) * size] for b in batches for i in range(rows)
         ]
 
         def other() -> float:

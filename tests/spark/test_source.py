@@ -161,7 +161,10 @@ def test_wide_rows(spark: Any, tmp_path: Path) -> None:
 
 
 def test_options_teach(spark: Any, tmp_path: Path) -> None:
-    record(tmp_path / "r", ("a", 1, rows(0, 1)))
+    made = writer(tmp_path / "r")
+    made.declare("a", epoch=1)
+    made.append("a", 1, rows(0, 1))
+    made.close()
     for options, says in [
         ({"decode": "maybe"}, "true or false"),
         ({"maxRowsPerTrigger": "0"}, "above zero"),
