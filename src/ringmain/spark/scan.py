@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -96,7 +97,7 @@ class Scan:
             if f.name == "segment" and "segment" not in decoded:
                 arrays.append(pa.repeat(pa.scalar(source.ref.number, pa.int64()), len(batch)))
             elif f.name == "row" and "row" not in decoded:
-                arrays.append(rows if rows is not None else pa.array(range(row, row + len(batch)), pa.int64()))
+                arrays.append(rows if rows is not None else pa.array(np.arange(row, row + len(batch))))
             else:
                 found = decoded.get(f.name)
                 arrays.append(batch.column(f.name) if found is None else found)
