@@ -58,20 +58,24 @@ class Tracker:
         """The segments from `start` on, as they are now."""
         listed = [ref for ref in list_segments(self.store) if ref.number >= start.segment]
         self._plans = {number: plan for number, plan in self._plans.items() if number >= start.segment}
-        found = []
-        for ref in listed:
-            known = self._plans.get(ref.number)
-            if known is None or known.ref.sealed != ref.sealed or not ref.sealed:
-                known = self._look(ref, gaps)
-                if known is not None:
-                    self._plans[ref.number] = known
-            if known is not None:
-                found.append(known)
-        return found
+        found = [self._plan(ref, gaps) for ref in listed]
+        return [plan for plan in found if plan is not None]
 
     def end(self, gaps: Gaps) -> Position:
-        plans = self.plans(self.earliest(), gaps)
-        return Position(plans[-1].ref.number, plans[-1].end_row) if plans else self.earliest()
+        """The position after the last row; looks at the newest segment only."""
+        for ref in reversed(list_segments(self.store)):
+            plan = self._plan(ref, gaps)
+            if plan is not None:
+                return Position(ref.number, plan.end_row)
+        return self.earliest()
+
+    def _plan(self, ref: SegmentRef, gaps: Gaps) -> SegmentPlan | None:
+        known = self._plans.get(ref.number)
+        if known is None or known.ref.sealed != ref.sealed or not ref.sealed:
+            known = self._look(ref, gaps)
+            if known is not None:
+                self._plans[ref.number] = known
+        return known
 
     def _look(self, ref: SegmentRef, gaps: Gaps) -> SegmentPlan | None:
         growing = self._growing
