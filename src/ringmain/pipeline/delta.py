@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import cast
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -63,9 +63,7 @@ def _add_to_table(lake: Lake, table: str, files: list[Written], batch: int) -> N
         path = lake.root / file.path
         stats = json.dumps({"numRecords": file.rows})
         actions.append(
-            AddAction(
-                quote(str(path.relative_to(root))), file.bytes, values, int(path.stat().st_mtime * 1000), True, stats
-            )
+            AddAction(str(path.relative_to(root)), file.bytes, values, int(path.stat().st_mtime * 1000), True, stats)
         )
     fields = pa.unify_schemas([pq.read_schema(lake.root / file.path).remove_metadata() for file in files])
     for name in partitions[0]:

@@ -31,6 +31,7 @@ from pyspark.sql.types import BinaryType, StringType, StructType
 import ringmain as rm
 from ringmain import names
 from ringmain.errors import TopicNotFound
+from ringmain.typed.materialise import materialise
 
 _OPTIONS = {
     "topic": "where to publish, unless the rows have a column of that name",
@@ -125,16 +126,17 @@ def _publish(target: Target, batches: Iterator[pa.RecordBatch], query: str, batc
     partition, attempt = (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
     sender = f"spark/{query}/{batch}/{partition}/{attempt}"
     open_topics: OrderedDict[str, rm.Publisher] = OrderedDict()
+    types: dict[str, Any] = {}
     count = 0
-    type_: Any = None
 
-    def publisher(topic: str, type_: Any) -> rm.Publisher:
+    def publisher(topic: str, schema: pa.Schema) -> rm.Publisher:
         found = open_topics.get(topic)
         if found is None:
             if len(open_topics) >= _OPEN_TOPICS:
                 open_topics.popitem(last=False)[1].close()
+            contract, types[topic] = _agree(topic, schema)
             found = rm.Publisher(
-                topic, contract=target.contract or _contract_of(topic), capacity=target.capacity, type=type_,
+                topic, contract=target.contract or contract, capacity=target.capacity, type=types[topic],
                 sender=sender, name="spark", persist=target.persist,
             )  # fmt: skip
             open_topics[topic] = found
@@ -145,17 +147,18 @@ def _publish(target: Target, batches: Iterator[pa.RecordBatch], query: str, batc
 
     try:
         for rows in batches:
-            type_ = type_ or _type_of(rows.schema)
             topics = rows.column("topic").to_pylist() if "topic" in rows.schema.names else None
             kinds = rows.column("kind").to_pylist() if "kind" in rows.schema.names else None
-            for index, message in enumerate(_messages(rows, type_)):
+            for index, message in enumerate(_messages(rows)):
                 topic = topics[index] if topics is not None else target.topic
                 if topic is None or message is None:
                     raise ValueError(
                         f"row {count} of partition {partition} has no {'topic' if topic is None else 'payload'}"
                     )
                 kind = (kinds[index] or "") if kinds is not None else ""
-                publisher(topic, type_).send(message, kind=kind, timeout=target.timeout_s)
+                out = publisher(topic, rows.schema)
+                value = message if types[topic] is None else _fitted(message, types[topic], topic, count)
+                out.send(value, kind=kind, timeout=target.timeout_s)
                 count += 1
     finally:
         for opened in open_topics.values():
@@ -163,26 +166,36 @@ def _publish(target: Target, batches: Iterator[pa.RecordBatch], query: str, batc
     return Published(count)
 
 
-def _contract_of(topic: str) -> Any:
-    """Tasks run side by side, so a topic of our own must take several writers."""
+def _agree(topic: str, schema: pa.Schema) -> tuple[Any, Any]:
+    """(contract, type) to publish rows with: those of the topic if it is there. A topic of our own takes several
+    writers, because tasks run side by side, and has the rows' columns for its fields."""
     try:
-        return rm.info(topic).contract
+        there = rm.info(topic)
     except TopicNotFound:
-        return "bus"
-
-
-def _type_of(schema: pa.Schema) -> Any:
-    """What the topic carries: None for bytes, or a type with the columns as its fields."""
+        return "bus", None if "payload" in schema.names else row_type([f for f in schema if f.name not in _RESERVED])
     if "payload" in schema.names:
-        return None
-    return row_type([f for f in schema if f.name not in _RESERVED])
+        return there.contract, None
+    if there.schema is None:
+        return there.contract, row_type([f for f in schema if f.name not in _RESERVED])
+    if there.schema.codec != "msgpack":
+        raise ValueError(
+            f"topic {topic!r} carries {there.schema.type_name} ({there.schema.codec}), which rows cannot be made into: "
+            "give a column `payload` with the encoded bytes"
+        )
+    return there.contract, materialise(there.schema)
 
 
-def _messages(rows: pa.RecordBatch, type_: Any) -> Iterator[Any]:
-    if type_ is None:
+def _fitted(row: Any, type_: Any, topic: str, number: int) -> Any:
+    try:
+        return msgspec.convert(row, type_, strict=False)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"row {number} does not fit topic {topic!r}: {error}") from error
+
+
+def _messages(rows: pa.RecordBatch) -> Iterator[Any]:
+    if "payload" in rows.schema.names:
         return iter(rows.column("payload").cast(pa.binary()).to_pylist())
-    values = rows.select([name for name in rows.schema.names if name not in _RESERVED])
-    return (msgspec.convert(row, type_, strict=False) for row in values.to_pylist())
+    return iter(rows.select([name for name in rows.schema.names if name not in _RESERVED]).to_pylist())
 
 
 def row_type(fields: list[pa.Field]) -> Any:
