@@ -115,8 +115,9 @@ struct alignas(256) Slot {
     Word<uint64_t> messages;           // moved so far
     Word<uint64_t> bytes;              // payload bytes moved so far
     Word<uint64_t> lost;               // reader: messages lost
-    Word<uint32_t> busy;               // writer on a one-writer contract: 1 while inside a publish
-    Word<uint32_t> waits_for;          // writer: 1 + the slot it waits for, or 0
+    Word<uint32_t> busy;       // writer where there is one: 1 while inside a publish; reader: 1 until it has
+                               // found its place
+    Word<uint32_t> waits_for;  // writer: 1 + the slot it waits for, or 0
 };
 
 struct MessageHeader {

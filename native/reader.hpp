@@ -147,6 +147,7 @@ class Reader {
     // `from_the_first` those that are gone already count as lost.
     Status attach(Start start, bool from_the_first = false) {
         if (ring_.contract == Contract::pipe && always_holds_) {  // goes on where the last reader stopped
+            from_the_first = false;                               // and what that one read is not lost
             hold_ = own().hold.load(std::memory_order_acquire) & kPositionMask;
             position_ = seen_ = hold_;
             uint64_t commit = ring_.header.commit.load(std::memory_order_acquire) & kPositionMask;
@@ -160,6 +161,11 @@ class Reader {
         expected_ = from_the_first ? 0 : number_here_;
         count_lost(number_here_);
         publish_progress();
+        // [PLACE] release: our place, and our hold if we have one. Pairs with wait_for_readers: a message sent after it
+        // counts us is one that we receive.
+        own().busy.store(0, std::memory_order_release);
+        ring_.header.membership.fetch_add(1, std::memory_order_release);
+        wake(ring_.header.membership.futex());
         return Status::ok;
     }
 

@@ -260,8 +260,9 @@ Seat::Seat(std::shared_ptr<Segment> segment, Role role, std::string_view name, b
     }
     if (found == end && pipe_reader) {
         Member reader = look_at(s, kPipeReaderSlot, true);
-        throw Failure{Fault::busy,
-                      "topic '" + s.topic + "' is a pipe and has its one reader: " + reader.describe()};
+        throw Failure{Fault::busy, "topic '" + s.topic +
+                                       "' is a pipe and has its one reader: " + reader.describe() +
+                                       "; close that one first, also if it was inherited through a fork"};
     }
     if (found == end)
         throw Failure{Fault::roster_full, "topic '" + s.topic + "' has all of its " +
@@ -278,7 +279,7 @@ Seat::Seat(std::shared_ptr<Segment> segment, Role role, std::string_view name, b
     slot.joined_ns.store(static_cast<uint64_t>(wall_ns()), memory_order_relaxed);
     for (auto* word : {&slot.position, &slot.sequence, &slot.messages, &slot.bytes, &slot.lost})
         word->store(0, memory_order_relaxed);
-    slot.busy.store(0, memory_order_relaxed);
+    slot.busy.store(role == Role::reader, memory_order_relaxed);  // until Reader::attach
     slot.waits_for.store(0, memory_order_relaxed);
     char padded[sizeof slot.name] = {};
     name.copy(padded, kMaxParticipantNameBytes);

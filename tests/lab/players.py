@@ -36,7 +36,7 @@ class Wrong(AssertionError):
 class Board:
     """Words that all processes of a scenario share. Each word has one writer."""
 
-    WORDS = 512
+    WORDS = 1024
 
     def __init__(self) -> None:
         self._words = memoryview(mmap.mmap(-1, self.WORDS * 8)).cast("q")
