@@ -186,7 +186,9 @@ class Soak:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def report(self, elapsed_s: float) -> None:
-        print(f"{elapsed_s:7.0f} s  " + ", ".join(f"{n} {what}" for what, n in sorted(self.account.items())), flush=True)
+        print(
+            f"{elapsed_s:7.0f} s  " + ", ".join(f"{n} {what}" for what, n in sorted(self.account.items())), flush=True
+        )
 
 
 def main() -> int:
