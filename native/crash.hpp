@@ -2,7 +2,7 @@
 // stops itself there (lab.cpp); in the build that ships CRASH_POINT is nothing. Owns this invariant: a label is in the
 // table below or does not compile, and the lab's tests fail if one of the table is never reached.
 //
-// Each has a row in the crash table of docs/spec/shared-memory.md: who died here, what others see, who repairs it.
+// Each has a row in the crash table of docs/spec/shared-memory.md, or frames.md: who died here, what others see, who repairs it.
 #pragma once
 
 #include <cstddef>
@@ -43,6 +43,12 @@ inline constexpr const char* kCrashPoints[] = {
     "read: hold announced",
     "read: taken, hold not moved",
     "read: about to sleep",
+    "frame: old pool retired, none there",
+    "frame: buffer chosen",
+    "frame: rewriting announced",
+    "frame: numbered, not sent",
+    "frame: lease announced",
+    "frame: hold changed, bell not rung",
 };
 inline constexpr size_t kCrashPointCount = sizeof kCrashPoints / sizeof *kCrashPoints;
 

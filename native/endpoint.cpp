@@ -16,6 +16,8 @@ const char* contract_name(Contract contract) {
             return "bus";
         case Contract::reliable:
             return "reliable";
+        case Contract::frames:
+            return "frames";
     }
     return "unknown";
 }
@@ -37,9 +39,9 @@ constexpr int kAttempts = 1000;
 }
 
 std::shared_ptr<Segment> find(const std::shared_ptr<Directory>& directory, const std::string& topic,
-                              Access access) {
+                              Access access, FileKind kind = FileKind::ring) {
     try {
-        return Segment::open(directory, topic, access);
+        return Segment::open(directory, topic, access, kind);
     } catch (const Failure& failure) {
         if (failure.fault == Fault::not_found) return nullptr;
         throw;
@@ -115,9 +117,9 @@ std::unique_ptr<Seat> join_as_writer(const std::shared_ptr<Directory>& directory
 }
 
 std::unique_ptr<Seat> join_as_reader(const std::shared_ptr<Directory>& directory, const std::string& topic,
-                                     const std::string& name, Observe observe) {
+                                     const std::string& name, Observe observe, FileKind kind) {
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
-        std::shared_ptr<Segment> segment = find(directory, topic, Access::read);
+        std::shared_ptr<Segment> segment = find(directory, topic, Access::read, kind);
         if (!segment) return nullptr;
         RosterLock lock(*segment);
         Role role = observes(observe, segment->contract) ? Role::observer : Role::reader;
@@ -127,24 +129,25 @@ std::unique_ptr<Seat> join_as_reader(const std::shared_ptr<Directory>& directory
 }
 
 // A file that is no topic has no participants to ask; it was checked that it belongs to somebody we trust.
-static void unlink_corrupt(const Directory& directory, const std::string& topic, Failure failure,
-                           bool force) {
+static void unlink_corrupt(const Directory& directory, const std::string& topic, Failure failure, bool force,
+                           FileKind kind) {
     if (failure.fault != Fault::corrupt) throw failure;
     if (!force) {
         failure.text += "; unlink it with force=True to take it away";
         throw failure;
     }
-    if (unlinkat(directory.fd(), file_name(topic).c_str(), 0) != 0)
+    if (unlinkat(directory.fd(), file_name(topic, kind).c_str(), 0) != 0)
         throw Failure{Fault::not_allowed, "cannot take the file of topic '" + topic + "' away", errno};
 }
 
-bool unlink_topic(const std::shared_ptr<Directory>& directory, const std::string& topic, bool force) {
+bool unlink_topic(const std::shared_ptr<Directory>& directory, const std::string& topic, bool force,
+                  FileKind kind) {
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
         std::shared_ptr<Segment> segment;
         try {
-            segment = find(directory, topic, Access::write);
+            segment = find(directory, topic, Access::write, kind);
         } catch (const Failure& failure) {
-            unlink_corrupt(*directory, topic, failure, force);
+            unlink_corrupt(*directory, topic, failure, force, kind);
             return true;
         }
         if (!segment) return false;
@@ -156,17 +159,19 @@ bool unlink_topic(const std::shared_ptr<Directory>& directory, const std::string
         stop_writers(*segment, lock);
         CRASH_POINT("remove: writers stopped, not retired");
         segment->retire();
+        retire_dead_pool(*segment);
         return true;
     }
     give_up(topic);
 }
 
-bool unlink_if_dead(const std::shared_ptr<Directory>& directory, const std::string& topic) {
-    std::shared_ptr<Segment> segment = find(directory, topic, Access::write);
+bool unlink_if_dead(const std::shared_ptr<Directory>& directory, const std::string& topic, FileKind kind) {
+    std::shared_ptr<Segment> segment = find(directory, topic, Access::write, kind);
     if (!segment) return false;
     RosterLock lock(*segment);
     if (!current(*segment) || !disposable(*segment) || reap_all(*segment, lock) != 0) return false;
     segment->retire();
+    retire_dead_pool(*segment);
     return true;
 }
 

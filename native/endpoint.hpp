@@ -40,12 +40,15 @@ constexpr bool observes(Observe where, Contract contract) {
 
 // Opens the topic to read; nullptr if there is none.
 std::unique_ptr<Seat> join_as_reader(const std::shared_ptr<Directory>& directory, const std::string& topic,
-                                     const std::string& name, Observe observe = Observe::never);
+                                     const std::string& name, Observe observe = Observe::never,
+                                     FileKind kind = FileKind::ring);
 
 // Takes the name away from a topic. Unless forced, only if nobody takes part in it. False: there is none.
-bool unlink_topic(const std::shared_ptr<Directory>& directory, const std::string& topic, bool force);
+bool unlink_topic(const std::shared_ptr<Directory>& directory, const std::string& topic, bool force,
+                  FileKind kind = FileKind::ring);
 // Likewise, only if everybody is dead and nothing speaks for keeping it.
-bool unlink_if_dead(const std::shared_ptr<Directory>& directory, const std::string& topic);
+bool unlink_if_dead(const std::shared_ptr<Directory>& directory, const std::string& topic,
+                    FileKind kind = FileKind::ring);
 
 // For a writer that finds the turn over: whoever removed the topic may have died before it was done. Does the rest; false
 // if the topic is not being removed.

@@ -49,15 +49,18 @@ constexpr uint64_t kNoHold = kPositionMask;  // no position is this large
 // No ring gets this far in a century; beyond it sums of positions and capacities could overflow.
 constexpr uint64_t kMaxPosition = kNoHold - 4 * kMaxCapacityBytes;
 
-enum class Contract : uint32_t { broadcast = 1, pipe = 2, bus = 3, reliable = 4 };
+// `frames` is no topic's contract but that of a pool of buffers (pool_layout.hpp), whose control part is the same.
+enum class Contract : uint32_t { broadcast = 1, pipe = 2, bus = 3, reliable = 4, frames = 5 };
 // An observer reads like a reader and never holds; nobody waits for it, or counts it among the readers.
 enum class Role : uint32_t { none = 0, writer = 1, reader = 2, observer = 3 };
 enum class SlotState : uint32_t { free = 0, taken = 1 };
 
-constexpr bool has_one_writer(Contract c) { return c == Contract::broadcast || c == Contract::pipe; }
+constexpr bool has_one_writer(Contract c) {
+    return c == Contract::broadcast || c == Contract::pipe || c == Contract::frames;
+}
 constexpr bool writer_waits(Contract c) { return c == Contract::pipe || c == Contract::reliable; }
 
-enum HeaderFlags : uint32_t { kPersist = 1 };
+enum HeaderFlags : uint32_t { kPersist = 1, kHugePages = 2 };
 
 // `turn`: 0, or 1 + the slot of the writer whose turn it is, and this bit if another sleeps until it ends.
 constexpr uint32_t kTurnSleeper = uint32_t{1} << 31;
@@ -146,6 +149,10 @@ constexpr int64_t kRosterLockByte = 0;
 constexpr int64_t slot_lock_byte(uint32_t slot) {
     return static_cast<int64_t>(kRosterOffset + uint64_t{slot} * sizeof(Slot));
 }
+
+// Of a pool's data part: what precedes its first buffer, and what buffers are aligned to if huge pages are asked for.
+constexpr uint64_t kPoolTableBytes = 4096;
+constexpr uint64_t kHugePageBytes = uint64_t{1} << 21;
 
 constexpr uint64_t align_up(uint64_t n, uint64_t to = kAlignBytes) { return (n + to - 1) & ~(to - 1); }
 

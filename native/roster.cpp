@@ -240,9 +240,27 @@ void stop_writers(const Segment& segment, const RosterLock& lock) {
 
 bool disposable(const Segment& segment) {
     if (segment.flags & kPersist) return false;
+    if (segment.kind() == FileKind::pool) {
+        // A pool stays as long as its topic: whoever is in there may have descriptors yet to read.
+        struct stat st;
+        return fstatat(segment.directory->fd(), file_name(segment.topic).c_str(), &st, AT_SYMLINK_NOFOLLOW) !=
+               0;
+    }
     if (segment.contract != Contract::pipe) return true;
     uint64_t read = segment.slot(kPipeReaderSlot).hold.load(memory_order_acquire) & kPositionMask;
     return read == (segment.header().commit.load(memory_order_acquire) & kPositionMask);
+}
+
+void retire_dead_pool(const Segment& ring) {
+    if (ring.kind() != FileKind::ring) return;
+    try {
+        std::shared_ptr<Segment> pool =
+            Segment::open(ring.directory, ring.topic, Access::read, FileKind::pool);
+        RosterLock lock(*pool);
+        if (!pool->retired() && disposable(*pool) && reap_all(*pool, lock) == 0) pool->retire();
+    } catch (const Failure&) {
+        // There is none, as with most topics; or it cannot be read, and `clean` will tell.
+    }
 }
 
 Seat::Seat(std::shared_ptr<Segment> segment, Role role, std::string_view name, bool takeover,
@@ -338,7 +356,10 @@ void Seat::leave() {
         if (segment->slot(slot_).generation.load(memory_order_relaxed) == generation_)
             reap_if_dead(*segment, slot_, lock);
         CRASH_POINT("leave: out of the roster");
-        if (!segment->retired() && disposable(*segment) && reap_all(*segment, lock) == 0) segment->retire();
+        if (!segment->retired() && disposable(*segment) && reap_all(*segment, lock) == 0) {
+            segment->retire();
+            retire_dead_pool(*segment);
+        }
     } catch (const Failure&) {
         // The roster could not be locked. Our descriptor goes with the segment, so whoever needs the slot
         // reaps it.

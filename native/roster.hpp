@@ -90,4 +90,7 @@ class Seat {
 // Nothing would be lost with the file: nobody in it, not to persist, no unread message in a pipe.
 bool disposable(const Segment& segment);
 
+// After a topic was taken away: takes away the pool beside it, if it has one and nobody who lives is in it.
+void retire_dead_pool(const Segment& ring);
+
 }  // namespace ringmain

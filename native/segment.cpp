@@ -16,7 +16,7 @@ namespace ringmain {
 
 namespace {
 
-constexpr std::string_view kSuffix = ".ring";
+constexpr std::string_view suffix(FileKind kind) { return kind == FileKind::ring ? ".ring" : ".frames"; }
 
 [[noreturn]] void fail(Fault fault, std::string text) { throw Failure{fault, std::move(text)}; }
 
@@ -42,16 +42,17 @@ struct FileDescriptor {
 
 }  // namespace
 
-std::string file_name(std::string_view topic) {
+std::string file_name(std::string_view topic, FileKind kind) {
     std::string name(topic);
     for (char& c : name)
         if (c == '/') c = '+';
-    return name.append(kSuffix);
+    return name.append(suffix(kind));
 }
 
-std::string topic_name(std::string_view file) {
-    if (file.size() <= kSuffix.size() || !file.ends_with(kSuffix)) return {};
-    std::string name(file.substr(0, file.size() - kSuffix.size()));
+std::string topic_name(std::string_view file, FileKind kind) {
+    std::string_view end = suffix(kind);
+    if (file.size() <= end.size() || !file.ends_with(end)) return {};
+    std::string name(file.substr(0, file.size() - end.size()));
     for (char& c : name)
         if (c == '+') c = '/';
     return name;
@@ -165,7 +166,7 @@ struct OpenSegments {
 
 Segment::~Segment() {
     OpenSegments::all().remove(this);
-    if (data_) munmap(data_, 2 * capacity_bytes);
+    if (area_) munmap(area_, area_bytes_);
     if (control_) munmap(control_, control_bytes_);
     if (fd_ >= 0) ::close(fd_);
 }
@@ -182,16 +183,54 @@ void Segment::map(Access access) {
     void* control = mmap(nullptr, control_bytes_, control_protection, MAP_SHARED, through.fd, 0);
     if (control == MAP_FAILED) fail_errno("cannot map topic '" + topic + "'");
     control_ = static_cast<std::byte*>(control);
-
-    void* area =
-        mmap(nullptr, 2 * capacity_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    // A ring is mapped twice; a pool once, with room to begin where a huge page does.
+    area_bytes_ = kind() == FileKind::ring ? 2 * capacity_bytes
+                                           : capacity_bytes + (flags & kHugePages ? kHugePageBytes : 0);
+    void* area = mmap(nullptr, area_bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (area == MAP_FAILED) fail_errno("cannot reserve address space for topic '" + topic + "'");
-    data_ = static_cast<std::byte*>(area);
+    area_ = static_cast<std::byte*>(area);
+    kind() == FileKind::ring ? map_ring(data_protection, through.fd) : map_pool(data_protection, through.fd);
+}
+
+void Segment::map_ring(int protection, int through) {
+    data_ = area_;
     for (int copy = 0; copy < 2; ++copy) {
-        void* at = mmap(data_ + copy * capacity_bytes, capacity_bytes, data_protection,
-                        MAP_SHARED | MAP_FIXED, through.fd, static_cast<off_t>(data_offset));
+        void* at = mmap(data_ + copy * capacity_bytes, capacity_bytes, protection, MAP_SHARED | MAP_FIXED,
+                        through, static_cast<off_t>(data_offset));
         if (at == MAP_FAILED) fail_errno("cannot map the ring of topic '" + topic + "'");
     }
+}
+
+void Segment::map_pool(int protection, int through) {
+    data_ = area_;
+    if (flags & kHugePages) {  // buffers begin kPoolTableBytes into the data part
+        uint64_t first = align_up(reinterpret_cast<uint64_t>(area_) + kPoolTableBytes, kHugePageBytes);
+        data_ = reinterpret_cast<std::byte*>(first - kPoolTableBytes);
+    }
+    void* at = mmap(data_, capacity_bytes, protection, MAP_SHARED | MAP_FIXED, through,
+                    static_cast<off_t>(data_offset));
+    if (at == MAP_FAILED) fail_errno("cannot map the buffers of stream '" + topic + "'");
+    // A wish, not a demand: FramePublisher looks at what came of it.
+    if (flags & kHugePages) (void)madvise(data_, capacity_bytes, MADV_HUGEPAGE);
+}
+
+// All the space now: a full file system is an error here, not a SIGBUS in the middle of a message.
+void Segment::allocate() {
+    uint64_t file_bytes = data_offset + capacity_bytes;
+    if (flags & kHugePages) {
+        // Only pages that come through the advised mapping are huge, so fault them in before the rest is allocated.
+        if (ftruncate(fd_, static_cast<off_t>(file_bytes)) != 0)
+            fail_errno("cannot set the size of stream '" + topic + "'");
+        map(Access::write);
+        constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE: fails where touching would be a SIGBUS
+        (void)madvise(data_, capacity_bytes, kPopulateWrite);
+    }
+    if (int error = posix_fallocate(fd_, 0, static_cast<off_t>(file_bytes)))
+        throw Failure{Fault::system,
+                      "cannot allocate " + std::to_string(file_bytes) + " bytes for topic '" + topic +
+                          "' in " + directory->path() + ": " + std::strerror(error),
+                      error};
+    if (!(flags & kHugePages)) map(Access::write);
 }
 
 std::shared_ptr<Segment> Segment::create(std::shared_ptr<Directory> directory, std::string_view topic,
@@ -205,24 +244,21 @@ std::shared_ptr<Segment> Segment::create(std::shared_ptr<Directory> directory, s
     s.directory = directory;
     s.topic = topic;
     s.contract = options.contract;
-    s.capacity_bytes = round_capacity(options.capacity_bytes);
+    bool pool = s.kind() == FileKind::pool;
+    s.capacity_bytes = pool ? options.capacity_bytes : round_capacity(options.capacity_bytes);
     s.schema_capacity_bytes = align_up(std::max<uint64_t>(8192, 4 * options.schema.size()), page_bytes());
     s.data_offset = align_up(kSchemaOffset + s.schema_capacity_bytes, page_bytes());
+    if (pool &&
+        options.huge_pages)  // so that the first buffer, after the table, begins where a huge page does
+        s.data_offset = align_up(s.data_offset + kPoolTableBytes, kHugePageBytes) - kPoolTableBytes;
     s.epoch = static_cast<uint64_t>(wall_ns());
-    s.flags = options.persist ? uint32_t{kPersist} : 0;
+    s.flags = (options.persist ? uint32_t{kPersist} : 0) | (options.huge_pages ? uint32_t{kHugePages} : 0);
 
     // No name until it is whole: a crash on the way leaves nothing, and nobody ever opens half a topic.
     s.fd_ = openat(directory->fd(), ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (s.fd_ < 0) fail_errno("cannot create topic '" + s.topic + "' in " + directory->path());
-    // All the space now: a full file system is an error here, not a SIGBUS in the middle of a message.
-    uint64_t file_bytes = s.data_offset + s.capacity_bytes;
-    if (int error = posix_fallocate(s.fd_, 0, static_cast<off_t>(file_bytes)))
-        throw Failure{Fault::system,
-                      "cannot allocate " + std::to_string(file_bytes) + " bytes for topic '" + s.topic +
-                          "' in " + directory->path() + ": " + std::strerror(error),
-                      error};
     if (fchmod(s.fd_, options.mode) != 0) fail_errno("cannot set the mode of topic '" + s.topic + "'");
-    s.map(Access::write);
+    s.allocate();
     CRASH_POINT("create: file made, not filled");
 
     Header& h = s.header();
@@ -252,21 +288,24 @@ std::shared_ptr<Segment> Segment::create(std::shared_ptr<Directory> directory, s
 }
 
 std::shared_ptr<Segment> Segment::open(std::shared_ptr<Directory> directory, std::string_view topic,
-                                       Access access) {
+                                       Access access, FileKind kind) {
     auto segment = std::make_shared<Segment>();
     OpenSegments::all().add(segment.get());
     Segment& s = *segment;
     s.directory = directory;
     s.topic = topic;
-    std::string file = file_name(topic);
-    std::string what = "topic '" + s.topic + "' (" + directory->path() + "/" + file + ")";
+    std::string file = file_name(topic, kind);
+    std::string what = std::string(kind == FileKind::ring ? "topic '" : "the pool of stream '") + s.topic +
+                       "' (" + directory->path() + "/" + file + ")";
 
     s.fd_ = openat(directory->fd(), file.c_str(),
                    (access == Access::observe ? O_RDONLY : O_RDWR) | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (s.fd_ < 0) {
         if (errno == ELOOP) fail(Fault::not_allowed, what + " is a symbolic link: refused");
         if (errno == ENOENT)
-            fail(Fault::not_found, "there is no topic '" + s.topic + "' in " + directory->path());
+            fail(Fault::not_found, std::string("there is no ") +
+                                       (kind == FileKind::ring ? "topic '" : "stream of frames '") + s.topic +
+                                       "' in " + directory->path());
         fail_errno("cannot open " + what);
     }
     struct stat st;
@@ -292,14 +331,17 @@ std::shared_ptr<Segment> Segment::open(std::shared_ptr<Directory> directory, std
     s.schema_capacity_bytes = h.schema_capacity_bytes;
     s.epoch = h.epoch;
     s.flags = h.flags;
-    if (s.contract < Contract::broadcast || s.contract > Contract::reliable) corrupt("unknown contract");
-    if (!std::has_single_bit(s.capacity_bytes) || s.capacity_bytes < page_bytes() ||
-        s.capacity_bytes > kMaxCapacityBytes)
+    if (s.contract < Contract::broadcast || s.contract > Contract::frames || s.kind() != kind)
+        corrupt("unknown contract");
+    bool pool = kind == FileKind::pool;
+    if (s.capacity_bytes < page_bytes() || s.capacity_bytes > kMaxCapacityBytes ||
+        (pool ? s.capacity_bytes % page_bytes() != 0 : !std::has_single_bit(s.capacity_bytes)))
         corrupt("impossible capacity");
+    uint64_t slack = pool && (s.flags & kHugePages) ? kHugePageBytes : page_bytes();
     if (h.slot_count != kSlotCount || h.schema_offset != kSchemaOffset ||
         s.schema_capacity_bytes > 4 * kMaxSchemaBytes || s.data_offset % page_bytes() != 0 ||
         s.data_offset < kSchemaOffset + s.schema_capacity_bytes ||
-        s.data_offset > kSchemaOffset + s.schema_capacity_bytes + page_bytes())
+        s.data_offset > kSchemaOffset + s.schema_capacity_bytes + slack)
         corrupt("impossible offsets");
     if (static_cast<uint64_t>(st.st_size) != s.data_offset + s.capacity_bytes)
         corrupt("the file has " + std::to_string(st.st_size) + " bytes, the header says " +
@@ -314,7 +356,8 @@ std::shared_ptr<Segment> Segment::open(std::shared_ptr<Directory> directory, std
 bool Segment::give_name() {
     CRASH_POINT("create: joined, without a name");
     std::string self = "/proc/self/fd/" + std::to_string(fd_);
-    if (linkat(AT_FDCWD, self.c_str(), directory->fd(), file_name(topic).c_str(), AT_SYMLINK_FOLLOW) != 0) {
+    if (linkat(AT_FDCWD, self.c_str(), directory->fd(), file_name(topic, kind()).c_str(),
+               AT_SYMLINK_FOLLOW) != 0) {
         if (errno == EEXIST) return false;
         fail_errno("cannot give topic '" + topic + "' its name in " + directory->path());
     }
@@ -325,14 +368,14 @@ bool Segment::give_name() {
 
 bool Segment::has_its_name() const {
     struct stat st;
-    return fstatat(directory->fd(), file_name(topic).c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+    return fstatat(directory->fd(), file_name(topic, kind()).c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0 &&
            st.st_ino == inode;
 }
 
 void Segment::retire() {
     header().retired.store(1, std::memory_order_release);
     CRASH_POINT("retire: marked, name kept");
-    if (has_its_name()) unlinkat(directory->fd(), file_name(topic).c_str(), 0);
+    if (has_its_name()) unlinkat(directory->fd(), file_name(topic, kind()).c_str(), 0);
     CRASH_POINT("retire: unlinked, nobody told");
     wake(header().commit.futex());
     header().membership.fetch_add(1, std::memory_order_release);

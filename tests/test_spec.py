@@ -12,7 +12,8 @@ from ringmain._native import LAYOUT
 
 ROOT = Path(__file__).parent.parent
 SPEC = (ROOT / "docs/spec/shared-memory.md").read_text()
-NATIVE = {path.name: path.read_text() for path in (ROOT / "native").glob("*.[ch]pp")}
+# Frames have a spec of their own: docs/spec/frames.md, tests/frames/test_spec.py.
+NATIVE = {path.name: path.read_text() for path in (ROOT / "native").glob("*.[ch]pp") if "frames" not in path.name}
 
 
 def section(title: str) -> str:

@@ -72,7 +72,8 @@ void compose(Writer& writer, uint32_t size, uint64_t id) {
 
 void wait_for_obstacle(const Segment& segment, Writer& writer) {
     Bell bell = writer.arm();
-    if (bell.word && sleep_on(bell, kSlice_ns) == Woken::timed_out) reap_if_dead(segment, writer.obstacle.slot);
+    if (bell.word && sleep_on(bell, kSlice_ns) == Woken::timed_out)
+        reap_if_dead(segment, writer.obstacle.slot);
 }
 
 // Reads and checks one message. False: there was none.
@@ -97,9 +98,11 @@ bool take_one(Me& me, Reader& reader, const Reads& reads) {
     uint64_t gap = reader.take(view);
     require(head == foot, "torn: the first and the last word are of different messages");
     note_delivered(view.seq, head);
-    if (!reads.conflates) require(view.seq == me.next + gap, "lost is not exact: number, gap and expectation differ");
+    if (!reads.conflates)
+        require(view.seq == me.next + gap, "lost is not exact: number, gap and expectation differ");
     require(view.seq >= me.next, "reordered: an older message after a newer one");
-    if (reader.always_holds() && !reads.conflates) require(gap == 0, "a message was lost on a contract that waits");
+    if (reader.always_holds() && !reads.conflates)
+        require(gap == 0, "a message was lost on a contract that waits");
     require(reader.lost >= lost_before, "lost went back");
     me.next = view.seq + 1;
     ++me.received;
@@ -113,7 +116,8 @@ bool try_to_join() {
         join(self(), Role::reader, false);
         return true;
     } catch (const Failure& failure) {
-        require(failure.fault == Fault::busy, "a newcomer is refused for another reason than a living reader");
+        require(failure.fault == Fault::busy,
+                "a newcomer is refused for another reason than a living reader");
         return false;
     }
 }
@@ -130,7 +134,8 @@ void last_look(Me& me, Reader& reader, const Reads& reads) {
     uint64_t end = committed_number();
     require(reader.sequence() == end, "a message was not delivered, though the reader looked to the end");
     if (!reads.conflates)
-        require(me.received + reader.lost == end - me.first, "lost is not exact: received and lost are not all");
+        require(me.received + reader.lost == end - me.first,
+                "lost is not exact: received and lost are not all");
 }
 
 }  // namespace

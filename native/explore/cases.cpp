@@ -12,10 +12,14 @@ constexpr uint32_t S = 8, M = 40;
 
 const char* name_of(Contract c) {
     switch (c) {
-        case Contract::broadcast: return "broadcast";
-        case Contract::pipe: return "pipe";
-        case Contract::bus: return "bus";
-        default: return "reliable";
+        case Contract::broadcast:
+            return "broadcast";
+        case Contract::pipe:
+            return "pipe";
+        case Contract::bus:
+            return "bus";
+        default:
+            return "reliable";
     }
 }
 
@@ -91,21 +95,26 @@ void add_broadcast(std::vector<Case>& cases) {
         {writer({.sizes = {S, S, M, S}}, kBrim),
          reader({.looks = 3, .start = Start::oldest, .on_lap = Start::latest})});
     add("lapped by a batch", {writer({.sizes = {S, S, S}, .batch = true}, kBrim), reader(kTwice)});
-    add("conflates", {writer({.sizes = {S, S, S}}, kBrim), reader({.looks = 3, .start = Start::oldest, .conflates = true})});
+    add("conflates", {writer({.sizes = {S, S, S}}, kBrim),
+                      reader({.looks = 3, .start = Start::oldest, .conflates = true})});
     add("sealed and dropped", {writer({.sizes = {S, S, S}, .drops_first = true}), reader({.looks = 3})});
     add("two readers", {writer({.sizes = {S, S, S}}, kBrim), reader(kTwice), reader(kTwice)});
     add("sleeps and is woken", {writer({.sizes = {S, S}}), reader({})});
     add("two sleep and are woken", {writer({.sizes = {S, S}}), reader({}), reader({})});
     add("joins while it is written",
         {writer({.sizes = {S, S}}, kBrim), reader({.looks = 2, .start = Start::oldest, .joins = true})});
-    add("taken over alive", {writer({.sizes = {S, S}}), writer({.sizes = {S}, .joins = true, .takeover = true})});
-    add("taken over alive, read",
-        {writer({.sizes = {S}}, kOne), writer({.sizes = {S}, .joins = true, .takeover = true}), reader(kOnce)});
+    add("taken over alive",
+        {writer({.sizes = {S, S}}), writer({.sizes = {S}, .joins = true, .takeover = true})});
+    add("taken over alive, read", {writer({.sizes = {S}}, kOne),
+                                   writer({.sizes = {S}, .joins = true, .takeover = true}), reader(kOnce)});
     add("the writer dies, another comes",
-        {mortal(writer({.sizes = {M}}, kOne)), writer({.sizes = {S}, .joins = true, .takeover = true}), reader(kOnce)}, 1);
+        {mortal(writer({.sizes = {M}}, kOne)), writer({.sizes = {S}, .joins = true, .takeover = true}),
+         reader(kOnce)},
+        1);
     add("a taker dies, another takes over",
         {writer({.sizes = {S}}), mortal(writer({.sizes = {S}, .joins = true, .takeover = true})),
-         writer({.sizes = {S}, .joins = true, .takeover = true})}, 1);
+         writer({.sizes = {S}, .joins = true, .takeover = true})},
+        1);
 }
 
 void add_pipe(std::vector<Case>& cases) {
@@ -114,9 +123,12 @@ void add_pipe(std::vector<Case>& cases) {
     };
     Sends newcomer{.sizes = {S}, .joins = true, .takeover = true};
     add("full, both sleep", {writer({.sizes = {S, M, S}}, kBrim), reader({})}, 0, 1);
-    add("the writer dies, another comes", {mortal(writer({.sizes = {M}}, kOne)), writer(newcomer), reader({})}, 1);
+    add("the writer dies, another comes",
+        {mortal(writer({.sizes = {M}}, kOne)), writer(newcomer), reader({})}, 1);
     add("the reader dies, another comes",
-        {writer({.sizes = {S, S}}, kOne), mortal(reader({.looks = 2})), reader({.joins = true, .when_free = true})}, 1);
+        {writer({.sizes = {S, S}}, kOne), mortal(reader({.looks = 2})),
+         reader({.joins = true, .when_free = true})},
+        1);
 }
 
 void add_bus(std::vector<Case>& cases) {
@@ -124,13 +136,16 @@ void add_bus(std::vector<Case>& cases) {
         cases.push_back(make(name, Contract::bus, parts, deaths, slices));
     };
     add("lapped", {writer({.sizes = {S, S, S}}, kBrim), reader({.looks = 3, .start = Start::oldest})});
-    add("borrows", {writer({.sizes = {S, S}}, kBrim), reader({.looks = 2, .start = Start::oldest, .borrows = true})}, 0, 1);
+    add("borrows",
+        {writer({.sizes = {S, S}}, kBrim), reader({.looks = 2, .start = Start::oldest, .borrows = true})}, 0,
+        1);
     add("two writers, lapped", {writer({.sizes = {S}}, kOne), writer({.sizes = {S}}), reader(kOnce)});
     add("two writers, borrows", {writer({.sizes = {S}}, kOne), writer({.sizes = {S}}), reader(kBorrow)});
     add("two borrowers", {writer({.sizes = {S, S}}, kOne), reader(kBorrow), reader(kBorrow)});
     add("three writers", {writer({.sizes = {S}}), writer({.sizes = {S}}), writer({.sizes = {S}})});
     add("a borrower dies", {writer({.sizes = {S, S}}, kBrim), mortal(reader(kBorrow))}, 1);
-    add("a writer dies in its turn", {mortal(writer({.sizes = {M, S}}, kBrim)), writer({.sizes = {S, S}})}, 1);
+    add("a writer dies in its turn", {mortal(writer({.sizes = {M, S}}, kBrim)), writer({.sizes = {S, S}})},
+        1);
     add("a writer dies, another goes on",
         {mortal(writer({.sizes = {M}}, kOne)), writer({.sizes = {S}}), reader(kBorrow)}, 1);
     add("a borrower dies, its reaper dies",
@@ -144,8 +159,10 @@ void add_reliable(std::vector<Case>& cases) {
     add("full, both sleep", {writer({.sizes = {S, S, S}}, kBrim), reader(kAll)}, 0, 1);
     add("two readers", {writer({.sizes = {S}}, kOne), reader(kAll), reader(kAll)});
     add("two writers", {writer({.sizes = {S}}, kOne), writer({.sizes = {S}}), reader(kAll)});
-    add("joins while it is written", {writer({.sizes = {S, S}}, kBrim), reader({.start = Start::oldest, .joins = true})});
-    add("a reader leaves", {writer({.sizes = {S, S}}, kBrim), reader({.start = Start::oldest, .leaves_after = 1})});
+    add("joins while it is written",
+        {writer({.sizes = {S, S}}, kBrim), reader({.start = Start::oldest, .joins = true})});
+    add("a reader leaves",
+        {writer({.sizes = {S, S}}, kBrim), reader({.start = Start::oldest, .leaves_after = 1})});
     add("a reader dies", {writer({.sizes = {S, S}}, kBrim), mortal(reader(kAll))}, 1);
     add("a writer gives up waiting",
         {writer({.sizes = {S, S}, .gives_up = true}, kOne), writer({.sizes = {S}}), reader(kAll)});

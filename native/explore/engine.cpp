@@ -1,13 +1,13 @@
 #include "engine.hpp"
 
-#include <csetjmp>
 #include <ucontext.h>
+#include <csetjmp>
 
+#include <cxxabi.h>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <cxxabi.h>
 #include <deque>
 #include <memory>
 
@@ -285,7 +285,8 @@ bool may_die(int actor) {
 
 bool dies_here() {
     if (running == kNobody || !may_die(running)) return false;
-    if (choose(scouting ? kScoutsCourage : 2) != 1) return false;  // a scout dies seldom, or it would never get far
+    if (choose(scouting ? kScoutsCourage : 2) != 1)
+        return false;  // a scout dies seldom, or it would never get far
     if (trace) record("dies");
     ++deaths;
     fibers[running].life = Life::dead;

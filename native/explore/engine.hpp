@@ -35,17 +35,17 @@ struct Case {
     int deaths = 0;           // at most so many in one execution
     int slices = 0;           // so many sleeps may time out although nobody is dead
     bool deep = false;        // only when asked for
-    bool plain = false;       // every access is interleaved, whether ordered or not: slow, to check the reduction
+    bool plain = false;  // every access is interleaved, whether ordered or not: slow, to check the reduction
     std::function<void()> finally;  // when an execution has come to its end
 };
 
 struct Outcome {
     uint64_t executions = 0, states = 0, steps = 0;
-    uint64_t deaths = 0;  // executions in which somebody died
+    uint64_t deaths = 0;    // executions in which somebody died
     uint64_t restarts = 0;  // how often something turned out to be shared that was not taken for it
-    bool whole = false;   // everything was explored
-    std::string error;    // empty, or the invariant that broke, with the steps that led there
-    bool beyond = false;  // the error is that the explorer's limits were reached
+    bool whole = false;     // everything was explored
+    std::string error;      // empty, or the invariant that broke, with the steps that led there
+    bool beyond = false;    // the error is that the explorer's limits were reached
     double seconds = 0;
 };
 
@@ -55,24 +55,24 @@ Outcome explore(const Case& c, double limit_s);
 
 enum class Life : uint8_t { running, blocked, asleep, napping, done, dead };
 
-int self();              // the actor that runs, or kNobody
+int self();  // the actor that runs, or kNobody
 Life life(int actor);
 int actor_count();
 bool may_die(int actor);
-bool plain();            // interleave every access
+bool plain();  // interleave every access
 int slices();
 
-void reach();            // a step that others can notice follows: let anybody go first
-bool dies_here();        // does the actor die before the step it is about to make? If so the call does not return
-int choose(int options); // one of the ways on; each will be tried
-void block(Life how);    // goes on when somebody calls unblock()
+void reach();      // a step that others can notice follows: let anybody go first
+bool dies_here();  // does the actor die before the step it is about to make? If so the call does not return
+int choose(int options);  // one of the ways on; each will be tried
+void block(Life how);     // goes on when somebody calls unblock()
 void unblock(int actor);
 void observe(uint64_t value);  // what the actor has learnt; part of its state
 void record(const std::string& text);
 bool tracing();
 [[noreturn]] void fail(const std::string& why);     // the core is broken
 [[noreturn]] void give_up(const std::string& why);  // the explorer is: the case is beyond its limits
-void start_again();      // what was taken for private is shared: begin the search anew, knowing it
+void start_again();  // what was taken for private is shared: begin the search anew, knowing it
 void count_step();
 
 // ---- for the actors --------------------------------------------------------------------------------------------

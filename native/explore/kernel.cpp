@@ -30,8 +30,8 @@ struct Sleeper {
     const void* word = nullptr;  // null: waits for the end
     uint32_t value = 0;
     Woken how{};
-    size_t watches = 0;   // napping: the location whose change it waits for
-    size_t wants = 0;     // blocked: the lock
+    size_t watches = 0;  // napping: the location whose change it waits for
+    size_t wants = 0;    // blocked: the lock
 };
 
 Lock locks[1 + kSlots];
@@ -51,9 +51,7 @@ void let_go(Lock& lock) {
         if (life(i) == Life::blocked && &locks[sleepers[i].wants] == &lock) unblock(i);
 }
 
-bool missed(const Sleeper& s) {
-    return s.word && static_cast<uint32_t>(latest(s.word, 4)) != s.value;
-}
+bool missed(const Sleeper& s) { return s.word && static_cast<uint32_t>(latest(s.word, 4)) != s.value; }
 
 std::string who_waits() {
     std::string text;
@@ -128,7 +126,8 @@ void kernel_reset() {
 
 uint64_t kernel_hash() {
     uint64_t hash = static_cast<uint64_t>(expiries + 16 * slices_left);
-    for (const Lock& lock : locks) hash = mix(hash, mix(static_cast<uint64_t>(lock.owner), hash_ahead(lock.left)));
+    for (const Lock& lock : locks)
+        hash = mix(hash, mix(static_cast<uint64_t>(lock.owner), hash_ahead(lock.left)));
     for (int i = 0; i < actor_count(); ++i) {
         if (life(i) != Life::asleep) continue;
         hash = mix(hash, mix(reinterpret_cast<uint64_t>(sleepers[i].word), sleepers[i].value));

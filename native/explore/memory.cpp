@@ -25,7 +25,8 @@ namespace {
 constexpr size_t kGranule = 4;
 constexpr size_t kMaxVersions = 96;
 constexpr size_t kControlBytes = kRosterOffset + kSlots * sizeof(Slot);
-constexpr uint8_t kStaleLooks = 2;  // in one operation an actor may see this often that a word is not its newest
+constexpr uint8_t kStaleLooks =
+    2;  // in one operation an actor may see this often that a word is not its newest
 
 alignas(4096) std::byte memory[kControlBytes + 2 * kMaxCapacity];
 size_t capacity = kMaxCapacity;
@@ -44,7 +45,9 @@ struct Location {
     uint8_t racing = 0;      // those whose loads are not ordered with the stores of others
     bool contended = false;  // its stores are not ordered
     // Nobody ever learns what another stored here: it makes no difference, and no death before it does.
-    bool idle() const { return lookers == 0 || std::has_single_bit(static_cast<unsigned>(lookers | writers)); }
+    bool idle() const {
+        return lookers == 0 || std::has_single_bit(static_cast<unsigned>(lookers | writers));
+    }
 
     // For this execution.
     std::array<uint8_t, kMaxActors> looked_in{};  // 1 + the epoch of each actor's last load
@@ -64,11 +67,11 @@ Location locations[kMaxLocations];
 size_t location_count;
 uint8_t location_at[sizeof memory / kGranule];  // 1 + index
 const void* address_of[kMaxLocations];
-uint8_t fencers;     // actors that were seen to use a seq_cst fence
-bool barriers;       // somebody was seen to use a barrier for everybody
+uint8_t fencers;  // actors that were seen to use a seq_cst fence
+bool barriers;    // somebody was seen to use a barrier for everybody
 Mind minds[kMaxActors];
-Knowledge total;     // what has passed through seq_cst fences
-Knowledge passed;    // by everybody who is left; set by memory_hash()
+Knowledge total;   // what has passed through seq_cst fences
+Knowledge passed;  // by everybody who is left; set by memory_hash()
 
 size_t offset_of(const void* address) {
     auto offset = static_cast<size_t>(static_cast<const std::byte*>(address) - memory);
@@ -103,11 +106,16 @@ bool releases(std::memory_order o) {
 }
 const char* text(std::memory_order o) {
     switch (o) {
-        case std::memory_order_relaxed: return "relaxed";
-        case std::memory_order_acquire: return "acquire";
-        case std::memory_order_release: return "release";
-        case std::memory_order_acq_rel: return "acq_rel";
-        default: return "seq_cst";
+        case std::memory_order_relaxed:
+            return "relaxed";
+        case std::memory_order_acquire:
+            return "acquire";
+        case std::memory_order_release:
+            return "release";
+        case std::memory_order_acq_rel:
+            return "acq_rel";
+        default:
+            return "seq_cst";
     }
 }
 
@@ -136,7 +144,9 @@ void learnt(bool surprise) {
     if (surprise) start_again();
 }
 
-bool knows_newest(size_t where) { return minds[self()].current.at[where] + size_t{1} == locations[where].count; }
+bool knows_newest(size_t where) {
+    return minds[self()].current.at[where] + size_t{1} == locations[where].count;
+}
 
 void about_to_load(size_t where) {
     Location& l = locations[where];
@@ -148,7 +158,8 @@ void about_to_load(size_t where) {
         surprise = true;
     }
     learnt(surprise);
-    l.looked_in[static_cast<size_t>(self())] = static_cast<uint8_t>(1 + minds[self()].current.at[epoch_of(self())]);
+    l.looked_in[static_cast<size_t>(self())] =
+        static_cast<uint8_t>(1 + minds[self()].current.at[epoch_of(self())]);
 }
 
 void about_to_store(size_t where, bool updates) {
@@ -159,7 +170,8 @@ void about_to_store(size_t where, bool updates) {
     l.writers |= bit(self());
     if (updates) l.lookers |= bit(self());
     if (!l.contended && !knows_newest(where)) {
-        if (!updates) fail("two writers at once: " + name_of(address_of[where]) + " is stored to in no order");
+        if (!updates)
+            fail("two writers at once: " + name_of(address_of[where]) + " is stored to in no order");
         surprise = l.contended = true;
     }
     for (int i = 0; i < actor_count(); ++i) {
@@ -225,8 +237,10 @@ int visible(size_t where, uint8_t (&options)[kMaxVersions]) {
     return count;
 }
 
-std::string describe(const char* what, size_t where, uint64_t value, std::memory_order o, const char* more = "") {
-    return std::string(what) + " " + name_of(address_of[where]) + " = " + std::to_string(value) + "  " + text(o) + more;
+std::string describe(const char* what, size_t where, uint64_t value, std::memory_order o,
+                     const char* more = "") {
+    return std::string(what) + " " + name_of(address_of[where]) + " = " + std::to_string(value) + "  " +
+           text(o) + more;
 }
 
 }  // namespace
@@ -262,7 +276,8 @@ uint64_t memory_hash() {
     passed.at.fill(255);
     for (int i = 0; i < actor_count(); ++i)
         if (is_left(i))
-            for (size_t l = 0; l < kMaxLocations; ++l) passed.at[l] = std::min(passed.at[l], minds[i].current.at[l]);
+            for (size_t l = 0; l < kMaxLocations; ++l)
+                passed.at[l] = std::min(passed.at[l], minds[i].current.at[l]);
     for (size_t l = 0; l < location_count; ++l)
         if (locations[l].idle()) passed.at[l] = 255;
     uint64_t hash = hash_ahead(total);
@@ -276,11 +291,13 @@ uint64_t memory_hash() {
         const Location& l = locations[where];
         for (size_t at = passed.at[where]; at < l.count; ++at) {
             const Version& v = l.history[at];
-            hash += mix(mix(where * 256 + at - passed.at[where], v.value), v.carries ? hash_ahead(v.carried) : 0);
+            hash +=
+                mix(mix(where * 256 + at - passed.at[where], v.value), v.carries ? hash_ahead(v.carried) : 0);
         }
         for (int i = 0; i < actor_count(); ++i) {
             int looked = l.looked_in[static_cast<size_t>(i)] - 1 - passed.at[epoch_of(i)];
-            if (looked >= 0 && !(l.racing & bit(i))) hash += mix(where * 256 + static_cast<size_t>(i), 500 + looked);
+            if (looked >= 0 && !(l.racing & bit(i)))
+                hash += mix(where * 256 + static_cast<size_t>(i), 500 + looked);
         }
     }
     return hash;
@@ -288,7 +305,8 @@ uint64_t memory_hash() {
 
 uint64_t hash_ahead(const Knowledge& k) {
     Knowledge ahead;
-    for (size_t i = 0; i < kMaxLocations; ++i) ahead.at[i] = k.at[i] > passed.at[i] ? k.at[i] - passed.at[i] : 0;
+    for (size_t i = 0; i < kMaxLocations; ++i)
+        ahead.at[i] = k.at[i] > passed.at[i] ? k.at[i] - passed.at[i] : 0;
     return ahead.hash();
 }
 
@@ -355,13 +373,15 @@ uint64_t update(void* address, size_t bytes, Update how, uint64_t operand, std::
     Version old = l.newest();
     see(where, old, l.count - 1, acquires(order));
     if (tracing())
-        record(describe("update", where, result(old.value), order, (", was " + std::to_string(old.value)).c_str()));
+        record(describe("update", where, result(old.value), order,
+                        (", was " + std::to_string(old.value)).c_str()));
     append(where, result(old.value), releases(order), &old.carried);
     observe(old.value);
     return old.value;
 }
 
-bool compare_exchange(void* address, size_t bytes, uint64_t& expected, uint64_t desired, std::memory_order order) {
+bool compare_exchange(void* address, size_t bytes, uint64_t& expected, uint64_t desired,
+                      std::memory_order order) {
     if (self() == kNobody) {
         uint64_t old = raw(address, bytes);
         bool done = old == expected;

@@ -7,9 +7,9 @@
         sub.recv(timeout=1.0)
 
 The public names and where each lives: `Publisher` (publisher.py), `Subscriber` and `wait` (subscriber.py), `Message`
-(message.py), `SyncQueue` (syncqueue.py), `Latest` (latest.py), `topics`, `info`, `unlink`, `clean` (inspect.py), and
-the errors (errors.py). `Recorder`, `Recording`, `Player` and `replay` (recording/) need pyarrow, and are imported when
-they are first asked for.
+(message.py), `SyncQueue` (syncqueue.py), `Latest` (latest.py), `FramePublisher`, `FrameSubscriber` and what goes with
+them (frames/), `topics`, `info`, `unlink`, `clean` (inspect.py), and the errors (errors.py). `Recorder`, `Recording`,
+`Player` and `replay` (recording/) need pyarrow, and are imported when they are first asked for.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from ringmain.errors import (
     RosterFull,
     SchemaError,
     SchemaMismatch,
+    StreamChanged,
     SystemFailure,
     TakenOver,
     Timeout,
@@ -40,6 +41,16 @@ from ringmain.errors import (
     TopicMismatch,
     TopicNotFound,
     Unsupported,
+)
+from ringmain.frames import (
+    Frame,
+    FrameDraft,
+    FrameLayout,
+    FramePublisher,
+    FrameStream,
+    FrameSubscriber,
+    frame_stream,
+    frame_streams,
 )
 from ringmain.inspect import Participant, TopicInfo, clean, info, topics, unlink
 from ringmain.latest import Latest
@@ -60,6 +71,12 @@ __all__ = [
     "CodecNotFound",
     "Corrupt",
     "DecodeError",
+    "Frame",
+    "FrameDraft",
+    "FrameLayout",
+    "FramePublisher",
+    "FrameStream",
+    "FrameSubscriber",
     "Full",
     "InUse",
     "Lapped",
@@ -79,6 +96,7 @@ __all__ = [
     "RosterFull",
     "SchemaError",
     "SchemaMismatch",
+    "StreamChanged",
     "Subscriber",
     "SyncQueue",
     "SystemFailure",
@@ -91,6 +109,8 @@ __all__ = [
     "Unsupported",
     "bridge",
     "clean",
+    "frame_stream",
+    "frame_streams",
     "info",
     "replay",
     "topics",

@@ -23,6 +23,7 @@ __all__ = [
     "RosterFull",
     "SchemaError",
     "SchemaMismatch",
+    "StreamChanged",
     "SystemFailure",
     "TakenOver",
     "Timeout",
@@ -94,6 +95,10 @@ class Corrupt(RingmainError, ValueError):
 
 class Unsupported(RingmainError, ValueError):
     """The backend cannot do what was asked. Says why, and what to use instead."""
+
+
+class StreamChanged(RingmainError, ValueError):
+    """A stream of frames came back with another layout, and the subscriber was told to raise."""
 
 
 class SystemFailure(RingmainError, OSError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -135,7 +136,11 @@ def unlink(name: str, *, force: bool = False) -> None:
     names.check_topic(name)
     if backends.choose() == "fake":
         elsewhere.fake_unlink(name, force)
-    elif not _native.unlink(names.runtime_directory(), name, force):
+        return
+    there = _native.unlink(names.runtime_directory(), name, force)
+    # A stream's buffers go with its topic; those that a reader still holds stay until it lets go.
+    there |= _native.unlink_pool(names.runtime_directory(), name, force)
+    if not there:
         raise TopicNotFound(f"there is no topic '{name}' in {names.runtime_directory()}")
 
 
@@ -154,4 +159,8 @@ def clean() -> list[str]:
                 gone.append(name)
         except (RingmainError, ValueError):
             continue  # not a topic we can read or may touch, or a file that only looks like one
+    for name in _native.pools(directory):  # after the topics, since a stream's buffers stay as long as its topic
+        with suppress(RingmainError):
+            if _native.unlink_pool(directory, name, False) and name not in gone:
+                gone.append(name)
     return sorted(gone)

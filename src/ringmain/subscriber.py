@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Iterator, MutableSet, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeVar
 
 from ringmain import _native, backends, names
 from ringmain.endpoint import Endpoint
@@ -198,11 +198,17 @@ def _rebuild(cls: type[S], directory: str, topic: str, options: dict[str, Any]) 
         return cls(topic, **options)
 
 
+class Screens(Protocol):
+    """Whoever passes over messages by name, and wants to know when the names change."""
+
+    def _rescreen(self) -> None: ...
+
+
 class ScreenSet(MutableSet[str]):
     """A set of names that tells its subscriber when it changes. It knows it weakly, or a forgotten subscriber would
     stay until the garbage collector found the circle."""
 
-    def __init__(self, what: str, items: Iterable[str], subscriber: Subscriber) -> None:
+    def __init__(self, what: str, items: Iterable[str], subscriber: Screens) -> None:
         if isinstance(items, str):
             raise TypeError(f"a set of {what}s is wanted, not the single str {items!r}")
         self._what = what
@@ -237,7 +243,11 @@ class ScreenSet(MutableSet[str]):
 
 def wait(subscribers: Sequence[S], timeout: float | None = None) -> list[S]:
     """Those of the subscribers that have something to read; empty when the time is up. One sleep for all of them."""
-    if all(getattr(subscriber, "_waits_natively", False) for subscriber in subscribers):
+    subscribers = list(subscribers)
+    for subscriber in subscribers:
+        if not getattr(subscriber, "_waits_natively", False):  # another backend's, or held by a Lockstep
+            break
+    else:
         return _native.wait(subscribers, timeout)
     from ringmain.backends import waiting
 

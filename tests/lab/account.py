@@ -94,7 +94,7 @@ def table(singles: list[Scenario], pairs: list[Scenario], stops: list[Scenario])
     for s in singles:
         deaths[s.points[0][1]][s.contract] += s.reached[0]
     lines = ["| died at | " + " | ".join(CONTRACTS) + " |", "|---" * 5 + "|"]
-    for label in crash_points():
+    for label in (point for point in crash_points() if not point.startswith("frame:")):
         lines.append(f"| {label} | " + " | ".join(str(deaths[label][c] or "") for c in CONTRACTS) + " |")
     both = sum(all(s.reached) for s in pairs)
     lines += [

@@ -22,7 +22,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from players import ONE_WRITER, Board, Ledger, Seat, Wrong, compose
+from players import Board, Ledger, Seat, compose
 
 import ringmain as rm
 from ringmain.testing import crash_points, die_at, stop_at

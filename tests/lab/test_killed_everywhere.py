@@ -46,7 +46,8 @@ def test_every_act_dies_at_every_point_it_passes(deaths: list[Scenario]) -> None
 
 def test_no_crash_point_is_left_out(deaths: list[Scenario]) -> None:
     reached = {label for s in deaths for (_, label), died in zip(s.points, s.reached, strict=True) if died}
-    assert reached == set(crash_points())
+    # Those of frames are reached in tests/frames, where there are frames.
+    assert reached == {label for label in crash_points() if not label.startswith("frame:")}
 
 
 def test_the_others_go_on_when_two_die() -> None:

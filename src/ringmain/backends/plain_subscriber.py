@@ -45,8 +45,8 @@ class PlainSubscriber(PlainEndpoint):
         for what, value in (("start", start), ("on_lap", on_lap)):
             if value not in ("latest", "oldest"):
                 raise ValueError(f"{what} is 'latest' or 'oldest', not '{value}'")
-        self._senders = ScreenSet("sender", ignore_senders, lambda: None)
-        self._kinds = ScreenSet("kind", ignore_kinds, lambda: None)
+        self._senders = ScreenSet("sender", ignore_senders, self)
+        self._kinds = ScreenSet("kind", ignore_kinds, self)
         self._codec: Any = None
         if type is not None:
             from ringmain import typed
@@ -232,7 +232,7 @@ class PlainSubscriber(PlainEndpoint):
     def ignore_senders(self, senders: Iterable[str]) -> None:
         from ringmain.subscriber import ScreenSet
 
-        self._senders = ScreenSet("sender", senders, lambda: None)
+        self._senders = ScreenSet("sender", senders, self)
 
     @property
     def ignore_kinds(self) -> Any:
@@ -243,7 +243,10 @@ class PlainSubscriber(PlainEndpoint):
     def ignore_kinds(self, kinds: Iterable[str]) -> None:
         from ringmain.subscriber import ScreenSet
 
-        self._kinds = ScreenSet("kind", kinds, lambda: None)
+        self._kinds = ScreenSet("kind", kinds, self)
+
+    def _rescreen(self) -> None:
+        """The sets are looked at with every message: nothing has to be told of a change."""
 
     def _check_schema(self) -> None:
         """Does what the topic's writer sends read as our type? `SchemaMismatch` if not."""
