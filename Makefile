@@ -28,8 +28,8 @@ $(VENV)/.built: $(VENV)/.deps $(NATIVE)
 
 setup: $(VENV)/.built  ## make .venv and build the native module
 
-demo: setup  ## the tour: real processes on all four contracts
-	@$(BIN)/python examples/tour.py
+demo: setup  ## a small robot: processes, loss, a crash, a recording, Spark, a report
+	@$(BIN)/ringmain demo
 
 docs: setup  ## build the documentation as a site, into site/
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $$($(PYTHON) tools/requirements.py docs)

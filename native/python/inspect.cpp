@@ -57,6 +57,87 @@ PyObject* inspect(PyObject*, PyObject* args) {
     }
 }
 
+// Where the newest messages begin, oldest first. Nothing is held while we walk, so a writer may come round: what was read
+// counts only if it was whole afterwards, and if it was not we begin again, and at last content ourselves with less.
+std::vector<uint64_t> newest_positions(const Ring& ring, size_t count) {
+    constexpr int kAttempts = 4;
+    constexpr uint64_t kMostSteps = 1 << 20;  // a ring full of tiny messages is not walked for ever
+    std::vector<uint64_t> found;
+    auto intact = [&](uint64_t position) {
+        // [CHECK] as Reader::intact.
+        fence(std::memory_order_acquire);
+        return ring.header.claim.load(std::memory_order_relaxed) <= position + ring.capacity_bytes;
+    };
+    for (int attempt = 0; attempt <= kAttempts && count > 0; ++attempt) {
+        found.clear();
+        // [OBSERVE] acquire: pairs with [COMMIT]; [OLDEST] acquire: pairs with [TAIL].
+        uint64_t commit = ring.header.commit.load(std::memory_order_acquire) & kPositionMask;
+        uint64_t at = attempt < kAttempts && count > 1 ? ring.header.tail.load(std::memory_order_acquire)
+                                                       : ring.header.newest.load(std::memory_order_relaxed);
+        uint64_t steps = 0;
+        bool whole = at % kAlignBytes == 0 && at <= commit && commit - at <= ring.capacity_bytes;
+        while (whole && at < commit && steps++ < kMostSteps) {
+            uint64_t bytes = Envelope::load(ring, at).bytes();
+            whole = intact(at) && bytes <= commit - at;
+            found.push_back(at);
+            at += bytes;
+        }
+        if (whole && at == commit) break;
+        found.clear();
+    }
+    if (found.size() > count) found.erase(found.begin(), found.end() - static_cast<ptrdiff_t>(count));
+    return found;
+}
+
+// peek(directory, topic, count, max_bytes): the newest messages that are whole, oldest first, as (seq, time_ns, sender,
+// kind, size, data). The data of one larger than max_bytes is None.
+PyObject* peek(PyObject*, PyObject* args) {
+    const char *path, *topic;
+    Py_ssize_t count, most_bytes;
+    if (!PyArg_ParseTuple(args, "ssnn", &path, &topic, &count, &most_bytes)) return nullptr;
+    PyObject* list = PyList_New(0);
+    if (!list) return nullptr;
+    try {
+        auto directory = std::make_shared<Directory>(path, false);
+        std::shared_ptr<Segment> s = Segment::open(directory, topic, Access::observe);
+        Ring ring = ring_of(*s);
+        std::vector<uint64_t> positions;
+        {
+            WithoutGil unlocked;
+            positions = newest_positions(ring, static_cast<size_t>(std::max<Py_ssize_t>(count, 0)));
+        }
+        for (uint64_t at : positions) {
+            Envelope e = Envelope::load(ring, at);
+            bool shown = static_cast<Py_ssize_t>(e.size) <= most_bytes && e.bytes() <= ring.capacity_bytes;
+            std::string names(static_cast<size_t>(e.sender_size) + e.kind_size, '\0'),
+                data(shown ? e.size : 0, '\0');
+            copy_out(names.data(), ring.at(at) + sizeof(MessageHeader), names.size());
+            copy_out(data.data(), ring.at(at) + payload_offset(e.sender_size, e.kind_size), data.size());
+            fence(std::memory_order_acquire);  // [CHECK] as Reader::intact
+            if (ring.header.claim.load(std::memory_order_relaxed) > at + ring.capacity_bytes) continue;
+            PyObject* body =
+                shown ? PyBytes_FromStringAndSize(data.data(), static_cast<Py_ssize_t>(data.size()))
+                      : Py_NewRef(Py_None);
+            PyObject* sender = PyUnicode_DecodeUTF8(names.data(), e.sender_size, "replace");
+            PyObject* kind = PyUnicode_DecodeUTF8(names.data() + e.sender_size, e.kind_size, "replace");
+            PyObject* item = body && sender && kind
+                                 ? Py_BuildValue("KLNNIN", e.seq, static_cast<long long>(e.time_ns), sender,
+                                                 kind, e.size, body)
+                                 : nullptr;
+            if (!item || PyList_Append(list, item) != 0) {
+                Py_XDECREF(item);
+                Py_DECREF(list);
+                return nullptr;
+            }
+            Py_DECREF(item);
+        }
+    } catch (const Failure& failure) {
+        Py_DECREF(list);
+        return raise(failure);
+    }
+    return list;
+}
+
 // topics(directory): the names of the topics in it.
 PyObject* topics(PyObject*, PyObject* args) {
     const char* path;
@@ -119,6 +200,7 @@ PyObject* unlink_dead(PyObject*, PyObject* args) {
 
 PyMethodDef inspect_methods[] = {
     {"inspect", inspect, METH_VARARGS, "All there is to know of a topic."},
+    {"peek", peek, METH_VARARGS, "The newest messages of a topic, without taking part."},
     {"topics", topics, METH_VARARGS, "The names of the topics in a directory."},
     {"unlink", unlink, METH_VARARGS, "Take a topic away."},
     {"unlink_if_dead", unlink_dead, METH_VARARGS, "Take a topic away if everybody in it is dead."},

@@ -25,8 +25,12 @@ COMMANDS = {
     "hz": "the rate of topics",
     "bw": "the bandwidth of topics",
     "delay": "how long messages are under way",
+    "record": "record topics, until Ctrl-C",
+    "play": "publish a recording again, with its timing",
+    "export": "a recording as one file of another format",
     "clean": "take away what the dead left behind",
     "doctor": "is this machine fit, and is a topic stuck?",
+    "demo": "a small robot: processes, loss, a crash, a recording, Spark",
     "completion": "completion for bash, zsh or fish",
 }
 """Every command and what it does; the module is `ringmain.cli.commands.<name>`."""

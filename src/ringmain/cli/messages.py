@@ -193,7 +193,8 @@ def _table_lines(table: Any, full: bool) -> list[str]:
 
 def json_line(message: Message) -> str:
     """A message as one line of JSON: the envelope, and `data`; bytes are `text` if they are that, else `base64`."""
-    out: dict[str, Any] = {"seq": message.seq, "time_ns": message.time_ns}
+    out: dict[str, Any] = {"topic": message.topic} if message.topic else {}
+    out.update(seq=message.seq, time_ns=message.time_ns)
     if message.sender:
         out["sender"] = message.sender
     if message.kind:
