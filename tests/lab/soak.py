@@ -1,4 +1,4 @@
-"""The soak: on topics of all contracts, participants join, work, leave, are killed and stopped, by a seed, for as long as
+"""The soak: on topics of all contracts, participants join, work, leave, are killed and stopped, by a seed, as long as
 asked. Every reader checks every message; a line of account every ten seconds; the first broken promise ends it.
 
     make soak MINUTES=30 [SEED=7]
@@ -22,7 +22,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from players import ONE_WRITER, Board, Ledger, Seat, Wrong, compose
+from players import Board, Ledger, Seat, compose
 
 import ringmain as rm
 from ringmain.testing import crash_points, die_at, stop_at
@@ -186,7 +186,9 @@ class Soak:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def report(self, elapsed_s: float) -> None:
-        print(f"{elapsed_s:7.0f} s  " + ", ".join(f"{n} {what}" for what, n in sorted(self.account.items())), flush=True)
+        print(
+            f"{elapsed_s:7.0f} s  " + ", ".join(f"{n} {what}" for what, n in sorted(self.account.items())), flush=True
+        )
 
 
 def main() -> int:
