@@ -8,7 +8,7 @@ PYTEST_ARGS ?=
 comma  := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-native test-python check format bench clean lab sanitize aarch64 soak
+.PHONY: help setup demo docs test test-native test-python check format bench clean lab sanitize aarch64 soak
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -30,6 +30,12 @@ setup: $(VENV)/.built  ## make .venv and build the native module
 
 demo: setup  ## the tour: real processes on all four contracts
 	@$(BIN)/python examples/tour.py
+
+docs: setup  ## build the documentation as a site, into site/
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $$($(PYTHON) tools/requirements.py docs)
+	@$(BIN)/python tools/reference.py
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "site/index.html"
 
 test: setup test-native test-python  ## what CI runs: checks, native tests, Python tests
 

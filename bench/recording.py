@@ -27,7 +27,7 @@ from ringmain.recording.writer import RecordingWriter
 ROUNDS = 7
 
 
-def ring_batch(rows: int, size: int, first: int) -> pa.RecordBatch:
+def ring_batch(rows: int, size: int, first: int, step_ns: int = 1000) -> pa.RecordBatch:
     """What recv_batch gives: `rows` messages of `size` random bytes."""
     now = time.time_ns()
     data = os.urandom(size * rows)
@@ -36,7 +36,7 @@ def ring_batch(rows: int, size: int, first: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(
         [
             pa.array(range(first, first + rows), pa.uint64()),
-            pa.array(range(now, now + rows * 1000, 1000), pa.int64()),
+            pa.array(range(now, now + rows * step_ns, step_ns), pa.int64()),
             pa.repeat("camera", rows),
             pa.repeat("frame", rows),
             pa.repeat(pa.scalar(0, pa.uint64()), rows),

@@ -147,6 +147,7 @@ class Reader {
     // `from_the_first` those that are gone already count as lost.
     Status attach(Start start, bool from_the_first = false) {
         if (ring_.contract == Contract::pipe && always_holds_) {  // goes on where the last reader stopped
+            from_the_first = false;                               // and what that one read is not lost
             hold_ = own().hold.load(std::memory_order_acquire) & kPositionMask;
             position_ = seen_ = hold_;
             uint64_t commit = ring_.header.commit.load(std::memory_order_acquire) & kPositionMask;

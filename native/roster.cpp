@@ -260,8 +260,9 @@ Seat::Seat(std::shared_ptr<Segment> segment, Role role, std::string_view name, b
     }
     if (found == end && pipe_reader) {
         Member reader = look_at(s, kPipeReaderSlot, true);
-        throw Failure{Fault::busy,
-                      "topic '" + s.topic + "' is a pipe and has its one reader: " + reader.describe()};
+        throw Failure{Fault::busy, "topic '" + s.topic +
+                                       "' is a pipe and has its one reader: " + reader.describe() +
+                                       "; close that one first, also if it was inherited through a fork"};
     }
     if (found == end)
         throw Failure{Fault::roster_full, "topic '" + s.topic + "' has all of its " +

@@ -50,7 +50,7 @@ std::string file_name(std::string_view topic) {
 }
 
 std::string topic_name(std::string_view file) {
-    if (file.size() <= kSuffix.size() || !file.ends_with(kSuffix) || file.front() == '.') return {};
+    if (file.size() <= kSuffix.size() || !file.ends_with(kSuffix)) return {};
     std::string name(file.substr(0, file.size() - kSuffix.size()));
     for (char& c : name)
         if (c == '+') c = '/';
@@ -78,6 +78,12 @@ Directory::Directory(std::string path, bool create) : path_(std::move(path)) {
     struct stat st;
     if (fstat(fd_, &st) != 0) fail_errno("cannot examine " + path_);
     owner_ = st.st_uid;
+    // In /dev/shm anybody could have made the directory that everybody here would take for ours.
+    bool own = path_ == "/dev/shm/ringmain-" + std::to_string(geteuid());
+    if (own && owner_ != geteuid() && owner_ != 0)
+        fail(Fault::not_allowed, "the runtime directory " + path_ + " belongs to user " +
+                                     std::to_string(owner_) +
+                                     ", not to you: refused (have it removed, or set RINGMAIN_DIR)");
     bool anybody_may_write = (st.st_mode & S_IWOTH) && !(st.st_mode & S_ISVTX);
     if (anybody_may_write)
         fail(Fault::not_allowed, "everybody may write in the runtime directory " + path_ +
@@ -119,6 +125,8 @@ void Directory::ring() {
 // After a fork the child shares our descriptors, and a lock lives as long as any descriptor of it. Were the
 // child to keep them, a parent that dies would look alive. So the child closes them at once, and its segments
 // say so.
+std::atomic<uint32_t> forks{0};
+
 struct OpenSegments {
     std::mutex mutex;
     Segment* first = nullptr;
@@ -126,6 +134,7 @@ struct OpenSegments {
     OpenSegments() {
         pthread_atfork([] { all().mutex.lock(); }, [] { all().mutex.unlock(); },
                        [] {
+                           forks.fetch_add(1, std::memory_order_relaxed);  // relaxed: a child has one thread
                            for (Segment* s = all().first; s; s = s->next_) {
                                s->forked.store(true, std::memory_order_relaxed);
                                ::close(s->fd_);
@@ -165,7 +174,12 @@ void Segment::map(Access access) {
     control_bytes_ = data_offset;
     int control_protection = access == Access::observe ? PROT_READ : PROT_READ | PROT_WRITE;
     int data_protection = access == Access::write ? PROT_READ | PROT_WRITE : PROT_READ;
-    void* control = mmap(nullptr, control_bytes_, control_protection, MAP_SHARED, fd_, 0);
+    // A mapping keeps its open file description alive, and with it the locks, also in a forked child that has closed the
+    // descriptor: a parent that dies would look alive. So we map through a description of its own, which has no locks.
+    std::string self = "/proc/self/fd/" + std::to_string(fd_);
+    FileDescriptor through{::open(self.c_str(), (access == Access::observe ? O_RDONLY : O_RDWR) | O_CLOEXEC)};
+    if (through.fd < 0) fail_errno("cannot open topic '" + topic + "' again, to map it");
+    void* control = mmap(nullptr, control_bytes_, control_protection, MAP_SHARED, through.fd, 0);
     if (control == MAP_FAILED) fail_errno("cannot map topic '" + topic + "'");
     control_ = static_cast<std::byte*>(control);
 
@@ -175,7 +189,7 @@ void Segment::map(Access access) {
     data_ = static_cast<std::byte*>(area);
     for (int copy = 0; copy < 2; ++copy) {
         void* at = mmap(data_ + copy * capacity_bytes, capacity_bytes, data_protection,
-                        MAP_SHARED | MAP_FIXED, fd_, static_cast<off_t>(data_offset));
+                        MAP_SHARED | MAP_FIXED, through.fd, static_cast<off_t>(data_offset));
         if (at == MAP_FAILED) fail_errno("cannot map the ring of topic '" + topic + "'");
     }
 }

@@ -54,6 +54,9 @@ class Directory {
     void ring();
 };
 
+// How many forks lie between this process and the one that loaded us: tells a child from its parent without a system call.
+extern std::atomic<uint32_t> forks;
+
 class Segment {
     int fd_ = -1;
     std::byte* control_ = nullptr;

@@ -25,7 +25,7 @@ PATIENCE_S = 30.0
 
 PRELUDE = """
 import ringmain as rm, os, sys, time
-def say(*words): print(*words, flush=True)
+def say(*words): os.write(1, (" ".join(map(str, words)) + "\\n").encode())
 def hear(): return sys.stdin.readline().strip()
 """
 
@@ -40,6 +40,8 @@ def runtime_dir(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         left = sorted(file.name for file in path.glob("*.ring"))
     finally:
         shutil.rmtree(path, ignore_errors=True)
+        if "multiprocessing.forkserver" in sys.modules:  # it has our environment, the next test has another
+            sys.modules["multiprocessing.forkserver"]._forkserver._stop()
     assert not left, f"topics left over: {left}"
 
 

@@ -1,6 +1,7 @@
 // ringmain._ring.Batch: many messages drained into Arrow columns, with no Python object for each. pyarrow, polars and
 // DuckDB take it through __arrow_c_array__ without a copy; this module needs none of them.
 #include <cstdlib>
+#include <mutex>
 
 #include "arrow.hpp"
 #include "subscriber.hpp"
@@ -41,12 +42,18 @@ class Buffer {
         size_ += sizeof value;
         return true;
     }
+    void clear() { size_ = 0; }
     const void* data() const { return at_; }
     size_t size() const { return size_; }
+    size_t room() const { return room_; }
 };
 
 struct TextColumn {
     Buffer offsets, bytes;
+    void clear() {
+        offsets.clear();
+        bytes.clear();
+    }
     bool start() { return offsets.push<int32_t>(0) && bytes.extend(1); }
     bool close_row() { return offsets.push(static_cast<int32_t>(bytes.size())); }
     // Keeps the `size` bytes just pushed, as valid UTF-8: what a peer calls text need not be any.
@@ -76,6 +83,46 @@ struct Columns {
     uint64_t lost_total = 0;  // the sum of `lost`
     Buffer seq, time_ns, lost;
     TextColumn sender, kind, data;
+
+    void clear() {
+        rows = 0;
+        epoch = lost_total = 0;
+        for (Buffer* buffer : {&seq, &time_ns, &lost}) buffer->clear();
+        for (TextColumn* column : {&sender, &kind, &data}) column->clear();
+    }
+};
+
+// The memory of batches that are gone, for those to come. Whoever drains a topic needs the same few megabytes again and
+// again; the allocator would give them back to the kernel each time, and have every page cleared and mapped anew, which
+// costs more than the copy. A few batches at most are kept, and none that is very large.
+class Spare {
+    static constexpr size_t kMost = 2, kMostBytes = size_t{16} << 20;
+    std::mutex mutex_;
+    std::vector<std::unique_ptr<Columns>> spare_;
+
+    // Never destroyed: what Arrow holds may come back after the last line of the program.
+    static Spare& all() {
+        static Spare& spare = *new Spare;
+        return spare;
+    }
+
+    static void give_back(Columns* gone) {
+        std::unique_ptr<Columns> columns(gone);
+        if (columns->data.bytes.room() > kMostBytes) return;
+        columns->clear();
+        // Tried, not waited for: in a forked child the lock may be held by a thread that is not there.
+        std::unique_lock lock(all().mutex_, std::try_to_lock);
+        if (lock && all().spare_.size() < kMost) all().spare_.push_back(std::move(columns));
+    }
+
+  public:
+    static std::shared_ptr<Columns> take() {
+        std::unique_lock lock(all().mutex_, std::try_to_lock);
+        if (!lock || all().spare_.empty()) return {new Columns, give_back};
+        std::shared_ptr<Columns> columns(all().spare_.back().release(), give_back);
+        all().spare_.pop_back();
+        return columns;
+    }
 };
 
 struct Column {
@@ -237,18 +284,17 @@ PyObject* recv_batch(PyObject*, PyObject* args) {
     if (!PyArg_ParseTuple(args, "O!LOL", subscriber_type, &self, &most, &timeout, &most_bytes) ||
         !parse_timeout(timeout, timeout_ns))
         return nullptr;
-    SubscriberState* s = usable_subscriber(self);
-    if (!s) return nullptr;
+    SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
     if (most < 0 || most_bytes < 0) {
         PyErr_SetString(PyExc_ValueError, "max_messages and max_bytes must be 0 or more");
         return nullptr;
     }
     constexpr size_t kMostBytes = 0x7fffffff;  // offsets are 32 bits
-    auto columns = std::make_shared<Columns>();
+    std::shared_ptr<Columns> columns = Spare::take();
     Columns& c = *columns;
     if (!c.sender.start() || !c.kind.start() || !c.data.start()) return PyErr_NoMemory();
     Receiving turn(self, *s);
-    if (!turn.entered()) return nullptr;
+    if (!turn.entered() || !usable_subscriber(self)) return nullptr;
     Deadline deadline(timeout_ns);
     View view;
     int found = most > 0 ? next_message(self, *s, deadline, view) : 0;

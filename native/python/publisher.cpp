@@ -40,12 +40,12 @@ PyObject* raise_status(const PublisherState& p, Status status) {
 
 PublisherState* usable_slowly(PyObject* self) {
     PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
-    if (p->open()) {
+    if (p->open() && !p->closing) {
         raise("InUse", "a reservation or stream of topic '" + p->topic +
                            "' is still open, or a view of one is still alive: finish it first");
         return nullptr;
     }
-    if (p->seat) {  // inherited through fork: the slot is the parent's, take one of our own
+    if (p->seat && !p->closing) {  // inherited through fork: the slot is the parent's, take one of our own
         PyObject* revived = PyObject_CallMethod(self, "_revive", nullptr);
         Py_XDECREF(revived);
         return revived ? usable(self) : nullptr;
@@ -64,6 +64,14 @@ static std::string who_is_in_the_way(const PublisherState& p) {
     uint64_t next = p.writer->seq();
     return m.describe() + ", " + std::to_string(next > m.sequence ? next - m.sequence : 0) + " messages (" +
            std::to_string(behind) + " bytes) behind";
+}
+
+// Gives the seat back. Only inside OneAtATime.
+static void leave_topic(PublisherState& p) {
+    std::unique_ptr<Seat> seat = std::move(p.seat);
+    p.writer.reset();
+    WithoutGil unlocked;
+    seat.reset();
 }
 
 int wait_for_way(PublisherState& p, Deadline& deadline) {
@@ -99,6 +107,8 @@ int wait_for_way(PublisherState& p, Deadline& deadline) {
     p.seat->own().waits_for.store(0, std::memory_order_relaxed);
     if (result == 1 && PyErr_CheckSignals() != 0) result = -1;
     if (result == 1 && p.closing) {
+        // A reservation that is being written outlives this wait, and refuses the closing by itself.
+        if (!p.reserved) leave_topic(p);
         raise("Closed", "the publisher of topic '" + p.topic + "' was closed while it waited");
         result = -1;
     }
@@ -170,8 +180,7 @@ PyObject* encode(const PublisherState& p, PyObject* object) {
 }
 
 PyObject* send(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
-    PublisherState* p = usable(self);
-    if (!p) return nullptr;
+    PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
     PyObject* given[3] = {};
     static const char* const kNames[] = {"data", "kind", "timeout"};
     if (count == 1 && !names) [[likely]]
@@ -190,9 +199,10 @@ PyObject* send(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject
     PyObject* result = nullptr;
     {
         Bytes data;
-        OneAtATime turn(p->busy);
-        if (turn.entered && data.get(encoded ? encoded : given[0]))
-            result = send_bytes(*p, data, kind, timeout_ns);
+        if (data.get(encoded ? encoded : given[0])) {
+            OneAtATime turn(p->occupant);
+            if (turn.entered && usable(self)) result = send_bytes(*p, data, kind, timeout_ns);
+        }
     }
     Py_XDECREF(encoded);
     return result;
@@ -201,39 +211,41 @@ PyObject* send(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject
 // send_as(data, seq, time_ns, kind): under the number and time it had elsewhere, or new ones if the number is negative. The
 // data is not encoded: it is what some encoder has made before.
 PyObject* send_as(PyObject* self, PyObject* args) {
-    PublisherState* p = usable(self);
+    PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
     PyObject *object, *kind_object = nullptr;
     long long seq, time_ns;
     double timeout = -1;
-    if (!p || !PyArg_ParseTuple(args, "OLL|Ud", &object, &seq, &time_ns, &kind_object, &timeout))
-        return nullptr;
+    if (!PyArg_ParseTuple(args, "OLL|Ud", &object, &seq, &time_ns, &kind_object, &timeout)) return nullptr;
     std::string_view kind;
     if (kind_object && (!text_of(kind_object, kind) || !check_kind(kind))) return nullptr;
     Bytes data;
-    OneAtATime turn(p->busy);
+    if (!data.get(object)) return nullptr;
+    OneAtATime turn(p->occupant);
     uint64_t number = static_cast<uint64_t>(seq);
-    if (!turn.entered || !data.get(object)) return nullptr;
+    if (!turn.entered || !usable(self)) return nullptr;
     return send_bytes(*p, data, kind, timeout < 0 ? kForever : static_cast<int64_t>(timeout * 1e9),
                       seq < 0 ? nullptr : &number, time_ns);
 }
 
 // set_sender(name): what is written on the messages from now on.
 PyObject* set_sender(PyObject* self, PyObject* name) {
-    PublisherState* p = usable(self);
+    PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
     std::string_view sender;
-    if (!p || !text_of(name, sender)) return nullptr;
+    if (!text_of(name, sender)) return nullptr;
     if (sender.size() > kMaxEnvelopeNameBytes) {
         PyErr_Format(PyExc_ValueError, "sender is at most %zu bytes of UTF-8, this one has %zu",
                      kMaxEnvelopeNameBytes, sender.size());
         return nullptr;
     }
-    OneAtATime turn(p->busy);
-    if (!turn.entered) return nullptr;
+    OneAtATime turn(p->occupant);
+    if (!turn.entered || !usable(self)) return nullptr;
     p->sender = sender;
     Py_RETURN_NONE;
 }
 
-// As many messages as there is room for become visible together, with one look at the clock and one wake-up.
+// As many messages as there is room for become visible together, with one look at the clock and one wake-up. But never so
+// many that the oldest dropped for them would be one of their own: `tail` must not pass `commit`, or a death in the middle
+// leaves a ring that contradicts itself.
 bool send_all(PublisherState& p, const std::vector<std::string_view>& batch, std::string_view kind,
               Deadline& deadline, uint64_t& sent) {
     Writer& w = *p.writer;
@@ -243,19 +255,23 @@ bool send_all(PublisherState& p, const std::vector<std::string_view>& batch, std
     };
     while (sent < batch.size()) {
         if (!start_message(p, room(batch[sent]), deadline)) return false;
+        uint64_t committed = w.position(), capacity = p.ring().capacity_bytes;
+        auto fits = [&](uint64_t next) {  // an eighth: the longest stride that a claim may run ahead
+            return w.position() - committed + std::max(next, capacity / 8) <= capacity;
+        };
         do {
             std::string_view data = batch[sent++];
             copy_in(w.payload(p.sender.size(), kind.size()), data.data(), data.size());
             w.seal(w.seq(), now_ns, data.size(), p.sender, kind);
-        } while (sent < batch.size() && w.prepare(room(batch[sent])) == Status::ok);
+        } while (sent < batch.size() && fits(room(batch[sent])) &&
+                 w.prepare(room(batch[sent])) == Status::ok);
         w.commit();
     }
     return true;
 }
 
 PyObject* send_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
-    PublisherState* p = usable(self);
-    if (!p) return nullptr;
+    PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
     PyObject* given[3] = {};
     static const char* const kNames[] = {"messages", "kind", "timeout"};
     std::string_view kind;
@@ -289,11 +305,11 @@ PyObject* send_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
             if (!buffers.back()->get(item)) return nullptr;
             batch.emplace_back(buffers.back()->data, static_cast<size_t>(buffers.back()->size));
         }
-        if (batch.back().size() + envelope > p->largest_bytes)
-            return raise_too_large(*p, batch.back().size(), envelope);
     }
-    OneAtATime turn(p->busy);
-    if (!turn.entered) return nullptr;
+    OneAtATime turn(p->occupant);
+    if (!turn.entered || !usable(self)) return nullptr;
+    for (std::string_view data : batch)
+        if (data.size() + envelope > p->largest_bytes) return raise_too_large(*p, data.size(), envelope);
     Deadline deadline(timeout_ns);
     uint64_t sent = 0;
     if (!send_all(*p, batch, kind, deadline, sent)) {
@@ -359,6 +375,7 @@ PyObject* open(PyObject* self, PyObject* args) {
     try {
         WithoutGil unlocked;
         p->directory = std::make_shared<Directory>(directory, true);
+        p->reserved = false;  // after a fork: the reservation is the parent's
         p->writer.reset();
         if (p->seat && p->seat->segment().forked) p->seat->abandon();
         p->seat.reset();
@@ -384,15 +401,13 @@ PyObject* close(PyObject* self, PyObject*) {
         return raise("InUse",
                      "topic '" + p->topic +
                          "' cannot be closed: a reservation or stream is open, or a view of one is alive");
-    p->closing = true;
-    OneAtATime turn(p->busy);
+    p->closing = true;  // whoever waits inside gives up, and closes for us
+    if (p->occupant.is_us()) Py_RETURN_NONE;
+    OneAtATime turn(p->occupant);
+    if (turn.entered && p->seat && !p->reserved) leave_topic(*p);
+    p->closing = false;
     if (!turn.entered) return nullptr;
-    std::unique_ptr<Seat> seat = std::move(p->seat);
-    p->writer.reset();
-    {
-        WithoutGil unlocked;
-        seat.reset();
-    }
+    if (p->seat) return close(self, nullptr);  // reserved meanwhile: says so
     Py_RETURN_NONE;
 }
 
@@ -447,7 +462,8 @@ PyObject* all_read(PyObject* self, void*) {
 }
 
 PyObject* is_closed(PyObject* self, void*) {
-    return PyBool_FromLong(!reinterpret_cast<PublisherObject*>(self)->state->seat);
+    const PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
+    return PyBool_FromLong(!p->seat || p->closing);
 }
 
 PyObject* next_sequence(PyObject* self, void*) {

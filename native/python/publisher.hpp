@@ -20,7 +20,7 @@ struct PublisherState {
     int64_t spin_ns = 0;
     PyObject* encoder = nullptr;  // object -> buffer, for typed topics
     PyObject* accepts = nullptr;  // the classes it is meant for, or nullptr for any object
-    bool busy = false;            // see OneAtATime
+    Occupant occupant;            // see OneAtATime
     bool reserved = false;        // a reservation is open: the turn is its own
     bool closing = false;
 
@@ -32,11 +32,11 @@ struct PublisherObject {
     PyObject_HEAD PublisherState* state;
 };
 
-// Raises unless the publisher can send now; nullptr then.
+// Raises unless the publisher can send now; nullptr then. To be asked inside OneAtATime.
 PublisherState* usable_slowly(PyObject* self);
 inline PublisherState* usable(PyObject* self) {
     PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
-    if (p->open() && !p->reserved) [[likely]]
+    if (p->open() && !p->reserved && !p->closing) [[likely]]
         return p;
     return usable_slowly(self);
 }

@@ -7,7 +7,7 @@ namespace ringmain::py {
 
 SubscriberState* usable_subscriber(PyObject* self) {
     SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
-    if (!s->closed) [[likely]]
+    if (!s->closed && !s->closing) [[likely]]
         return s;
     raise("Closed", "the subscriber of topic '" + s->topic + "' is closed");
     return nullptr;
@@ -19,6 +19,17 @@ static void detach(SubscriberState& s) {
     s.leases.clear();
     if (s.seat && s.seat->segment().forked) s.seat->abandon();
     s.seat.reset();
+}
+
+// Gives the seat back for good. Only inside OneAtATime.
+static void leave_topic(SubscriberState& s) {
+    s.closed = true;
+    if (s.event) unwatch(s.event_token);
+    s.lost_before = s.lost();
+    std::unique_ptr<Seat> seat = std::move(s.seat);
+    s.reader.reset();
+    WithoutGil unlocked;
+    seat.reset();
 }
 
 // 1: attached; 0: there is no such topic yet; -1: raised.
@@ -116,6 +127,7 @@ int next_message(PyObject* self, SubscriberState& s, Deadline& deadline, View& v
         sleep_without_gil(bell, std::min(kSlice_ns, deadline.left_ns()));
         if (PyErr_CheckSignals() != 0) return -1;
         if (s.closing) {
+            if (s.leases.empty()) leave_topic(s);
             raise("Closed", "the subscriber of topic '" + s.topic + "' was closed while it waited");
             return -1;
         }
@@ -206,27 +218,6 @@ PyObject* kind_of(SubscriberState& s, const View& view) {
     return cached_text(s.last_kind, s.last_kind_str, view.kind(), view.kind_size);
 }
 
-namespace {
-
-// ----------------------------------------------------------------------------------------------- receiving
-
-// Copies the message out. A new reference; nullptr without an exception: it was overwritten meanwhile, look again.
-PyObject* copy_message(SubscriberState& s, const View& view) {
-    PyObject* bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(view.size));
-    if (!bytes) return nullptr;
-    char* to = PyBytes_AsString(bytes);
-    if (view.size < kLargeCopyBytes) [[likely]] {
-        copy_out(to, view.payload(), view.size);
-    } else {
-        WithoutGil unlocked;
-        copy_out(to, view.payload(), view.size);
-    }
-    if (s.reader->still_whole(view)) [[likely]]
-        return bytes;
-    Py_DECREF(bytes);
-    return nullptr;
-}
-
 PyObject* raise_decode_error(const SubscriberState& s, uint64_t seq) {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
@@ -250,6 +241,27 @@ PyObject* raise_decode_error(const SubscriberState& s, uint64_t seq) {
     Py_XDECREF(value);
     Py_XDECREF(traceback);
     PyErr_Restore(new_type, new_value, new_traceback);
+    return nullptr;
+}
+
+namespace {
+
+// ----------------------------------------------------------------------------------------------- receiving
+
+// Copies the message out. A new reference; nullptr without an exception: it was overwritten meanwhile, look again.
+PyObject* copy_message(SubscriberState& s, const View& view) {
+    PyObject* bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(view.size));
+    if (!bytes) return nullptr;
+    char* to = PyBytes_AsString(bytes);
+    if (view.size < kLargeCopyBytes) [[likely]] {
+        copy_out(to, view.payload(), view.size);
+    } else {
+        WithoutGil unlocked;
+        copy_out(to, view.payload(), view.size);
+    }
+    if (s.reader->still_whole(view)) [[likely]]
+        return bytes;
+    Py_DECREF(bytes);
     return nullptr;
 }
 
@@ -304,8 +316,7 @@ PyObject* receive(PyObject* self, SubscriberState& s, Deadline& deadline, bool w
 
 PyObject* receive_within(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names, bool whole,
                          const char* function) {
-    SubscriberState* s = usable_subscriber(self);
-    if (!s) return nullptr;
+    SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
     int64_t timeout_ns = kForever;
     if (count != 0 || names) {
         PyObject* given[1] = {};
@@ -314,7 +325,7 @@ PyObject* receive_within(PyObject* self, PyObject* const* args, Py_ssize_t count
         if (!parse_timeout(given[0], timeout_ns)) return nullptr;
     }
     Receiving turn(self, *s);
-    if (!turn.entered()) return nullptr;
+    if (!turn.entered() || !usable_subscriber(self)) return nullptr;
     Deadline deadline(timeout_ns);
     PyObject* result = receive(self, *s, deadline, whole);
     if (!result && !PyErr_Occurred()) raise_timeout(*s, deadline);
@@ -330,10 +341,9 @@ PyObject* recv_message(PyObject* self, PyObject* const* args, Py_ssize_t count, 
 }
 
 PyObject* receive_now(PyObject* self, bool whole) {
-    SubscriberState* s = usable_subscriber(self);
-    if (!s) return nullptr;
+    SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
     Receiving turn(self, *s);
-    if (!turn.entered()) return nullptr;
+    if (!turn.entered() || !usable_subscriber(self)) return nullptr;
     Deadline deadline(0);
     PyObject* result = receive(self, *s, deadline, whole);
     if (result || PyErr_Occurred()) return result;
@@ -346,21 +356,20 @@ PyObject* try_recv_message(PyObject* self, PyObject*) { return receive_now(self,
 // Iteration waits for ever, and ends when the subscriber is closed.
 PyObject* next(PyObject* self) {
     SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
-    if (s->closed) return nullptr;
     Receiving turn(self, *s);
-    if (!turn.entered()) return nullptr;
+    if (!turn.entered() || s->closed || s->closing) return nullptr;
     Deadline deadline(kForever);
     PyObject* result = receive(self, *s, deadline, false);
-    if (!result && s->closing) PyErr_Clear();
+    if (!result && s->closed) PyErr_Clear();  // closed while it waited: so a loop over messages ends
     return result;
 }
 
 PyObject* recv_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
-    SubscriberState* s = usable_subscriber(self);
+    SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
     PyObject* given[2] = {};
     static const char* const kNames[] = {"max_messages", "timeout"};
     int64_t timeout_ns = 0;
-    if (!s || !parse_arguments("recv_many", args, count, names, kNames, 1, given, 2)) return nullptr;
+    if (!parse_arguments("recv_many", args, count, names, kNames, 1, given, 2)) return nullptr;
     long most = PyLong_AsLong(given[0]);
     if (most < 0) {
         if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "max_messages must be 0 or more");
@@ -368,7 +377,7 @@ PyObject* recv_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
     }
     if (given[1] && !parse_timeout(given[1], timeout_ns)) return nullptr;
     Receiving turn(self, *s);
-    if (!turn.entered()) return nullptr;
+    if (!turn.entered() || !usable_subscriber(self)) return nullptr;
     PyObject* list = PyList_New(0);
     if (!list) return nullptr;
     Deadline deadline(timeout_ns);
@@ -401,11 +410,11 @@ PyObject* recv_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
 }
 
 PyObject* recv_into(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
-    SubscriberState* s = usable_subscriber(self);
+    SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
     PyObject* given[2] = {};
     static const char* const kNames[] = {"buffer", "timeout"};
     int64_t timeout_ns = kForever;
-    if (!s || !parse_arguments("recv_into", args, count, names, kNames, 1, given, 2)) return nullptr;
+    if (!parse_arguments("recv_into", args, count, names, kNames, 1, given, 2)) return nullptr;
     if (given[1] && !parse_timeout(given[1], timeout_ns)) return nullptr;
     Py_buffer buffer;
     if (PyObject_GetBuffer(given[0], &buffer, PyBUF_WRITABLE) != 0) return nullptr;
@@ -414,7 +423,7 @@ PyObject* recv_into(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
         ~Release() { PyBuffer_Release(&buffer); }
     } release{buffer};
     Receiving turn(self, *s);
-    if (!turn.entered()) return nullptr;
+    if (!turn.entered() || !usable_subscriber(self)) return nullptr;
     Deadline deadline(timeout_ns);
     for (;;) {
         View view;
@@ -488,22 +497,21 @@ PyObject* open(PyObject* self, PyObject* args) {
 PyObject* close(PyObject* self, PyObject*) {
     SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
     if (s->closed) Py_RETURN_NONE;
-    if (!s->leases.empty() && s->attached())
+    auto lent = [s] { return !s->leases.empty() && s->attached(); };
+    auto refuse = [s] {
         return raise("InUse", "topic '" + s->topic +
                                   "' cannot be closed: a borrowed message, or a view of one, is still "
                                   "in use");
-    s->closing = true;
-    OneAtATime turn(s->busy);
+    };
+    if (lent()) return refuse();
+    s->closing = true;  // whoever waits inside gives up, and closes for us
+    if (s->occupant.is_us()) Py_RETURN_NONE;
+    OneAtATime turn(s->occupant);
+    bool refused = turn.entered && !s->closed && lent();
+    if (turn.entered && !s->closed && !refused) leave_topic(*s);
+    s->closing = false;
+    if (refused) return refuse();
     if (!turn.entered) return nullptr;
-    s->closed = true;
-    if (s->event) unwatch(s->event_token);
-    s->lost_before = s->lost();
-    std::unique_ptr<Seat> seat = std::move(s->seat);
-    s->reader.reset();
-    if (seat) {
-        WithoutGil unlocked;
-        seat.reset();
-    }
     Py_RETURN_NONE;
 }
 
@@ -597,8 +605,8 @@ PyObject* arm(PyObject* self, PyObject* event) {
         PyErr_SetString(PyExc_TypeError, "arm() takes an Event");
         return nullptr;
     }
-    OneAtATime turn(s->busy);
-    if (!turn.entered) return nullptr;
+    OneAtATime turn(s->occupant);
+    if (!turn.entered || !usable_subscriber(self)) return nullptr;
     int64_t token = watch_for_message(self, *s, event_of(event));
     return token < 0 ? nullptr : PyLong_FromLongLong(token);
 }
@@ -630,10 +638,9 @@ PyObject* wait(PyObject*, PyObject* args) {
                 PyErr_Format(PyExc_TypeError, "wait() takes subscribers, not %R", item);
                 return nullptr;
             }
-            SubscriberState* s = usable_subscriber(item);
-            if (!s) return nullptr;
-            OneAtATime turn(s->busy);
-            if (!turn.entered) return nullptr;
+            SubscriberState* s = reinterpret_cast<SubscriberObject*>(item)->state;
+            OneAtATime turn(s->occupant);
+            if (!turn.entered || !usable_subscriber(item)) return nullptr;
             if (directory_seen >= 0 && i == 0 && s->directory) {
                 if (Bell bell = s->directory->bell(); bell.word) bells.push_back(bell);
                 directory_changed = !bells.empty() && bells[0].value != directory_seen;
@@ -672,7 +679,8 @@ PyObject* get_lost(PyObject* self, void*) {
     return PyLong_FromUnsignedLongLong(reinterpret_cast<SubscriberObject*>(self)->state->lost());
 }
 PyObject* get_closed(PyObject* self, void*) {
-    return PyBool_FromLong(reinterpret_cast<SubscriberObject*>(self)->state->closed);
+    const SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
+    return PyBool_FromLong(s->closed || s->closing);
 }
 PyObject* get_attached(PyObject* self, void*) {
     return PyBool_FromLong(reinterpret_cast<SubscriberObject*>(self)->state->attached());

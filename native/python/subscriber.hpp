@@ -25,7 +25,7 @@ struct SubscriberState {
     PyObject* decoder = nullptr;  // buffer -> object, for typed topics
     uint64_t lost_before = 0;     // on lives of the topic that are over
     bool came_first = false;      // we were here before this life of the topic: read it from its beginning
-    bool busy = false;            // see OneAtATime
+    Occupant occupant;            // see OneAtATime
     bool closing = false, closed = true;
     std::vector<uint64_t> leases;  // positions of borrowed messages that are still in use
     std::shared_ptr<Event> event;  // behind fileno(), if it was asked for
@@ -48,7 +48,7 @@ struct SubscriberObject {
     PyObject_HEAD SubscriberState* state;
 };
 
-// Raises unless the subscriber can be used; nullptr then. It may not be attached yet.
+// Raises unless the subscriber can be used; nullptr then. It may not be attached yet. To be asked inside OneAtATime.
 SubscriberState* usable_subscriber(PyObject* self);
 
 // Waits for a message that is not screened. 1: `view` is it, not yet taken; 0: time is up, nothing raised; -1: raised.
@@ -75,7 +75,7 @@ class Receiving {
     OneAtATime turn_;
 
   public:
-    Receiving(PyObject* self, SubscriberState& s) : self_(self), s_(s), turn_(s.busy) {}
+    Receiving(PyObject* self, SubscriberState& s) : self_(self), s_(s), turn_(s.occupant) {}
     ~Receiving() {
         if (s_.event && turn_.entered) [[unlikely]]
             settle_descriptor(self_, s_);
@@ -85,6 +85,8 @@ class Receiving {
 
 PyObject* raise_timeout(const SubscriberState& s, const Deadline& deadline);
 PyObject* raise_evicted(const SubscriberState& s);
+// Turns the exception of a decoder into a DecodeError that it is the cause of.
+PyObject* raise_decode_error(const SubscriberState& s, uint64_t seq);
 // Sender and kind, as new references. Read from shared memory: check still_whole() afterwards.
 PyObject* sender_of(SubscriberState& s, const View& view);
 PyObject* kind_of(SubscriberState& s, const View& view);

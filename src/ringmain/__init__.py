@@ -18,6 +18,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from ringmain._native import Batch, Lease, Reservation
+from ringmain.bridge import Bridge, bridge
 from ringmain.errors import (
     Closed,
     CodecNotFound,
@@ -38,6 +39,7 @@ from ringmain.errors import (
     TopicBusy,
     TopicMismatch,
     TopicNotFound,
+    Unsupported,
 )
 from ringmain.inspect import Participant, TopicInfo, clean, info, topics, unlink
 from ringmain.latest import Latest
@@ -53,6 +55,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Batch",
+    "Bridge",
     "Closed",
     "CodecNotFound",
     "Corrupt",
@@ -85,6 +88,8 @@ __all__ = [
     "TopicInfo",
     "TopicMismatch",
     "TopicNotFound",
+    "Unsupported",
+    "bridge",
     "clean",
     "info",
     "replay",

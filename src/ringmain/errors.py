@@ -29,6 +29,7 @@ __all__ = [
     "TopicBusy",
     "TopicMismatch",
     "TopicNotFound",
+    "Unsupported",
 ]
 
 
@@ -89,6 +90,10 @@ class NotAllowed(RingmainError, PermissionError):
 
 class Corrupt(RingmainError, ValueError):
     """Shared memory does not hold what it must: not a topic, another version, or written over."""
+
+
+class Unsupported(RingmainError, ValueError):
+    """The backend cannot do what was asked. Says why, and what to use instead."""
 
 
 class SystemFailure(RingmainError, OSError):

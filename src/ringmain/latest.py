@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from ringmain import _native, names
+from ringmain import names
 from ringmain.errors import DecodeError
 from ringmain.message import Message
-from ringmain.subscriber import Subscriber
+from ringmain.subscriber import Subscriber, wait
 
 T = TypeVar("T")
 
@@ -168,7 +168,7 @@ class Latest(Mapping[str, Any]):
 
     def update(self, timeout: float | None = None) -> bool:
         """Wait until something is new on any topic, and take in all that came. False: the time is up."""
-        _native.wait(self._subscribers, timeout)
+        wait(self._subscribers, timeout)
         return sum(entry.take_in() for entry in self._entries.values()) > 0
 
     def __getitem__(self, topic: str) -> Any:

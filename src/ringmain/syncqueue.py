@@ -12,12 +12,12 @@ from typing import Any, Self
 
 import msgspec
 
-from ringmain import _native
+from ringmain import names
 from ringmain.errors import Full
 from ringmain.inspect import info
 from ringmain.message import Message
 from ringmain.publisher import Publisher
-from ringmain.subscriber import ScreenSet, Subscriber
+from ringmain.subscriber import ScreenSet, Subscriber, wait
 
 
 class SyncQueue:
@@ -45,7 +45,7 @@ class SyncQueue:
         self._publisher = Publisher(name, contract="reliable", capacity=capacity, sender=sender)
         try:
             self._subscriber = Subscriber(
-                name, ignore_senders=ignored, ignore_kinds=ignore_kinds, name=self._publisher._options["name"]
+                name, ignore_senders=ignored, ignore_kinds=ignore_kinds, name=names.participant_name(None, sender)
             )
         except BaseException:
             self._publisher.close()
@@ -59,12 +59,12 @@ class SyncQueue:
             return self._publisher.send(data, kind, 0)
         except Full:
             # What is in the way may be what we do not want to hear, our own messages first of all: pass over it.
-            _native.wait([self._subscriber], 0)
+            wait([self._subscriber], 0)
         return self._publisher.send(data, kind, timeout if block else 0)
 
     def pop(self, block: bool = False, timeout: float | None = None) -> Message | None:
         """The next message, or None: at once, or with `block` when the time is up."""
-        if block and not _native.wait([self._subscriber], timeout):
+        if block and not wait([self._subscriber], timeout):
             return None
         message = self._subscriber.try_recv_message()
         return None if message is None else msgspec.structs.replace(message, topic=self.name)
@@ -119,8 +119,13 @@ class SyncQueue:
         return f"<ringmain.SyncQueue '{self.name}' of '{self.sender}'{' closed' if self.closed else ''}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.name, self.sender, set(self.ignore_senders), set(self.ignore_kinds))
+        directory = self._publisher._directory
+        screens = (set(self.ignore_senders), set(self.ignore_kinds))
+        return _rebuild, (type(self), directory, self.name, self.sender, *screens)
 
 
-def _rebuild(cls: type[SyncQueue], name: str, sender: str, senders: set[str], kinds: set[str]) -> SyncQueue:
-    return cls(name, sender, ignore_senders=senders, ignore_kinds=kinds)
+def _rebuild(
+    cls: type[SyncQueue], directory: str, name: str, sender: str, senders: set[str], kinds: set[str]
+) -> SyncQueue:
+    with names.directory_as(directory):
+        return cls(name, sender, ignore_senders=senders, ignore_kinds=kinds)
