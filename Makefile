@@ -8,7 +8,7 @@ PYTEST_ARGS ?=
 comma  := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs test test-native test-python check format bench clean lab sanitize aarch64 soak
+.PHONY: help setup demo docs test test-native test-python explore check format bench clean lab sanitize aarch64 soak
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -44,7 +44,10 @@ test-native: setup  ## the native core alone, without Python
 	@$(BIN)/cmake -S native -B build/native -G Ninja -DCMAKE_BUILD_TYPE=Release \
 	    -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) > build/native.log || { cat build/native.log; exit 1; }
 	@$(BIN)/cmake --build build/native >> build/native.log || { cat build/native.log; exit 1; }
-	@$(BIN)/ctest --test-dir build/native --output-on-failure
+	@$(BIN)/ctest --test-dir build/native --output-on-failure --parallel $(shell nproc)
+
+explore: test-native  ## every interleaving of the larger cases, too: minutes
+	@build/native/explore/explore --deep --seconds 3600
 
 test-python: setup
 	@echo "== Python tests"
