@@ -72,6 +72,7 @@ define native_tests  # $(1): where to build, $(2): how
 endef
 
 lab: setup  ## the proof lab: every crash point, every pair of them, every stop; minutes to an hour
+	@RINGMAIN_LEAK_ROUNDS=10000 RINGMAIN_EXAMPLES=10000 $(BIN)/python -m pytest tests/lab/test_leaks.py tests/lab/test_hostile.py
 	@$(BIN)/python tests/lab/account.py
 
 sanitize: setup  ## the native tests under ASan and UBSan, then TSan
