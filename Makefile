@@ -5,12 +5,13 @@ BIN    := $(VENV)/bin
 NATIVE := CMakeLists.txt $(shell find native -name '*.hpp' -o -name '*.cpp' -o -name CMakeLists.txt)
 EXTRAS := dev
 PYTEST_ARGS ?=
+comma  := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-native test-python check format bench clean
+.PHONY: help setup demo docs test test-native test-python check format bench clean lab sanitize aarch64 soak
 
 help:  ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
 # The stamp says: the dependencies are in and the native module is built from these sources.
 $(VENV)/.deps: pyproject.toml
@@ -27,8 +28,14 @@ $(VENV)/.built: $(VENV)/.deps $(NATIVE)
 
 setup: $(VENV)/.built  ## make .venv and build the native module
 
-demo: setup  ## the tour: real processes on all four contracts
-	@$(BIN)/python examples/tour.py
+demo: setup  ## a small robot: processes, loss, a crash, a recording, Spark, a report
+	@$(BIN)/ringmain demo
+
+docs: setup  ## build the documentation as a site, into site/
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $$($(PYTHON) tools/requirements.py docs)
+	@$(BIN)/python tools/reference.py
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "site/index.html"
 
 test: setup test-native test-python  ## what CI runs: checks, native tests, Python tests
 
@@ -53,6 +60,29 @@ format:  ## rewrite the sources in the project's format
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format --quiet .
 	@$(BIN)/clang-format -i $$(find native -name '*.hpp' -o -name '*.cpp')
+
+# -------------------------------------------------------------------------------- the proof lab (CI runs samples)
+define native_tests  # $(1): where to build, $(2): how
+	@$(BIN)/cmake -S native/tests -B build/$(1) -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) $(2) > build/$(1).log
+	@$(BIN)/cmake --build build/$(1) >> build/$(1).log || { cat build/$(1).log; exit 1; }
+	@$(BIN)/ctest --test-dir build/$(1) --output-on-failure
+endef
+
+lab: setup  ## the proof lab: every crash point, every pair of them, every stop; minutes to an hour
+	@$(BIN)/python tests/lab/account.py
+
+sanitize: setup  ## the native tests under ASan and UBSan, then TSan
+	$(call native_tests,asan,-DRINGMAIN_SANITIZE=address$(comma)undefined)
+	$(call native_tests,tsan,-DRINGMAIN_SANITIZE=thread)
+
+aarch64: setup  ## the native tests built for aarch64 and run under qemu-user (Debian: g++-aarch64-linux-gnu qemu-user)
+	$(call native_tests,aarch64,-DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 \
+	    -DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++ -DRINGMAIN_MESSAGES=5000 \
+	    -DCMAKE_CROSSCOMPILING_EMULATOR='qemu-aarch64;-L;/usr/aarch64-linux-gnu')
+
+MINUTES ?= 30
+soak: setup  ## random participants come, go, die and stop for MINUTES=30; prints its seed
+	@RINGMAIN_LAB=1 $(BIN)/python tests/lab/soak.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 bench: setup  ## measure, and print a table
 	@$(BIN)/python -m bench

@@ -27,7 +27,7 @@ from ringmain.recording.writer import RecordingWriter
 ROUNDS = 7
 
 
-def ring_batch(rows: int, size: int, first: int) -> pa.RecordBatch:
+def ring_batch(rows: int, size: int, first: int, step_ns: int = 1000) -> pa.RecordBatch:
     """What recv_batch gives: `rows` messages of `size` random bytes."""
     now = time.time_ns()
     data = os.urandom(size * rows)
@@ -36,7 +36,7 @@ def ring_batch(rows: int, size: int, first: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(
         [
             pa.array(range(first, first + rows), pa.uint64()),
-            pa.array(range(now, now + rows * 1000, 1000), pa.int64()),
+            pa.array(range(now, now + rows * step_ns, step_ns), pa.int64()),
             pa.repeat("camera", rows),
             pa.repeat("frame", rows),
             pa.repeat(pa.scalar(0, pa.uint64()), rows),
@@ -115,13 +115,8 @@ def main() -> None:
     parent = sys.argv[1] if len(sys.argv) > 1 else None
     with tempfile.TemporaryDirectory(dir=parent) as name:
         directory = Path(name)
-        for rows, size, count in (
-            (4096, 100, 200),
-            (1024, 100, 400),
-            (64, 100, 400),
-            (4, 1 << 20, 64),
-            (1, 1 << 20, 200),
-        ):
+        cases = ((16384, 100, 60), (4096, 100, 200), (1024, 100, 400), (64, 100, 400))
+        for rows, size, count in (*cases, (16, 1 << 20, 16), (4, 1 << 20, 64), (1, 1 << 20, 200)):
             compare(directory, rows, size, count)
 
 

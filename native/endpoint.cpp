@@ -1,5 +1,9 @@
 #include "endpoint.hpp"
 
+#include <unistd.h>
+
+#include <cerrno>
+
 namespace ringmain {
 
 const char* contract_name(Contract contract) {
@@ -12,6 +16,8 @@ const char* contract_name(Contract contract) {
             return "bus";
         case Contract::reliable:
             return "reliable";
+        case Contract::frames:
+            return "frames";
     }
     return "unknown";
 }
@@ -33,16 +39,24 @@ constexpr int kAttempts = 1000;
 }
 
 std::shared_ptr<Segment> find(const std::shared_ptr<Directory>& directory, const std::string& topic,
-                              Access access) {
+                              Access access, FileKind kind = FileKind::ring) {
     try {
-        return Segment::open(directory, topic, access);
+        return Segment::open(directory, topic, access, kind);
     } catch (const Failure& failure) {
         if (failure.fault == Fault::not_found) return nullptr;
         throw;
     }
 }
 
-bool current(const Segment& segment) { return !segment.retired() && segment.has_its_name(); }
+// Is this the topic of its name, for whoever has its roster lock? Somebody may have died while it removed it: the
+// writers are stopped, or it is marked, and the name is still there. Then nobody could ever use it or get past it, so we
+// finish what was begun.
+bool current(Segment& segment) {
+    bool stopped = segment.header().turn.load(std::memory_order_acquire) == kTurnOver;
+    if (!stopped && !segment.retired()) return segment.has_its_name();
+    if (segment.has_its_name()) segment.retire();
+    return false;
+}
 
 // Which living participant of this role is there, if any?
 std::optional<Member> anybody(const Segment& segment, std::optional<Role> role) {
@@ -68,6 +82,7 @@ void replace(Segment& segment, const WriterRequest& request, const RosterLock& l
         throw Failure{Fault::mismatch,
                       is + ", but it has unread messages; read them, or unlink it to throw them away"};
     stop_writers(segment, lock);
+    CRASH_POINT("remove: writers stopped, not retired");
     segment.retire();
 }
 
@@ -102,19 +117,39 @@ std::unique_ptr<Seat> join_as_writer(const std::shared_ptr<Directory>& directory
 }
 
 std::unique_ptr<Seat> join_as_reader(const std::shared_ptr<Directory>& directory, const std::string& topic,
-                                     const std::string& name) {
+                                     const std::string& name, Observe observe, FileKind kind) {
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
-        std::shared_ptr<Segment> segment = find(directory, topic, Access::read);
+        std::shared_ptr<Segment> segment = find(directory, topic, Access::read, kind);
         if (!segment) return nullptr;
         RosterLock lock(*segment);
-        if (current(*segment)) return std::make_unique<Seat>(segment, Role::reader, name, false, lock);
+        Role role = observes(observe, segment->contract) ? Role::observer : Role::reader;
+        if (current(*segment)) return std::make_unique<Seat>(segment, role, name, false, lock);
     }
     give_up(topic);
 }
 
-bool unlink_topic(const std::shared_ptr<Directory>& directory, const std::string& topic, bool force) {
+// A file that is no topic has no participants to ask; it was checked that it belongs to somebody we trust.
+static void unlink_corrupt(const Directory& directory, const std::string& topic, Failure failure, bool force,
+                           FileKind kind) {
+    if (failure.fault != Fault::corrupt) throw failure;
+    if (!force) {
+        failure.text += "; unlink it with force=True to take it away";
+        throw failure;
+    }
+    if (unlinkat(directory.fd(), file_name(topic, kind).c_str(), 0) != 0)
+        throw Failure{Fault::not_allowed, "cannot take the file of topic '" + topic + "' away", errno};
+}
+
+bool unlink_topic(const std::shared_ptr<Directory>& directory, const std::string& topic, bool force,
+                  FileKind kind) {
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
-        std::shared_ptr<Segment> segment = find(directory, topic, Access::write);
+        std::shared_ptr<Segment> segment;
+        try {
+            segment = find(directory, topic, Access::write, kind);
+        } catch (const Failure& failure) {
+            unlink_corrupt(*directory, topic, failure, force, kind);
+            return true;
+        }
         if (!segment) return false;
         RosterLock lock(*segment);
         if (!current(*segment)) continue;
@@ -122,18 +157,29 @@ bool unlink_topic(const std::shared_ptr<Directory>& directory, const std::string
             throw Failure{Fault::busy, "topic '" + topic + "' is in use by " + member->describe() +
                                            "; close it, or unlink with force=True to take the topic away"};
         stop_writers(*segment, lock);
+        CRASH_POINT("remove: writers stopped, not retired");
         segment->retire();
+        retire_dead_pool(*segment);
         return true;
     }
     give_up(topic);
 }
 
-bool unlink_if_dead(const std::shared_ptr<Directory>& directory, const std::string& topic) {
-    std::shared_ptr<Segment> segment = find(directory, topic, Access::write);
+bool unlink_if_dead(const std::shared_ptr<Directory>& directory, const std::string& topic, FileKind kind) {
+    std::shared_ptr<Segment> segment = find(directory, topic, Access::write, kind);
     if (!segment) return false;
     RosterLock lock(*segment);
     if (!current(*segment) || !disposable(*segment) || reap_all(*segment, lock) != 0) return false;
     segment->retire();
+    retire_dead_pool(*segment);
+    return true;
+}
+
+bool finish_removal(Segment& segment) {
+    if (segment.header().turn.load(std::memory_order_acquire) != kTurnOver) return false;
+    RosterLock lock(segment);  // whoever removes it has this; if it lives, it has finished once we get it
+    if (segment.header().turn.load(std::memory_order_acquire) != kTurnOver) return false;
+    if (!segment.retired() || segment.has_its_name()) segment.retire();
     return true;
 }
 

@@ -31,14 +31,28 @@ constexpr uint64_t kDefaultCapacityBytes = 1024 * 1024;
 std::unique_ptr<Seat> join_as_writer(const std::shared_ptr<Directory>& directory, const std::string& topic,
                                      const WriterRequest& request);
 
+// Where to look on instead of being a reader: nowhere; where there can be only one, which is somebody else; everywhere.
+enum class Observe { never, pipes, always };
+
+constexpr bool observes(Observe where, Contract contract) {
+    return where == Observe::always || (where == Observe::pipes && contract == Contract::pipe);
+}
+
 // Opens the topic to read; nullptr if there is none.
 std::unique_ptr<Seat> join_as_reader(const std::shared_ptr<Directory>& directory, const std::string& topic,
-                                     const std::string& name);
+                                     const std::string& name, Observe observe = Observe::never,
+                                     FileKind kind = FileKind::ring);
 
 // Takes the name away from a topic. Unless forced, only if nobody takes part in it. False: there is none.
-bool unlink_topic(const std::shared_ptr<Directory>& directory, const std::string& topic, bool force);
+bool unlink_topic(const std::shared_ptr<Directory>& directory, const std::string& topic, bool force,
+                  FileKind kind = FileKind::ring);
 // Likewise, only if everybody is dead and nothing speaks for keeping it.
-bool unlink_if_dead(const std::shared_ptr<Directory>& directory, const std::string& topic);
+bool unlink_if_dead(const std::shared_ptr<Directory>& directory, const std::string& topic,
+                    FileKind kind = FileKind::ring);
+
+// For a writer that finds the turn over: whoever removed the topic may have died before it was done. Does the rest; false
+// if the topic is not being removed.
+bool finish_removal(Segment& segment);
 
 const char* contract_name(Contract contract);
 std::optional<Contract> contract_named(std::string_view name);

@@ -46,15 +46,21 @@ constexpr uint64_t kAlignBytes = 8;
 constexpr uint64_t kSleeper = 1;
 constexpr uint64_t kPositionMask = ~uint64_t{7};
 constexpr uint64_t kNoHold = kPositionMask;  // no position is this large
+// No ring gets this far in a century; beyond it sums of positions and capacities could overflow.
+constexpr uint64_t kMaxPosition = kNoHold - 4 * kMaxCapacityBytes;
 
-enum class Contract : uint32_t { broadcast = 1, pipe = 2, bus = 3, reliable = 4 };
-enum class Role : uint32_t { none = 0, writer = 1, reader = 2 };
+// `frames` is no topic's contract but that of a pool of buffers (pool_layout.hpp), whose control part is the same.
+enum class Contract : uint32_t { broadcast = 1, pipe = 2, bus = 3, reliable = 4, frames = 5 };
+// An observer reads like a reader and never holds; nobody waits for it, or counts it among the readers.
+enum class Role : uint32_t { none = 0, writer = 1, reader = 2, observer = 3 };
 enum class SlotState : uint32_t { free = 0, taken = 1 };
 
-constexpr bool has_one_writer(Contract c) { return c == Contract::broadcast || c == Contract::pipe; }
+constexpr bool has_one_writer(Contract c) {
+    return c == Contract::broadcast || c == Contract::pipe || c == Contract::frames;
+}
 constexpr bool writer_waits(Contract c) { return c == Contract::pipe || c == Contract::reliable; }
 
-enum HeaderFlags : uint32_t { kPersist = 1 };
+enum HeaderFlags : uint32_t { kPersist = 1, kHugePages = 2 };
 
 // `turn`: 0, or 1 + the slot of the writer whose turn it is, and this bit if another sleeps until it ends.
 constexpr uint32_t kTurnSleeper = uint32_t{1} << 31;
@@ -89,8 +95,9 @@ struct Header {
     alignas(128) Word<uint32_t> retired;  // 1: this file has lost its name, look for another
     Word<uint32_t> slots_used;            // slots at and above this index were never taken
     Word<uint32_t> membership;            // counts joins and leaves: a bell for wait_for_readers
-    Word<uint32_t> schema_version;        // odd while the schema is being rewritten
-    Word<uint64_t> schema_bytes;          // how much of the schema part is used
+    Word<uint32_t> schema_version;   // counts changes; its last bit says which half of the part is in use
+    Word<uint64_t> schema_bytes[2];  // how much of each half is used
+    Word<uint32_t> roster_pid;       // who has the roster lock, for whoever waits for it too long
 };
 
 struct alignas(256) Slot {
@@ -111,8 +118,9 @@ struct alignas(256) Slot {
     Word<uint64_t> messages;           // moved so far
     Word<uint64_t> bytes;              // payload bytes moved so far
     Word<uint64_t> lost;               // reader: messages lost
-    Word<uint32_t> busy;               // writer on a one-writer contract: 1 while inside a publish
-    Word<uint32_t> waits_for;          // writer: 1 + the slot it waits for, or 0
+    Word<uint32_t> busy;       // writer where there is one: 1 while inside a publish; reader: 1 until it has
+                               // found its place
+    Word<uint32_t> waits_for;  // writer: 1 + the slot it waits for, or 0
 };
 
 struct MessageHeader {
@@ -141,6 +149,10 @@ constexpr int64_t kRosterLockByte = 0;
 constexpr int64_t slot_lock_byte(uint32_t slot) {
     return static_cast<int64_t>(kRosterOffset + uint64_t{slot} * sizeof(Slot));
 }
+
+// Of a pool's data part: what precedes its first buffer, and what buffers are aligned to if huge pages are asked for.
+constexpr uint64_t kPoolTableBytes = 4096;
+constexpr uint64_t kHugePageBytes = uint64_t{1} << 21;
 
 constexpr uint64_t align_up(uint64_t n, uint64_t to = kAlignBytes) { return (n + to - 1) & ~(to - 1); }
 

@@ -12,9 +12,13 @@ struct View {
     uint64_t position, end;
     uint64_t seq;
     int64_t time_ns;
-    const std::byte *sender, *kind, *payload;
+    const std::byte* at;
     uint32_t size;
     uint8_t sender_size, kind_size;
+
+    const std::byte* sender() const { return at + sizeof(MessageHeader); }
+    const std::byte* kind() const { return sender() + sender_size; }
+    const std::byte* payload() const { return at + payload_offset(sender_size, kind_size); }
 };
 
 class Reader {
@@ -23,13 +27,14 @@ class Reader {
 
     Ring ring_;
     uint32_t slot_;
-    bool always_holds_, conflate_;
+    bool always_holds_, holds_borrowed_, conflate_;
     Start on_lap_;
-    uint64_t position_ = 0;     // of the next message
-    uint64_t expected_ = 0;     // its number
-    uint64_t seen_ = 0;         // `commit` when last looked at: no need to look again before
-    uint64_t hold_ = kNoHold;   // what our hold word says
-    uint64_t number_here_ = 0;  // the number of the message where jump() went
+    uint64_t position_ = 0;         // of the next message
+    uint64_t expected_ = 0;         // its number
+    uint64_t seen_ = 0;             // `commit` when last looked at: no need to look again before
+    uint64_t hold_ = kNoHold;       // what our hold word says
+    uint64_t held_from_ = kNoHold;  // the hold once it has stood the look at `claim`: no writer goes over it
+    uint64_t number_here_ = 0;      // the number of the message where jump() went
     uint64_t messages_ = 0, bytes_ = 0;
 
     Slot& own() const { return ring_.slots[slot_]; }
@@ -41,6 +46,10 @@ class Reader {
         return ring_.header.claim.load(std::memory_order_relaxed) <= position + ring_.capacity_bytes;
     }
 
+    // Held bytes stay, whatever `claim` says: a writer announces first and looks at the holds afterwards, so a
+    // claim may run past a hold while its writer waits for us.
+    bool held(uint64_t position) const { return always_holds_ || position >= held_from_; }
+
     // Goes to the newest message to come, or to the oldest that is whole, and learns its number.
     bool jump(Start where) {
         for (int attempt = 0; attempt < kPatience; ++attempt) {
@@ -48,7 +57,8 @@ class Reader {
             uint64_t commit = ring_.header.commit.load(std::memory_order_acquire) & kPositionMask;
             uint64_t there =
                 where == Start::latest ? commit : ring_.header.tail.load(std::memory_order_acquire);
-            if (there % kAlignBytes != 0 || (where == Start::oldest && there > commit)) {
+            if (there % kAlignBytes != 0 || there > kMaxPosition ||
+                (where == Start::oldest && there > commit)) {
                 // The writer may have moved both between our two looks.
                 continue;
             }
@@ -70,6 +80,7 @@ class Reader {
         uint64_t old = own().hold.exchange(position, std::memory_order_seq_cst);
         bool ours = (old & kPositionMask) == hold_;
         hold_ = position;
+        if (held_from_ < position) held_from_ = position;
         CRASH_POINT("read: hold moved, bell not rung");
         if (old & kSleeper) wake(own().hold.futex());
         return ours;
@@ -106,7 +117,7 @@ class Reader {
         uint64_t newest = ring_.header.newest.load(std::memory_order_relaxed);
         if (newest % kAlignBytes != 0 || newest <= position_ || newest >= commit) return;
         uint64_t seq = ring_.word_at(newest).load(std::memory_order_relaxed);
-        if (!always_holds_ && !intact(newest)) return;
+        if (!held(newest) && !intact(newest)) return;
         position_ = newest;
         expected_ = seq;
         seen_ = commit;
@@ -116,10 +127,12 @@ class Reader {
     uint64_t lost = 0;          // since we joined
     uint64_t pending_lost = 0;  // since the message before
 
-    Reader(Ring ring, uint32_t slot, Start on_lap, bool conflate)
+    // An observer never holds, whatever the contract: it is in nobody's way, and is lapped like a reader of `broadcast`.
+    Reader(Ring ring, uint32_t slot, Start on_lap, bool conflate, bool observes = false)
         : ring_(ring),
           slot_(slot),
-          always_holds_(writer_waits(ring.contract)),
+          always_holds_(writer_waits(ring.contract) && !observes),
+          holds_borrowed_(ring.contract == Contract::bus && !observes),
           conflate_(conflate),
           on_lap_(on_lap) {}
 
@@ -127,15 +140,20 @@ class Reader {
     uint64_t position() const { return position_; }
     uint64_t sequence() const { return expected_; }
     bool always_holds() const { return always_holds_; }
+    // Does a borrowed message stay where it is?
+    bool keeps_borrowed() const { return always_holds_ || holds_borrowed_; }
 
     // To be called once after joining. Whoever was there before the topic has a claim on all of its messages: with
     // `from_the_first` those that are gone already count as lost.
     Status attach(Start start, bool from_the_first = false) {
-        if (ring_.contract == Contract::pipe) {  // goes on where the last reader stopped
+        if (ring_.contract == Contract::pipe && always_holds_) {  // goes on where the last reader stopped
+            from_the_first = false;                               // and what that one read is not lost
             hold_ = own().hold.load(std::memory_order_acquire) & kPositionMask;
             position_ = seen_ = hold_;
             uint64_t commit = ring_.header.commit.load(std::memory_order_acquire) & kPositionMask;
-            if (position_ > commit || commit - position_ > ring_.capacity_bytes) return Status::corrupt;
+            if (position_ > commit || commit > kMaxPosition || commit - position_ > ring_.capacity_bytes)
+                return Status::corrupt;
+            // relaxed: came with `commit`, and the hold keeps it.
             number_here_ = ring_.word_at(position_).load(std::memory_order_relaxed);
         } else if (!jump(start)) {
             return Status::corrupt;
@@ -143,6 +161,11 @@ class Reader {
         expected_ = from_the_first ? 0 : number_here_;
         count_lost(number_here_);
         publish_progress();
+        // [PLACE] release: our place, and our hold if we have one. Pairs with wait_for_readers: a message sent after it
+        // counts us is one that we receive.
+        own().busy.store(0, std::memory_order_release);
+        ring_.header.membership.fetch_add(1, std::memory_order_release);
+        wake(ring_.header.membership.futex());
         return Status::ok;
     }
 
@@ -165,20 +188,24 @@ class Reader {
     // What to sleep on when there is nothing. Empty bell: something came meanwhile.
     Bell bell() {
         uint64_t old = ring_.header.commit.fetch_or(kSleeper, std::memory_order_acq_rel);
+        CRASH_POINT("read: about to sleep");
         if ((old & kPositionMask) != position_) return {};
         return {ring_.header.commit.futex(), static_cast<uint32_t>(old | kSleeper)};
     }
 
     // Finds the next message as peek() does, and holds it: until release() no writer goes over it. On `bus`;
-    // the waiting contracts hold anyway, and `broadcast` never does.
+    // the waiting contracts hold anyway, and `broadcast` and observers never do.
     Status borrow(View& view) {
-        if (ring_.contract != Contract::bus) return peek(view);
+        if (!holds_borrowed_) return peek(view);
         if (hold_ != kNoHold)
             return peek(view);  // an older borrowed message holds all that comes after it, too
         for (int attempt = 0; attempt < kPatience; ++attempt) {
             announce_hold(position_);
             Status status = peek(view);
-            if (status == Status::ok && view.position == hold_) return status;
+            if (status == Status::ok && view.position == hold_) {
+                held_from_ = hold_;
+                return status;
+            }
             if (status != Status::ok) {
                 move_hold(kNoHold);
                 return status;
@@ -192,34 +219,26 @@ class Reader {
     // Finds the next message without moving on. After ok, the payload may be read; then still_whole(), then
     // take().
     Status peek(View& view) {
-        while (has_more()) {
+        for (int attempt = 0; attempt < kPatience && has_more(); ++attempt) {
             if (conflate_) skip_to_newest();
             uint64_t at = position_;
             Envelope e = Envelope::load(ring_, at);
-            if (!always_holds_ && !intact(at)) {
+            if (!held(at) && !intact(at)) {
                 if (!lapped()) return Status::corrupt;
                 continue;
             }
             // The sizes can be trusted as far as the writer can: it may be buggy or hostile.
-            if (seen_ < at || seen_ - at > ring_.capacity_bytes || e.bytes() > seen_ - at)
+            uint64_t bytes = e.bytes(), there = seen_ - at;
+            if (there > ring_.capacity_bytes || bytes > there) [[unlikely]]
                 return Status::corrupt;
-            const std::byte* body = ring_.at(at) + sizeof(MessageHeader);
-            view = {at,
-                    at + e.bytes(),
-                    e.seq,
-                    e.time_ns,
-                    body,
-                    body + e.sender_size,
-                    ring_.at(at) + payload_offset(e.sender_size, e.kind_size),
-                    e.size,
-                    e.sender_size,
-                    e.kind_size};
+            view = {at, at + bytes, e.seq, e.time_ns, ring_.at(at), e.size, e.sender_size, e.kind_size};
+            CRASH_POINT("read: message found, not copied");
             return Status::ok;
         }
-        return Status::empty;
+        return position_ == seen_ ? Status::empty : Status::corrupt;
     }
 
-    bool still_whole(const View& view) const { return always_holds_ || intact(view.position); }
+    bool still_whole(const View& view) const { return held(view.position) || intact(view.position); }
 
     // Moves on past the message; returns how many were lost just before it.
     uint64_t take(const View& view) {
@@ -230,6 +249,7 @@ class Reader {
         bytes_ += view.size;
         uint64_t gap = pending_lost;
         pending_lost = 0;
+        CRASH_POINT("read: taken, hold not moved");
         return gap;
     }
 
@@ -243,7 +263,7 @@ class Reader {
     // Lets the writer have everything below `keep`; on the waiting contracts at most what we have read.
     // False: the slot is not ours any more. kNoHold: nothing is needed beyond what the contract says.
     bool release(uint64_t keep = kNoHold) {
-        uint64_t hold = always_holds_ ? std::min(keep, position_) : keep;
+        uint64_t hold = always_holds_ ? std::min(keep, position_) : holds_borrowed_ ? keep : kNoHold;
         publish_progress();
         return hold == hold_ || move_hold(hold);
     }

@@ -23,6 +23,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 #include "bell.hpp"
 #include "layout.hpp"
@@ -64,21 +65,23 @@ struct Envelope {
 
     uint64_t bytes() const { return footprint(size, sender_size, kind_size); }
 
+    // A header may cross the end of the ring; the mirror makes it contiguous all the same.
     static Envelope load(const Ring& ring, uint64_t position) {
+        const Word<uint64_t>* words = &ring.word_at(position);
         // relaxed: whether what was read can be trusted is decided by the look at `claim` that follows.
-        uint64_t seq = ring.word_at(position).load(std::memory_order_relaxed);
-        uint64_t time = ring.word_at(position + 8).load(std::memory_order_relaxed);
-        uint64_t sizes = ring.word_at(position + 16).load(std::memory_order_relaxed);
+        uint64_t seq = words[0].load(std::memory_order_relaxed);
+        uint64_t time = words[1].load(std::memory_order_relaxed);
+        uint64_t sizes = words[2].load(std::memory_order_relaxed);
         return {seq, static_cast<int64_t>(time), static_cast<uint32_t>(sizes),
                 static_cast<uint8_t>(sizes >> 32), static_cast<uint8_t>(sizes >> 40)};
     }
     void store(const Ring& ring, uint64_t position) const {
+        Word<uint64_t>* words = &ring.word_at(position);
         // relaxed: made visible by [COMMIT].
-        ring.word_at(position).store(seq, std::memory_order_relaxed);
-        ring.word_at(position + 8).store(static_cast<uint64_t>(time_ns), std::memory_order_relaxed);
-        ring.word_at(position + 16)
-            .store(uint64_t{size} | uint64_t{sender_size} << 32 | uint64_t{kind_size} << 40,
-                   std::memory_order_relaxed);
+        words[0].store(seq, std::memory_order_relaxed);
+        words[1].store(static_cast<uint64_t>(time_ns), std::memory_order_relaxed);
+        words[2].store(uint64_t{size} | uint64_t{sender_size} << 32 | uint64_t{kind_size} << 40,
+                       std::memory_order_relaxed);
     }
 };
 

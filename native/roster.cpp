@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "text.hpp"
+
 namespace ringmain {
 
 using std::memory_order_acq_rel;
@@ -40,11 +42,31 @@ void ring_membership(const Segment& segment) {
     wake(segment.header().membership.futex());
 }
 
+// The kernel does not tell who has an open file description's lock, so its owner writes it down.
+std::string roster_owner(const Segment& segment) {
+    uint32_t pid = segment.header().roster_pid.load(memory_order_relaxed);
+    uint32_t used = std::min(segment.header().slots_used.load(memory_order_acquire), kSlotCount);
+    for (uint32_t i = 0; i < used; ++i)
+        if (slot_taken(segment, i) && segment.slot(i).pid.load(memory_order_relaxed) == pid)
+            return look_at(segment, i, true).describe();
+    return "pid " + std::to_string(pid);
+}
+
 }  // namespace
 
+const char* role_name(Role role) {
+    switch (role) {
+        case Role::writer:
+            return "writer";
+        case Role::observer:
+            return "observer";
+        default:
+            return "reader";
+    }
+}
+
 std::string Member::describe() const {
-    return std::string(role == Role::writer ? "writer" : "reader") + " '" + name + "' (pid " +
-           std::to_string(pid) + ")";
+    return std::string(role_name(role)) + " '" + name + "' (pid " + std::to_string(pid) + ")";
 }
 
 RosterLock::RosterLock(const Segment& segment, int64_t timeout_ns) : segment_(segment) {
@@ -58,11 +80,13 @@ RosterLock::RosterLock(const Segment& segment, int64_t timeout_ns) : segment_(se
                           errno};
         if (monotonic_ns() > deadline)
             throw Failure{Fault::timed_out,
-                          "the roster of topic '" + segment.topic +
-                              "' stayed locked: a participant stopped while it joined or left "
-                              "(`ringmain doctor` tells which)"};
+                          "the roster of topic '" + segment.topic + "' stayed locked by " +
+                              roster_owner(segment) +
+                              ", which has stopped while it joined, left or reaped: let it go "
+                              "on (kill -CONT), or end it (kill -KILL)"};
         usleep(200);
     }
+    segment.header().roster_pid.store(static_cast<uint32_t>(getpid()), memory_order_relaxed);
 }
 
 RosterLock::~RosterLock() { set_lock(segment_.fd(), kRosterLockByte, F_UNLCK); }
@@ -87,8 +111,8 @@ Member look_at(const Segment& segment, uint32_t index, bool alive) {
     Member m;
     m.slot = index;
     m.alive = alive;
-    m.role = slot.role.load(memory_order_relaxed) == static_cast<uint32_t>(Role::writer) ? Role::writer
-                                                                                         : Role::reader;
+    m.role = Role{slot.role.load(memory_order_relaxed)};
+    if (m.role != Role::writer && m.role != Role::observer) m.role = Role::reader;
     m.pid = slot.pid.load(memory_order_relaxed);
     m.uid = slot.uid.load(memory_order_relaxed);
     m.generation = slot.generation.load(memory_order_relaxed);
@@ -102,15 +126,24 @@ Member look_at(const Segment& segment, uint32_t index, bool alive) {
     m.waits_for = slot.waits_for.load(memory_order_relaxed);
     char name[sizeof slot.name];
     copy_out(name, reinterpret_cast<const std::byte*>(slot.name), sizeof name);
-    m.name.assign(name, strnlen(name, sizeof name));
-    for (char& c : m.name)
-        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
-            c = '?';  // it will be printed on somebody's terminal
+    m.name = printable({name, strnlen(name, sizeof name)});
     return m;
 }
 
+// A free slot holds nothing and has no turn. If one does, somebody wrote where it must not (or a participant that had
+// lost its lock moved its hold after it was buried), and nobody else would ever take it back.
+static bool owns_without_being(const Segment& segment, uint32_t index) {
+    if (slot_taken(segment, index)) return false;
+    bool keeps = segment.contract == Contract::pipe && index == kPipeReaderSlot;
+    uint64_t hold = segment.slot(index).hold.load(memory_order_acquire) & kPositionMask;
+    return (hold != kNoHold && !keeps) ||
+           (segment.header().turn.load(memory_order_acquire) & ~kTurnSleeper) == index + 1;
+}
+
 bool reap_if_dead(const Segment& segment, uint32_t index, const RosterLock&) {
-    if (!slot_taken(segment, index) || slot_alive(segment, index)) return false;
+    bool buried =
+        slot_taken(segment, index) ? !slot_alive(segment, index) : owns_without_being(segment, index);
+    if (!buried) return false;
     Slot& slot = segment.slot(index);
     CRASH_POINT("reap: before the hold");
     // A pipe's reader slot keeps its hold, so that the next reader goes on where this one stopped.
@@ -130,12 +163,14 @@ bool reap_if_dead(const Segment& segment, uint32_t index, const RosterLock&) {
     slot.waits_for.store(0, memory_order_relaxed);
     slot.busy.store(0, memory_order_relaxed);
     slot.state.store(static_cast<uint32_t>(SlotState::free), memory_order_release);
+    CRASH_POINT("reap: slot free, nobody told");
     ring_membership(segment);
     return true;
 }
 
 bool reap_if_dead(const Segment& segment, uint32_t slot) {
-    if (!slot_taken(segment, slot) || slot_alive(segment, slot)) return false;
+    if (slot_taken(segment, slot) ? slot_alive(segment, slot) : !owns_without_being(segment, slot))
+        return false;
     RosterLock lock(segment);
     return reap_if_dead(segment, slot, lock);
 }
@@ -148,17 +183,28 @@ uint32_t reap_all(const Segment& segment, const RosterLock& lock) {
     return alive;
 }
 
-// Waits until the writer in this slot, who may have missed that the turn is no longer its own, is outside a publish.
-// False: it did not come to rest in time.
-static bool comes_to_rest(const Segment& s, uint32_t index, int64_t timeout_ns) {
-    barrier_for_everybody();
+// Waits until no living writer but `newcomer` is inside a publish: the turn says already that it is no longer
+// theirs, but they may have looked before. Not only its last owner: one that died right after it had announced
+// its takeover leaves the writer before it in the middle of a message, and the turn no longer says whose.
+// Returns who did not come to rest in time, or kSlotCount.
+static uint32_t await_rest(const Segment& s, uint32_t newcomer, int64_t timeout_ns) {
+    uint32_t used = std::min(s.header().slots_used.load(memory_order_acquire), kSlotCount);
     int64_t deadline = monotonic_ns() + timeout_ns;
-    // [REST] acquire: what the old writer committed last is seen by us. Pairs with [RELEASE] in Writer::end.
-    while (s.slot(index).busy.load(memory_order_acquire) != 0 && slot_alive(s, index)) {
-        if (monotonic_ns() > deadline) return false;
-        usleep(100);
+    bool fenced = false;
+    for (uint32_t i = 0; i < used; ++i) {
+        // relaxed: slots change under the roster lock, which we have.
+        bool writer = s.slot(i).role.load(memory_order_relaxed) == static_cast<uint32_t>(Role::writer);
+        if (i == newcomer || !writer || !slot_taken(s, i) || !slot_alive(s, i)) continue;
+        if (!fenced) barrier_for_everybody();
+        fenced = true;
+        // [REST] acquire: what the old writer committed last is seen by us. Pairs with [RELEASE] in
+        // Writer::end.
+        while (s.slot(i).busy.load(memory_order_acquire) != 0 && slot_alive(s, i)) {
+            if (monotonic_ns() > deadline) return i;
+            usleep(100);
+        }
     }
-    return true;
+    return kSlotCount;
 }
 
 void stop_writers(const Segment& segment, const RosterLock& lock) {
@@ -171,9 +217,10 @@ void stop_writers(const Segment& segment, const RosterLock& lock) {
     };
     if (has_one_writer(segment.contract)) {
         uint32_t owner = turn.exchange(kTurnOver, memory_order_seq_cst);
-        if (owner == 0 || owner > kSlotCount || comes_to_rest(segment, owner - 1, kPatience_ns)) return;
+        uint32_t restless = await_rest(segment, kSlotCount, kPatience_ns);
+        if (restless == kSlotCount) return;
         turn.exchange(owner, memory_order_seq_cst);
-        give_up(owner);
+        give_up(restless + 1);
     }
     int64_t deadline = monotonic_ns() + kPatience_ns;
     for (;;) {
@@ -193,15 +240,34 @@ void stop_writers(const Segment& segment, const RosterLock& lock) {
 
 bool disposable(const Segment& segment) {
     if (segment.flags & kPersist) return false;
+    if (segment.kind() == FileKind::pool) {
+        // A pool stays as long as its topic: whoever is in there may have descriptors yet to read.
+        struct stat st;
+        return fstatat(segment.directory->fd(), file_name(segment.topic).c_str(), &st, AT_SYMLINK_NOFOLLOW) !=
+               0;
+    }
     if (segment.contract != Contract::pipe) return true;
     uint64_t read = segment.slot(kPipeReaderSlot).hold.load(memory_order_acquire) & kPositionMask;
     return read == (segment.header().commit.load(memory_order_acquire) & kPositionMask);
+}
+
+void retire_dead_pool(const Segment& ring) {
+    if (ring.kind() != FileKind::ring) return;
+    try {
+        std::shared_ptr<Segment> pool =
+            Segment::open(ring.directory, ring.topic, Access::read, FileKind::pool);
+        RosterLock lock(*pool);
+        if (!pool->retired() && disposable(*pool) && reap_all(*pool, lock) == 0) pool->retire();
+    } catch (const Failure&) {
+        // There is none, as with most topics; or it cannot be read, and `clean` will tell.
+    }
 }
 
 Seat::Seat(std::shared_ptr<Segment> segment, Role role, std::string_view name, bool takeover,
            const RosterLock& lock)
     : segment_(std::move(segment)) {
     const Segment& s = *segment_;
+    CRASH_POINT("join: roster locked");
     bool pipe_reader = s.contract == Contract::pipe && role == Role::reader;
     uint32_t first = s.contract == Contract::pipe && !pipe_reader ? 1 : 0;
     uint32_t end = pipe_reader ? 1 : kSlotCount;
@@ -212,8 +278,9 @@ Seat::Seat(std::shared_ptr<Segment> segment, Role role, std::string_view name, b
     }
     if (found == end && pipe_reader) {
         Member reader = look_at(s, kPipeReaderSlot, true);
-        throw Failure{Fault::busy,
-                      "topic '" + s.topic + "' is a pipe and has its one reader: " + reader.describe()};
+        throw Failure{Fault::busy, "topic '" + s.topic +
+                                       "' is a pipe and has its one reader: " + reader.describe() +
+                                       "; close that one first, also if it was inherited through a fork"};
     }
     if (found == end)
         throw Failure{Fault::roster_full, "topic '" + s.topic + "' has all of its " +
@@ -230,7 +297,7 @@ Seat::Seat(std::shared_ptr<Segment> segment, Role role, std::string_view name, b
     slot.joined_ns.store(static_cast<uint64_t>(wall_ns()), memory_order_relaxed);
     for (auto* word : {&slot.position, &slot.sequence, &slot.messages, &slot.bytes, &slot.lost})
         word->store(0, memory_order_relaxed);
-    slot.busy.store(0, memory_order_relaxed);
+    slot.busy.store(role == Role::reader, memory_order_relaxed);  // until Reader::attach
     slot.waits_for.store(0, memory_order_relaxed);
     char padded[sizeof slot.name] = {};
     name.copy(padded, kMaxParticipantNameBytes);
@@ -250,6 +317,7 @@ Seat::Seat(std::shared_ptr<Segment> segment, Role role, std::string_view name, b
             throw;
         }
     }
+    CRASH_POINT("join: at its place, nobody told");
     ring_membership(s);
 }
 
@@ -266,12 +334,12 @@ void Seat::take_turn(bool takeover, int64_t timeout_ns) {
     // [TAKEOVER] seq_cst: the new owner is announced before the old one's busy flag is looked at. Pairs with
     // [BUSY].
     turn.exchange(slot_ + 1, memory_order_seq_cst);
-    if (!alive) return;
     CRASH_POINT("takeover: announced, old writer not seen to rest");
-    if (comes_to_rest(s, owner - 1, timeout_ns)) return;
+    uint32_t restless = await_rest(s, slot_, timeout_ns);
+    if (restless == kSlotCount) return;
     turn.exchange(owner, memory_order_seq_cst);
     throw Failure{Fault::busy, "topic '" + s.topic +
-                                   "' could not be taken over: " + look_at(s, owner - 1, true).describe() +
+                                   "' could not be taken over: " + look_at(s, restless, true).describe() +
                                    " is in the middle of a message and does not finish it"};
 }
 
@@ -284,10 +352,14 @@ void Seat::leave() {
         CRASH_POINT("leave: roster locked");
         // From here we look dead, and are buried like anybody: one way to give things back.
         set_lock(segment->fd(), slot_lock_byte(slot_), F_UNLCK);
+        CRASH_POINT("leave: lock gone, slot taken");
         if (segment->slot(slot_).generation.load(memory_order_relaxed) == generation_)
             reap_if_dead(*segment, slot_, lock);
         CRASH_POINT("leave: out of the roster");
-        if (!segment->retired() && disposable(*segment) && reap_all(*segment, lock) == 0) segment->retire();
+        if (!segment->retired() && disposable(*segment) && reap_all(*segment, lock) == 0) {
+            segment->retire();
+            retire_dead_pool(*segment);
+        }
     } catch (const Failure&) {
         // The roster could not be locked. Our descriptor goes with the segment, so whoever needs the slot
         // reaps it.

@@ -41,6 +41,7 @@ class RosterLock {
 };
 
 bool slot_taken(const Segment& segment, uint32_t slot);
+const char* role_name(Role role);
 // Does the owner of a taken slot live? Not to be asked of one's own slot: one's own lock never stands in
 // one's way.
 bool slot_alive(const Segment& segment, uint32_t slot);
@@ -88,5 +89,8 @@ class Seat {
 
 // Nothing would be lost with the file: nobody in it, not to persist, no unread message in a pipe.
 bool disposable(const Segment& segment);
+
+// After a topic was taken away: takes away the pool beside it, if it has one and nobody who lives is in it.
+void retire_dead_pool(const Segment& ring);
 
 }  // namespace ringmain

@@ -10,11 +10,13 @@
 #include <mutex>
 #include <utility>
 
+#include "lab.hpp"
+
 namespace ringmain {
 
 namespace {
 
-constexpr std::string_view kSuffix = ".ring";
+constexpr std::string_view suffix(FileKind kind) { return kind == FileKind::ring ? ".ring" : ".frames"; }
 
 [[noreturn]] void fail(Fault fault, std::string text) { throw Failure{fault, std::move(text)}; }
 
@@ -40,16 +42,17 @@ struct FileDescriptor {
 
 }  // namespace
 
-std::string file_name(std::string_view topic) {
+std::string file_name(std::string_view topic, FileKind kind) {
     std::string name(topic);
     for (char& c : name)
         if (c == '/') c = '+';
-    return name.append(kSuffix);
+    return name.append(suffix(kind));
 }
 
-std::string topic_name(std::string_view file) {
-    if (file.size() <= kSuffix.size() || !file.ends_with(kSuffix) || file.front() == '.') return {};
-    std::string name(file.substr(0, file.size() - kSuffix.size()));
+std::string topic_name(std::string_view file, FileKind kind) {
+    std::string_view end = suffix(kind);
+    if (file.size() <= end.size() || !file.ends_with(end)) return {};
+    std::string name(file.substr(0, file.size() - end.size()));
     for (char& c : name)
         if (c == '+') c = '/';
     return name;
@@ -76,6 +79,12 @@ Directory::Directory(std::string path, bool create) : path_(std::move(path)) {
     struct stat st;
     if (fstat(fd_, &st) != 0) fail_errno("cannot examine " + path_);
     owner_ = st.st_uid;
+    // In /dev/shm anybody could have made the directory that everybody here would take for ours.
+    bool own = path_ == "/dev/shm/ringmain-" + std::to_string(geteuid());
+    if (own && owner_ != geteuid() && owner_ != 0)
+        fail(Fault::not_allowed, "the runtime directory " + path_ + " belongs to user " +
+                                     std::to_string(owner_) +
+                                     ", not to you: refused (have it removed, or set RINGMAIN_DIR)");
     bool anybody_may_write = (st.st_mode & S_IWOTH) && !(st.st_mode & S_ISVTX);
     if (anybody_may_write)
         fail(Fault::not_allowed, "everybody may write in the runtime directory " + path_ +
@@ -117,6 +126,8 @@ void Directory::ring() {
 // After a fork the child shares our descriptors, and a lock lives as long as any descriptor of it. Were the
 // child to keep them, a parent that dies would look alive. So the child closes them at once, and its segments
 // say so.
+std::atomic<uint32_t> forks{0};
+
 struct OpenSegments {
     std::mutex mutex;
     Segment* first = nullptr;
@@ -124,6 +135,7 @@ struct OpenSegments {
     OpenSegments() {
         pthread_atfork([] { all().mutex.lock(); }, [] { all().mutex.unlock(); },
                        [] {
+                           forks.fetch_add(1, std::memory_order_relaxed);  // relaxed: a child has one thread
                            for (Segment* s = all().first; s; s = s->next_) {
                                s->forked.store(true, std::memory_order_relaxed);
                                ::close(s->fd_);
@@ -154,7 +166,7 @@ struct OpenSegments {
 
 Segment::~Segment() {
     OpenSegments::all().remove(this);
-    if (data_) munmap(data_, 2 * capacity_bytes);
+    if (area_) munmap(area_, area_bytes_);
     if (control_) munmap(control_, control_bytes_);
     if (fd_ >= 0) ::close(fd_);
 }
@@ -163,19 +175,62 @@ void Segment::map(Access access) {
     control_bytes_ = data_offset;
     int control_protection = access == Access::observe ? PROT_READ : PROT_READ | PROT_WRITE;
     int data_protection = access == Access::write ? PROT_READ | PROT_WRITE : PROT_READ;
-    void* control = mmap(nullptr, control_bytes_, control_protection, MAP_SHARED, fd_, 0);
+    // A mapping keeps its open file description alive, and with it the locks, also in a forked child that has closed the
+    // descriptor: a parent that dies would look alive. So we map through a description of its own, which has no locks.
+    std::string self = "/proc/self/fd/" + std::to_string(fd_);
+    FileDescriptor through{::open(self.c_str(), (access == Access::observe ? O_RDONLY : O_RDWR) | O_CLOEXEC)};
+    if (through.fd < 0) fail_errno("cannot open topic '" + topic + "' again, to map it");
+    void* control = mmap(nullptr, control_bytes_, control_protection, MAP_SHARED, through.fd, 0);
     if (control == MAP_FAILED) fail_errno("cannot map topic '" + topic + "'");
     control_ = static_cast<std::byte*>(control);
-
-    void* area =
-        mmap(nullptr, 2 * capacity_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    // A ring is mapped twice; a pool once, with room to begin where a huge page does.
+    area_bytes_ = kind() == FileKind::ring ? 2 * capacity_bytes
+                                           : capacity_bytes + (flags & kHugePages ? kHugePageBytes : 0);
+    void* area = mmap(nullptr, area_bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (area == MAP_FAILED) fail_errno("cannot reserve address space for topic '" + topic + "'");
-    data_ = static_cast<std::byte*>(area);
+    area_ = static_cast<std::byte*>(area);
+    kind() == FileKind::ring ? map_ring(data_protection, through.fd) : map_pool(data_protection, through.fd);
+}
+
+void Segment::map_ring(int protection, int through) {
+    data_ = area_;
     for (int copy = 0; copy < 2; ++copy) {
-        void* at = mmap(data_ + copy * capacity_bytes, capacity_bytes, data_protection,
-                        MAP_SHARED | MAP_FIXED, fd_, static_cast<off_t>(data_offset));
+        void* at = mmap(data_ + copy * capacity_bytes, capacity_bytes, protection, MAP_SHARED | MAP_FIXED,
+                        through, static_cast<off_t>(data_offset));
         if (at == MAP_FAILED) fail_errno("cannot map the ring of topic '" + topic + "'");
     }
+}
+
+void Segment::map_pool(int protection, int through) {
+    data_ = area_;
+    if (flags & kHugePages) {  // buffers begin kPoolTableBytes into the data part
+        uint64_t first = align_up(reinterpret_cast<uint64_t>(area_) + kPoolTableBytes, kHugePageBytes);
+        data_ = reinterpret_cast<std::byte*>(first - kPoolTableBytes);
+    }
+    void* at = mmap(data_, capacity_bytes, protection, MAP_SHARED | MAP_FIXED, through,
+                    static_cast<off_t>(data_offset));
+    if (at == MAP_FAILED) fail_errno("cannot map the buffers of stream '" + topic + "'");
+    // A wish, not a demand: FramePublisher looks at what came of it.
+    if (flags & kHugePages) (void)madvise(data_, capacity_bytes, MADV_HUGEPAGE);
+}
+
+// All the space now: a full file system is an error here, not a SIGBUS in the middle of a message.
+void Segment::allocate() {
+    uint64_t file_bytes = data_offset + capacity_bytes;
+    if (flags & kHugePages) {
+        // Only pages that come through the advised mapping are huge, so fault them in before the rest is allocated.
+        if (ftruncate(fd_, static_cast<off_t>(file_bytes)) != 0)
+            fail_errno("cannot set the size of stream '" + topic + "'");
+        map(Access::write);
+        constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE: fails where touching would be a SIGBUS
+        (void)madvise(data_, capacity_bytes, kPopulateWrite);
+    }
+    if (int error = posix_fallocate(fd_, 0, static_cast<off_t>(file_bytes)))
+        throw Failure{Fault::system,
+                      "cannot allocate " + std::to_string(file_bytes) + " bytes for topic '" + topic +
+                          "' in " + directory->path() + ": " + std::strerror(error),
+                      error};
+    if (!(flags & kHugePages)) map(Access::write);
 }
 
 std::shared_ptr<Segment> Segment::create(std::shared_ptr<Directory> directory, std::string_view topic,
@@ -183,27 +238,28 @@ std::shared_ptr<Segment> Segment::create(std::shared_ptr<Directory> directory, s
     auto segment = std::make_shared<Segment>();
     OpenSegments::all().add(segment.get());
     Segment& s = *segment;
+    if (options.schema.size() > kMaxSchemaBytes)
+        fail(Fault::system, "a schema takes at most " + std::to_string(kMaxSchemaBytes) +
+                                " bytes, this one " + std::to_string(options.schema.size()));
     s.directory = directory;
     s.topic = topic;
     s.contract = options.contract;
-    s.capacity_bytes = round_capacity(options.capacity_bytes);
-    s.schema_capacity_bytes = align_up(std::max<uint64_t>(4096, 2 * options.schema.size()), page_bytes());
+    bool pool = s.kind() == FileKind::pool;
+    s.capacity_bytes = pool ? options.capacity_bytes : round_capacity(options.capacity_bytes);
+    s.schema_capacity_bytes = align_up(std::max<uint64_t>(8192, 4 * options.schema.size()), page_bytes());
     s.data_offset = align_up(kSchemaOffset + s.schema_capacity_bytes, page_bytes());
+    if (pool &&
+        options.huge_pages)  // so that the first buffer, after the table, begins where a huge page does
+        s.data_offset = align_up(s.data_offset + kPoolTableBytes, kHugePageBytes) - kPoolTableBytes;
     s.epoch = static_cast<uint64_t>(wall_ns());
-    s.flags = options.persist ? uint32_t{kPersist} : 0;
+    s.flags = (options.persist ? uint32_t{kPersist} : 0) | (options.huge_pages ? uint32_t{kHugePages} : 0);
 
     // No name until it is whole: a crash on the way leaves nothing, and nobody ever opens half a topic.
     s.fd_ = openat(directory->fd(), ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (s.fd_ < 0) fail_errno("cannot create topic '" + s.topic + "' in " + directory->path());
-    // All the space now: a full file system is an error here, not a SIGBUS in the middle of a message.
-    uint64_t file_bytes = s.data_offset + s.capacity_bytes;
-    if (int error = posix_fallocate(s.fd_, 0, static_cast<off_t>(file_bytes)))
-        throw Failure{Fault::system,
-                      "cannot allocate " + std::to_string(file_bytes) + " bytes for topic '" + s.topic +
-                          "' in " + directory->path() + ": " + std::strerror(error),
-                      error};
     if (fchmod(s.fd_, options.mode) != 0) fail_errno("cannot set the mode of topic '" + s.topic + "'");
-    s.map(Access::write);
+    s.allocate();
+    CRASH_POINT("create: file made, not filled");
 
     Header& h = s.header();
     h.magic = kMagic;
@@ -217,9 +273,10 @@ std::shared_ptr<Segment> Segment::create(std::shared_ptr<Directory> directory, s
     h.flags = s.flags;
     h.epoch = s.epoch;
     std::memcpy(h.name, topic.data(), topic.size());
+    for (auto* word : {&h.claim, &h.tail, &h.commit}) word->store(lab::origin(), std::memory_order_relaxed);
     for (uint32_t i = 0; i < kSlotCount; ++i) s.slot(i).hold.store(kNoHold, std::memory_order_relaxed);
     if (s.contract == Contract::pipe) {  // holds from the beginning, before its reader came
-        s.slot(kPipeReaderSlot).hold.store(0, std::memory_order_relaxed);
+        s.slot(kPipeReaderSlot).hold.store(lab::origin(), std::memory_order_relaxed);
         h.slots_used.store(1, std::memory_order_relaxed);
     }
     if (!options.schema.empty()) s.set_schema(options.schema);
@@ -231,21 +288,24 @@ std::shared_ptr<Segment> Segment::create(std::shared_ptr<Directory> directory, s
 }
 
 std::shared_ptr<Segment> Segment::open(std::shared_ptr<Directory> directory, std::string_view topic,
-                                       Access access) {
+                                       Access access, FileKind kind) {
     auto segment = std::make_shared<Segment>();
     OpenSegments::all().add(segment.get());
     Segment& s = *segment;
     s.directory = directory;
     s.topic = topic;
-    std::string file = file_name(topic);
-    std::string what = "topic '" + s.topic + "' (" + directory->path() + "/" + file + ")";
+    std::string file = file_name(topic, kind);
+    std::string what = std::string(kind == FileKind::ring ? "topic '" : "the pool of stream '") + s.topic +
+                       "' (" + directory->path() + "/" + file + ")";
 
     s.fd_ = openat(directory->fd(), file.c_str(),
                    (access == Access::observe ? O_RDONLY : O_RDWR) | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (s.fd_ < 0) {
         if (errno == ELOOP) fail(Fault::not_allowed, what + " is a symbolic link: refused");
         if (errno == ENOENT)
-            fail(Fault::not_found, "there is no topic '" + s.topic + "' in " + directory->path());
+            fail(Fault::not_found, std::string("there is no ") +
+                                       (kind == FileKind::ring ? "topic '" : "stream of frames '") + s.topic +
+                                       "' in " + directory->path());
         fail_errno("cannot open " + what);
     }
     struct stat st;
@@ -271,14 +331,17 @@ std::shared_ptr<Segment> Segment::open(std::shared_ptr<Directory> directory, std
     s.schema_capacity_bytes = h.schema_capacity_bytes;
     s.epoch = h.epoch;
     s.flags = h.flags;
-    if (s.contract < Contract::broadcast || s.contract > Contract::reliable) corrupt("unknown contract");
-    if (!std::has_single_bit(s.capacity_bytes) || s.capacity_bytes < page_bytes() ||
-        s.capacity_bytes > kMaxCapacityBytes)
+    if (s.contract < Contract::broadcast || s.contract > Contract::frames || s.kind() != kind)
+        corrupt("unknown contract");
+    bool pool = kind == FileKind::pool;
+    if (s.capacity_bytes < page_bytes() || s.capacity_bytes > kMaxCapacityBytes ||
+        (pool ? s.capacity_bytes % page_bytes() != 0 : !std::has_single_bit(s.capacity_bytes)))
         corrupt("impossible capacity");
+    uint64_t slack = pool && (s.flags & kHugePages) ? kHugePageBytes : page_bytes();
     if (h.slot_count != kSlotCount || h.schema_offset != kSchemaOffset ||
-        s.schema_capacity_bytes > 2 * kMaxSchemaBytes || s.data_offset % page_bytes() != 0 ||
+        s.schema_capacity_bytes > 4 * kMaxSchemaBytes || s.data_offset % page_bytes() != 0 ||
         s.data_offset < kSchemaOffset + s.schema_capacity_bytes ||
-        s.data_offset > kSchemaOffset + s.schema_capacity_bytes + page_bytes())
+        s.data_offset > kSchemaOffset + s.schema_capacity_bytes + slack)
         corrupt("impossible offsets");
     if (static_cast<uint64_t>(st.st_size) != s.data_offset + s.capacity_bytes)
         corrupt("the file has " + std::to_string(st.st_size) + " bytes, the header says " +
@@ -293,7 +356,8 @@ std::shared_ptr<Segment> Segment::open(std::shared_ptr<Directory> directory, std
 bool Segment::give_name() {
     CRASH_POINT("create: joined, without a name");
     std::string self = "/proc/self/fd/" + std::to_string(fd_);
-    if (linkat(AT_FDCWD, self.c_str(), directory->fd(), file_name(topic).c_str(), AT_SYMLINK_FOLLOW) != 0) {
+    if (linkat(AT_FDCWD, self.c_str(), directory->fd(), file_name(topic, kind()).c_str(),
+               AT_SYMLINK_FOLLOW) != 0) {
         if (errno == EEXIST) return false;
         fail_errno("cannot give topic '" + topic + "' its name in " + directory->path());
     }
@@ -304,13 +368,14 @@ bool Segment::give_name() {
 
 bool Segment::has_its_name() const {
     struct stat st;
-    return fstatat(directory->fd(), file_name(topic).c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+    return fstatat(directory->fd(), file_name(topic, kind()).c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0 &&
            st.st_ino == inode;
 }
 
 void Segment::retire() {
     header().retired.store(1, std::memory_order_release);
-    if (has_its_name()) unlinkat(directory->fd(), file_name(topic).c_str(), 0);
+    CRASH_POINT("retire: marked, name kept");
+    if (has_its_name()) unlinkat(directory->fd(), file_name(topic, kind()).c_str(), 0);
     CRASH_POINT("retire: unlinked, nobody told");
     wake(header().commit.futex());
     header().membership.fetch_add(1, std::memory_order_release);
@@ -318,35 +383,43 @@ void Segment::retire() {
     directory->ring();
 }
 
-// Readers of the schema copy it and look again at the version, as with messages.
+// The schema part has two halves. A new schema goes into the one that is not in use, and one store of the version makes
+// it the one: whoever dies on the way has changed nothing. Readers copy, and look again at the version as with messages.
 std::string Segment::schema() const {
-    const std::byte* from = control_ + kSchemaOffset;
-    for (int attempt = 0; attempt < 1000; ++attempt) {
-        uint32_t before = header().schema_version.load(std::memory_order_acquire);
-        uint64_t size = header().schema_bytes.load(std::memory_order_relaxed);
-        if (before % 2 == 0 && size <= schema_capacity_bytes) {
+    constexpr int kPatience = 1000;
+    uint64_t room = schema_capacity_bytes / 2;
+    for (int attempt = 0; attempt < kPatience; ++attempt) {
+        uint32_t version = header().schema_version.load(std::memory_order_acquire);
+        uint64_t size = header().schema_bytes[version % 2].load(std::memory_order_relaxed);
+        if (size <= room) {
             std::string copy(size, '\0');
-            copy_out(copy.data(), from, size);
+            copy_out(copy.data(), control_ + kSchemaOffset + version % 2 * room, size);
             fence(std::memory_order_acquire);
-            if (header().schema_version.load(std::memory_order_relaxed) == before) return copy;
+            if (header().schema_version.load(std::memory_order_relaxed) == version) return copy;
         }
-        usleep(100);
+        pause();
     }
-    fail(Fault::corrupt,
-         "the schema of topic '" + topic + "' cannot be read: its writer died in the middle of it");
+    fail(Fault::corrupt, "the schema of topic '" + topic +
+                             "' cannot be read: some process wrote where it must not. Unlink the topic "
+                             "(force=True) and open it anew");
 }
 
 void Segment::set_schema(std::string_view schema) {
-    if (schema.size() > schema_capacity_bytes)
+    uint64_t room = schema_capacity_bytes / 2;
+    if (schema.size() > room)
         fail(Fault::system, "the schema takes " + std::to_string(schema.size()) + " bytes and topic '" +
-                                topic + "' has room for " + std::to_string(schema_capacity_bytes) +
+                                topic + "' has room for " + std::to_string(room) +
                                 "; unlink the topic so that it is created anew");
-    uint32_t version = header().schema_version.load(std::memory_order_relaxed) | 1;
-    header().schema_version.store(version, std::memory_order_relaxed);
+    uint32_t version = header().schema_version.load(std::memory_order_relaxed) + 1;
+    std::byte* half = control_ + kSchemaOffset + version % 2 * room;
+    // release: who reads bytes that we write here, of the schema before last, also sees that the version moved on.
     fence(std::memory_order_release);
-    copy_in(control_ + kSchemaOffset, schema.data(), schema.size());
-    header().schema_bytes.store(schema.size(), std::memory_order_relaxed);
-    header().schema_version.store(version + 1, std::memory_order_release);
+    copy_in(half, schema.data(), schema.size() / 2);
+    CRASH_POINT("schema: half written");
+    copy_in(half + schema.size() / 2, schema.data() + schema.size() / 2, schema.size() - schema.size() / 2);
+    header().schema_bytes[version % 2].store(schema.size(), std::memory_order_relaxed);
+    CRASH_POINT("schema: written, not announced");
+    header().schema_version.store(version, std::memory_order_release);
 }
 
 }  // namespace ringmain

@@ -16,6 +16,9 @@
 
 namespace ringmain {
 
+// A topic's ring, or the pool of buffers beside it. Each has its file.
+enum class FileKind { ring, pool };
+
 enum class Access { observe, read, write };  // observe: nothing writable; read: control part only; write: all
 
 struct TopicOptions {
@@ -24,11 +27,13 @@ struct TopicOptions {
     uint32_t mode = 0600;
     bool persist = false;
     std::string schema;
+    bool huge_pages = false;  // of a pool
 };
 
 // Files are named after topics, with '+' for '/', since "a" and "a/b" may both be topics.
-std::string file_name(std::string_view topic);
-std::string topic_name(std::string_view file);  // empty if the file is not a topic's
+std::string file_name(std::string_view topic, FileKind kind = FileKind::ring);
+// Empty if the file is not one of this kind.
+std::string topic_name(std::string_view file, FileKind kind = FileKind::ring);
 uint64_t round_capacity(uint64_t capacity_bytes);
 
 // The runtime directory, opened once and checked: ours or root's, not a link, not writable by everybody.
@@ -54,15 +59,23 @@ class Directory {
     void ring();
 };
 
+// How many forks lie between this process and the one that loaded us: tells a child from its parent without a system call.
+extern std::atomic<uint32_t> forks;
+
 class Segment {
     int fd_ = -1;
     std::byte* control_ = nullptr;
     uint64_t control_bytes_ = 0;
     std::byte* data_ = nullptr;
+    std::byte* area_ = nullptr;  // the address space that the data part lies in
+    uint64_t area_bytes_ = 0;
     Segment *previous_ = nullptr, *next_ = nullptr;  // all of this process, for the fork handler
     friend struct OpenSegments;
 
     void map(Access access);
+    void map_ring(int protection, int through);
+    void map_pool(int protection, int through);
+    void allocate();
 
   public:
     Segment() = default;
@@ -74,7 +87,7 @@ class Segment {
     static std::shared_ptr<Segment> create(std::shared_ptr<Directory> directory, std::string_view topic,
                                            const TopicOptions& options);
     static std::shared_ptr<Segment> open(std::shared_ptr<Directory> directory, std::string_view topic,
-                                         Access access);
+                                         Access access, FileKind kind = FileKind::ring);
 
     // The checked copies.
     std::shared_ptr<Directory> directory;
@@ -92,6 +105,7 @@ class Segment {
     std::atomic<bool> forked{false};
 
     int fd() const { return fd_; }
+    FileKind kind() const { return contract == Contract::frames ? FileKind::pool : FileKind::ring; }
     Header& header() const { return *reinterpret_cast<Header*>(control_); }
     Slot& slot(uint32_t index) const { return reinterpret_cast<Slot*>(control_ + kRosterOffset)[index]; }
     std::byte* data() const { return data_; }

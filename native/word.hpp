@@ -17,6 +17,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "crash.hpp"
+
 #if defined(RINGMAIN_EXPLORE)
 #include "explore/word.hpp"
 #else
@@ -105,18 +107,4 @@ inline void pause() {
 
 }  // namespace ringmain
 
-#endif
-
-// A place where a process may die. In the lab build a process armed with this label kills itself here; in the
-// build that ships the macro is nothing. Each label has a row in the crash table of
-// docs/spec/shared-memory.md.
-#if defined(RINGMAIN_LAB)
-namespace ringmain::lab {
-void crash_point(const char* label);
-}
-#define CRASH_POINT(label) ::ringmain::lab::crash_point(label)
-#elif defined(RINGMAIN_EXPLORE)
-#define CRASH_POINT(label) ::ringmain::explore::crash_point(label)
-#else
-#define CRASH_POINT(label) ((void)0)
 #endif

@@ -23,6 +23,7 @@ class Writer {
     uint64_t last_start_ = 0;  // where the newest message begins
     bool waited_for_turn_ = false;
     uint64_t messages_ = 0, bytes_ = 0;
+    uint64_t sealed_ = 0, sealed_bytes_ = 0;  // not committed yet
 
     Slot& own() const { return ring_.slots[slot_]; }
 
@@ -33,8 +34,9 @@ class Writer {
         // relaxed: both are changed only by whoever has the turn.
         claim_ = ring_.header.claim.load(std::memory_order_relaxed);
         tail_ = ring_.header.tail.load(std::memory_order_relaxed);
-        bool sane = tail_ <= commit && commit >= position_ && claim_ >= commit && claim_ % kAlignBytes == 0 &&
-                    tail_ % kAlignBytes == 0 && claim_ - tail_ <= ring_.capacity_bytes;
+        bool sane = claim_ <= kMaxPosition && tail_ <= commit && commit >= position_ && claim_ >= commit &&
+                    claim_ % kAlignBytes == 0 && tail_ % kAlignBytes == 0 &&
+                    claim_ - tail_ <= ring_.capacity_bytes;
         if (!sane) return Status::corrupt;
         position_ = commit;
         seq_ = ring_.word_at(position_).load(std::memory_order_relaxed);  // relaxed: came with `commit`
@@ -115,6 +117,7 @@ class Writer {
 
     // After `blocked`: what to sleep on until the obstacle is gone. An empty bell: gone already, try again.
     Bell arm() {
+        CRASH_POINT("publish: about to sleep");
         if (obstacle.is_turn) {
             Word<uint32_t>& turn = ring_.header.turn;
             uint32_t seen = turn.load(std::memory_order_relaxed);  // relaxed: the kernel compares it again
@@ -172,15 +175,16 @@ class Writer {
         Envelope{seq, time_ns, static_cast<uint32_t>(size), static_cast<uint8_t>(sender.size()),
                  static_cast<uint8_t>(kind.size())}
             .store(ring_, position_);
-        if (!sender.empty())
-            copy_in(ring_.at(position_) + sizeof(MessageHeader), sender.data(), sender.size());
-        if (!kind.empty())
-            copy_in(ring_.at(position_) + sizeof(MessageHeader) + sender.size(), kind.data(), kind.size());
+        if (sender.size() + kind.size() != 0) {
+            std::byte* names = ring_.at(position_) + sizeof(MessageHeader);
+            copy_in(names, sender.data(), sender.size());
+            copy_in(names + sender.size(), kind.data(), kind.size());
+        }
         last_start_ = position_;
         position_ += footprint(size, sender.size(), kind.size());
         seq_ = seq + 1;
-        ++messages_;
-        bytes_ += size;
+        ++sealed_;
+        sealed_bytes_ += size;
         CRASH_POINT("publish: written, not committed");
     }
 
@@ -194,6 +198,8 @@ class Writer {
         // [OBSERVE].
         uint64_t old = ring_.header.commit.exchange(position_, std::memory_order_acq_rel);
         CRASH_POINT("publish: committed, turn kept");
+        messages_ += std::exchange(sealed_, 0);
+        bytes_ += std::exchange(sealed_bytes_, 0);
         // relaxed: for whoever watches.
         own().messages.store(messages_, std::memory_order_relaxed);
         own().bytes.store(bytes_, std::memory_order_relaxed);
@@ -204,6 +210,11 @@ class Writer {
 
     // Ends the turn; what was written and not committed is as if it had never been.
     void end() {
+        if (sealed_ != 0) {  // where there is one writer, begin() does not look at the words again
+            sealed_ = sealed_bytes_ = 0;
+            position_ = 0;  // back to `commit`, which refresh() takes only forward
+            (void)refresh();
+        }
         if (has_one_writer(ring_.contract)) {
             // [RELEASE] release: pairs with [REST].
             own().busy.store(0, std::memory_order_release);

@@ -1,9 +1,11 @@
 // ringmain._ring.Batch: many messages drained into Arrow columns, with no Python object for each. pyarrow, polars and
 // DuckDB take it through __arrow_c_array__ without a copy; this module needs none of them.
 #include <cstdlib>
+#include <mutex>
 
 #include "arrow.hpp"
 #include "subscriber.hpp"
+#include "text.hpp"
 
 namespace ringmain::py {
 
@@ -40,14 +42,33 @@ class Buffer {
         size_ += sizeof value;
         return true;
     }
+    void clear() { size_ = 0; }
     const void* data() const { return at_; }
     size_t size() const { return size_; }
+    size_t room() const { return room_; }
 };
 
 struct TextColumn {
     Buffer offsets, bytes;
+    void clear() {
+        offsets.clear();
+        bytes.clear();
+    }
     bool start() { return offsets.push<int32_t>(0) && bytes.extend(1); }
     bool close_row() { return offsets.push(static_cast<int32_t>(bytes.size())); }
+    // Keeps the `size` bytes just pushed, as valid UTF-8: what a peer calls text need not be any.
+    bool keep_text(size_t size) {
+        std::string_view pushed(static_cast<const char*>(bytes.data()) + bytes.size(), size);
+        if (!is_utf8(pushed)) [[unlikely]] {
+            std::string valid = valid_utf8(pushed);
+            size = valid.size();
+            char* to = bytes.extend(size);
+            if (!to) return false;
+            std::memcpy(to, valid.data(), size);
+        }
+        bytes.grew(size);
+        return true;
+    }
     bool push(const std::byte* from, size_t size) {
         char* to = bytes.extend(size);
         if (!to) return false;
@@ -58,8 +79,50 @@ struct TextColumn {
 
 struct Columns {
     int64_t rows = 0;
+    uint64_t epoch = 0;       // all of one life of the topic
+    uint64_t lost_total = 0;  // the sum of `lost`
     Buffer seq, time_ns, lost;
     TextColumn sender, kind, data;
+
+    void clear() {
+        rows = 0;
+        epoch = lost_total = 0;
+        for (Buffer* buffer : {&seq, &time_ns, &lost}) buffer->clear();
+        for (TextColumn* column : {&sender, &kind, &data}) column->clear();
+    }
+};
+
+// The memory of batches that are gone, for those to come. Whoever drains a topic needs the same few megabytes again and
+// again; the allocator would give them back to the kernel each time, and have every page cleared and mapped anew, which
+// costs more than the copy. A few batches at most are kept, and none that is very large.
+class Spare {
+    static constexpr size_t kMost = 2, kMostBytes = size_t{16} << 20;
+    std::mutex mutex_;
+    std::vector<std::unique_ptr<Columns>> spare_;
+
+    // Never destroyed: what Arrow holds may come back after the last line of the program.
+    static Spare& all() {
+        static Spare& spare = *new Spare;
+        return spare;
+    }
+
+    static void give_back(Columns* gone) {
+        std::unique_ptr<Columns> columns(gone);
+        if (columns->data.bytes.room() > kMostBytes) return;
+        columns->clear();
+        // Tried, not waited for: in a forked child the lock may be held by a thread that is not there.
+        std::unique_lock lock(all().mutex_, std::try_to_lock);
+        if (lock && all().spare_.size() < kMost) all().spare_.push_back(std::move(columns));
+    }
+
+  public:
+    static std::shared_ptr<Columns> take() {
+        std::unique_lock lock(all().mutex_, std::try_to_lock);
+        if (!lock || all().spare_.empty()) return {new Columns, give_back};
+        std::shared_ptr<Columns> columns(all().spare_.back().release(), give_back);
+        all().spare_.pop_back();
+        return columns;
+    }
 };
 
 struct Column {
@@ -176,6 +239,14 @@ PyObject* get_nbytes(PyObject* self, void*) {
     return PyLong_FromSize_t((*reinterpret_cast<BatchObject*>(self)->columns)->data.bytes.size());
 }
 
+PyObject* get_epoch(PyObject* self, void*) {
+    return PyLong_FromUnsignedLongLong((*reinterpret_cast<BatchObject*>(self)->columns)->epoch);
+}
+
+PyObject* get_lost(PyObject* self, void*) {
+    return PyLong_FromUnsignedLongLong((*reinterpret_cast<BatchObject*>(self)->columns)->lost_total);
+}
+
 void destroy(PyObject* self) {
     PyTypeObject* type = Py_TYPE(self);
     delete reinterpret_cast<BatchObject*>(self)->columns;
@@ -185,20 +256,20 @@ void destroy(PyObject* self) {
 
 // Copies one message behind the others. 1: done; 0: it was overwritten meanwhile, look again; -1: memory is short.
 int append(SubscriberState& s, Columns& c, const View& view) {
-    bool room = c.sender.push(view.sender, view.sender_size) && c.kind.push(view.kind, view.kind_size) &&
+    bool room = c.sender.push(view.sender(), view.sender_size) && c.kind.push(view.kind(), view.kind_size) &&
                 c.data.bytes.extend(view.size);
     if (!room) return -1;
     if (view.size < kLargeCopyBytes) {
-        c.data.push(view.payload, view.size);
+        c.data.push(view.payload(), view.size);
     } else {
         WithoutGil unlocked;
-        c.data.push(view.payload, view.size);
+        c.data.push(view.payload(), view.size);
     }
     if (!s.reader->still_whole(view)) return 0;
-    c.sender.bytes.grew(view.sender_size);
-    c.kind.bytes.grew(view.kind_size);
+    if (!c.sender.keep_text(view.sender_size) || !c.kind.keep_text(view.kind_size)) return -1;
     c.data.bytes.grew(view.size);
     uint64_t lost = s.reader->take(view);
+    c.lost_total += lost;
     ++c.rows;
     bool done = c.seq.push(view.seq) && c.time_ns.push(view.time_ns) && c.lost.push(lost) &&
                 c.sender.close_row() && c.kind.close_row() && c.data.close_row();
@@ -213,22 +284,25 @@ PyObject* recv_batch(PyObject*, PyObject* args) {
     if (!PyArg_ParseTuple(args, "O!LOL", subscriber_type, &self, &most, &timeout, &most_bytes) ||
         !parse_timeout(timeout, timeout_ns))
         return nullptr;
-    SubscriberState* s = usable_subscriber(self);
-    if (!s) return nullptr;
+    SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
     if (most < 0 || most_bytes < 0) {
         PyErr_SetString(PyExc_ValueError, "max_messages and max_bytes must be 0 or more");
         return nullptr;
     }
     constexpr size_t kMostBytes = 0x7fffffff;  // offsets are 32 bits
-    auto columns = std::make_shared<Columns>();
+    std::shared_ptr<Columns> columns = Spare::take();
     Columns& c = *columns;
     if (!c.sender.start() || !c.kind.start() || !c.data.start()) return PyErr_NoMemory();
     Receiving turn(self, *s);
-    if (!turn.entered()) return nullptr;
+    if (!turn.entered() || !usable_subscriber(self)) return nullptr;
     Deadline deadline(timeout_ns);
     View view;
     int found = most > 0 ? next_message(self, *s, deadline, view) : 0;
     while (found == 1) {
+        // The topic was made anew: sequence numbers begin again, so its next life is the next batch's.
+        uint64_t epoch = s->seat->segment().epoch;
+        if (c.rows > 0 && epoch != c.epoch) break;
+        c.epoch = epoch;
         size_t bytes = c.data.bytes.size() + view.size;
         if (c.rows > 0 && (bytes > static_cast<size_t>(most_bytes) || bytes > kMostBytes)) break;
         if (bytes > kMostBytes) {
@@ -247,7 +321,8 @@ PyObject* recv_batch(PyObject*, PyObject* args) {
             break;
         }
         if (c.rows >= most) break;
-        found = message_now(self, *s, view);
+        Deadline now(0);
+        found = next_message_quickly(self, *s, now, view);
     }
     if (s->reader && !s->reader->release(s->keep()) && !PyErr_Occurred()) return raise_evicted(*s);
     if (found < 0) {
@@ -267,8 +342,11 @@ PyMethodDef methods[] = {{"__arrow_c_array__", method(+[](PyObject* self, PyObje
                          {"__arrow_c_schema__", arrow_c_schema, METH_NOARGS, "Its schema likewise."},
                          {nullptr, nullptr, 0, nullptr}};
 
-PyGetSetDef attributes[] = {{"nbytes", get_nbytes, nullptr, "Bytes of payload in it.", nullptr},
-                            {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyGetSetDef attributes[] = {
+    {"nbytes", get_nbytes, nullptr, "Bytes of payload in it.", nullptr},
+    {"lost", get_lost, nullptr, "Messages lost before those in it.", nullptr},
+    {"epoch", get_epoch, nullptr, "Which life of the topic it is of; 0 if empty.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
                        {Py_tp_methods, methods},

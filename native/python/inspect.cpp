@@ -13,10 +13,10 @@ namespace ringmain::py {
 namespace {
 
 PyObject* member_tuple(const Member& m) {
-    return Py_BuildValue("IsIIKKKKKKKOIOsK", m.slot, m.role == Role::writer ? "writer" : "reader", m.pid,
-                         m.uid, m.generation, m.joined_ns, m.position, m.sequence, m.messages, m.bytes,
-                         m.lost, m.hold == kNoHold ? Py_False : Py_True, m.waits_for,
-                         m.alive ? Py_True : Py_False, m.name.c_str(), m.hold);
+    return Py_BuildValue("IsIIKKKKKKKOIOsK", m.slot, role_name(m.role), m.pid, m.uid, m.generation,
+                         m.joined_ns, m.position, m.sequence, m.messages, m.bytes, m.lost,
+                         m.hold == kNoHold ? Py_False : Py_True, m.waits_for, m.alive ? Py_True : Py_False,
+                         m.name.c_str(), m.hold);
 }
 
 // inspect(directory, topic): a dict of all there is to know.
@@ -31,6 +31,7 @@ PyObject* inspect(PyObject*, PyObject* args) {
         uint64_t tail = h.tail.load(std::memory_order_relaxed);
         Ring ring = ring_of(*s);
         uint64_t next = ring.word_at(commit).load(std::memory_order_relaxed);
+        std::string schema = s->schema();
         PyObject* members = PyList_New(0);
         if (!members) return nullptr;
         uint32_t used = ring.slots_used();
@@ -44,7 +45,6 @@ PyObject* inspect(PyObject*, PyObject* args) {
             }
             Py_DECREF(member);
         }
-        std::string schema = s->schema();
         uint32_t turn = h.turn.load(std::memory_order_relaxed) & ~kTurnSleeper;
         return Py_BuildValue("{sssKsKsKsKsKsOsy#sIsN}", "contract", contract_name(s->contract),
                              "capacity_bytes", s->capacity_bytes, "epoch", s->epoch, "next_sequence", next,
@@ -55,6 +55,87 @@ PyObject* inspect(PyObject*, PyObject* args) {
     } catch (const Failure& failure) {
         return raise(failure);
     }
+}
+
+// Where the newest messages begin, oldest first. Nothing is held while we walk, so a writer may come round: what was read
+// counts only if it was whole afterwards, and if it was not we begin again, and at last content ourselves with less.
+std::vector<uint64_t> newest_positions(const Ring& ring, size_t count) {
+    constexpr int kAttempts = 4;
+    constexpr uint64_t kMostSteps = 1 << 20;  // a ring full of tiny messages is not walked for ever
+    std::vector<uint64_t> found;
+    auto intact = [&](uint64_t position) {
+        // [CHECK] as Reader::intact.
+        fence(std::memory_order_acquire);
+        return ring.header.claim.load(std::memory_order_relaxed) <= position + ring.capacity_bytes;
+    };
+    for (int attempt = 0; attempt <= kAttempts && count > 0; ++attempt) {
+        found.clear();
+        // [OBSERVE] acquire: pairs with [COMMIT]; [OLDEST] acquire: pairs with [TAIL].
+        uint64_t commit = ring.header.commit.load(std::memory_order_acquire) & kPositionMask;
+        uint64_t at = attempt < kAttempts && count > 1 ? ring.header.tail.load(std::memory_order_acquire)
+                                                       : ring.header.newest.load(std::memory_order_relaxed);
+        uint64_t steps = 0;
+        bool whole = at % kAlignBytes == 0 && at <= commit && commit - at <= ring.capacity_bytes;
+        while (whole && at < commit && steps++ < kMostSteps) {
+            uint64_t bytes = Envelope::load(ring, at).bytes();
+            whole = intact(at) && bytes <= commit - at;
+            found.push_back(at);
+            at += bytes;
+        }
+        if (whole && at == commit) break;
+        found.clear();
+    }
+    if (found.size() > count) found.erase(found.begin(), found.end() - static_cast<ptrdiff_t>(count));
+    return found;
+}
+
+// peek(directory, topic, count, max_bytes): the newest messages that are whole, oldest first, as (seq, time_ns, sender,
+// kind, size, data). The data of one larger than max_bytes is None.
+PyObject* peek(PyObject*, PyObject* args) {
+    const char *path, *topic;
+    Py_ssize_t count, most_bytes;
+    if (!PyArg_ParseTuple(args, "ssnn", &path, &topic, &count, &most_bytes)) return nullptr;
+    PyObject* list = PyList_New(0);
+    if (!list) return nullptr;
+    try {
+        auto directory = std::make_shared<Directory>(path, false);
+        std::shared_ptr<Segment> s = Segment::open(directory, topic, Access::observe);
+        Ring ring = ring_of(*s);
+        std::vector<uint64_t> positions;
+        {
+            WithoutGil unlocked;
+            positions = newest_positions(ring, static_cast<size_t>(std::max<Py_ssize_t>(count, 0)));
+        }
+        for (uint64_t at : positions) {
+            Envelope e = Envelope::load(ring, at);
+            bool shown = static_cast<Py_ssize_t>(e.size) <= most_bytes && e.bytes() <= ring.capacity_bytes;
+            std::string names(static_cast<size_t>(e.sender_size) + e.kind_size, '\0'),
+                data(shown ? e.size : 0, '\0');
+            copy_out(names.data(), ring.at(at) + sizeof(MessageHeader), names.size());
+            copy_out(data.data(), ring.at(at) + payload_offset(e.sender_size, e.kind_size), data.size());
+            fence(std::memory_order_acquire);  // [CHECK] as Reader::intact
+            if (ring.header.claim.load(std::memory_order_relaxed) > at + ring.capacity_bytes) continue;
+            PyObject* body =
+                shown ? PyBytes_FromStringAndSize(data.data(), static_cast<Py_ssize_t>(data.size()))
+                      : Py_NewRef(Py_None);
+            PyObject* sender = PyUnicode_DecodeUTF8(names.data(), e.sender_size, "replace");
+            PyObject* kind = PyUnicode_DecodeUTF8(names.data() + e.sender_size, e.kind_size, "replace");
+            PyObject* item = body && sender && kind
+                                 ? Py_BuildValue("KLNNIN", e.seq, static_cast<long long>(e.time_ns), sender,
+                                                 kind, e.size, body)
+                                 : nullptr;
+            if (!item || PyList_Append(list, item) != 0) {
+                Py_XDECREF(item);
+                Py_DECREF(list);
+                return nullptr;
+            }
+            Py_DECREF(item);
+        }
+    } catch (const Failure& failure) {
+        Py_DECREF(list);
+        return raise(failure);
+    }
+    return list;
 }
 
 // topics(directory): the names of the topics in it.
@@ -119,6 +200,7 @@ PyObject* unlink_dead(PyObject*, PyObject* args) {
 
 PyMethodDef inspect_methods[] = {
     {"inspect", inspect, METH_VARARGS, "All there is to know of a topic."},
+    {"peek", peek, METH_VARARGS, "The newest messages of a topic, without taking part."},
     {"topics", topics, METH_VARARGS, "The names of the topics in a directory."},
     {"unlink", unlink, METH_VARARGS, "Take a topic away."},
     {"unlink_if_dead", unlink_dead, METH_VARARGS, "Take a topic away if everybody in it is dead."},

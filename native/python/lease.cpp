@@ -10,7 +10,9 @@ struct LeaseState {
     PyObject* subscriber = nullptr;    // kept alive
     std::shared_ptr<Segment> segment;  // keeps the mapping
     View view{};
-    PyObject *sender = nullptr, *kind = nullptr, *data = nullptr;
+    PyObject *sender = nullptr, *kind = nullptr;
+    PyObject* data_ref =
+        nullptr;  // weak, to the view that was given out: it keeps us, so we must not keep it
     uint64_t lost = 0;
     Py_ssize_t exports = 0;
     bool open = true;
@@ -43,17 +45,21 @@ void settle(LeaseState& l) {
     s.reader->release(s.keep());
 }
 
-// Gives back our own view of the data, if nobody made another of it.
+// The view that was given out, if it lives. A new reference.
+PyObject* given_out(const LeaseState& l) {
+    PyObject* view = l.data_ref ? PyWeakref_GetObject(l.data_ref) : nullptr;
+    return view && view != Py_None ? Py_NewRef(view) : nullptr;
+}
+
+// Takes back the view that was given out, if nobody made another of it.
 void drop_data(LeaseState& l) {
-    if (!l.data) return;
-    PyObject* data = l.data;
-    l.data = nullptr;
-    if (PyMemoryView_Check(data)) {
-        PyObject* done = PyObject_CallMethod(data, "release", nullptr);
+    if (PyObject* view = given_out(l)) {
+        PyObject* done = PyObject_CallMethod(view, "release", nullptr);
         if (!done) PyErr_Clear();
         Py_XDECREF(done);
+        Py_DECREF(view);
     }
-    Py_DECREF(data);
+    Py_CLEAR(l.data_ref);
 }
 
 void end(LeaseState& l) {
@@ -72,7 +78,7 @@ PyObject* leave(PyObject* self, PyObject* args) {
     LeaseState& l = state_of(self);
     if (!l.open) Py_RETURN_FALSE;
     bool failed = PyTuple_Size(args) > 0 && PyTuple_GetItem(args, 0) != Py_None;
-    bool whole = !still_there(l) || l.segment->contract != Contract::broadcast ||
+    bool whole = !still_there(l) || subscriber_of(l).reader->keeps_borrowed() ||
                  subscriber_of(l).reader->still_whole(l.view);
     end(l);
     if (!whole && !failed)
@@ -101,7 +107,7 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
         PyErr_SetString(PyExc_ValueError, "the borrowed message was given back");
         return -1;
     }
-    void* at = const_cast<std::byte*>(l.view.payload);
+    void* at = const_cast<std::byte*>(l.view.payload());
     if (PyBuffer_FillInfo(view, self, at, static_cast<Py_ssize_t>(l.view.size), 1, flags) != 0) return -1;
     ++l.exports;
     return 0;
@@ -115,15 +121,18 @@ void release_buffer(PyObject* self, Py_buffer*) {
 
 PyObject* get_data(PyObject* self, void*) {
     LeaseState& l = state_of(self);
-    if (!l.data) {
-        PyObject* view = PyMemoryView_FromObject(self);
-        if (!view) return nullptr;
-        PyObject* decoder = subscriber_of(l).decoder;
-        l.data = decoder ? PyObject_CallFunctionObjArgs(decoder, view, nullptr) : Py_NewRef(view);
+    if (PyObject* view = given_out(l)) return view;
+    PyObject* view = PyMemoryView_FromObject(self);
+    if (!view) return nullptr;
+    if (PyObject* decoder = subscriber_of(l).decoder) {
+        PyObject* object = PyObject_CallFunctionObjArgs(decoder, view, nullptr);
         Py_DECREF(view);
-        if (!l.data) return nullptr;
+        return object ? object : raise_decode_error(subscriber_of(l), l.view.seq);
     }
-    return Py_NewRef(l.data);
+    Py_XDECREF(l.data_ref);
+    l.data_ref = PyWeakref_NewRef(view, nullptr);
+    if (!l.data_ref) Py_CLEAR(view);
+    return view;
 }
 
 PyObject* get_seq(PyObject* self, void*) { return PyLong_FromUnsignedLongLong(state_of(self).view.seq); }
@@ -179,10 +188,9 @@ PyObject* borrow(PyObject*, PyObject* args) {
     if (!PyArg_ParseTuple(args, "O!|O", subscriber_type, &self, &timeout) ||
         !parse_timeout(timeout, timeout_ns))
         return nullptr;
-    SubscriberState* s = usable_subscriber(self);
-    if (!s) return nullptr;
+    SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
     Receiving turn(self, *s);
-    if (!turn.entered()) return nullptr;
+    if (!turn.entered() || !usable_subscriber(self)) return nullptr;
     Deadline deadline(timeout_ns);
     for (;;) {
         View view;
@@ -191,7 +199,10 @@ PyObject* borrow(PyObject*, PyObject* args) {
         if (found < 0) return nullptr;
         auto allocate = reinterpret_cast<allocfunc>(PyType_GetSlot(lease_type, Py_tp_alloc));
         PyObject* lease = allocate(lease_type, 0);
-        if (!lease) return nullptr;
+        if (!lease) {
+            s->reader->release(s->keep());
+            return nullptr;
+        }
         auto* l = new LeaseState;
         reinterpret_cast<LeaseObject*>(lease)->state = l;
         l->held = false;
@@ -203,6 +214,7 @@ PyObject* borrow(PyObject*, PyObject* args) {
         bool whole = s->reader->still_whole(view);
         if (!l->sender || !l->kind || !whole) {
             Py_DECREF(lease);
+            s->reader->release(s->keep());
             if (PyErr_Occurred()) return nullptr;
             continue;
         }

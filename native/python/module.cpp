@@ -3,11 +3,7 @@
 #include <cstdlib>
 
 #include "endpoint.hpp"
-#include "py.hpp"
-
-#if defined(RINGMAIN_LAB)
-#include <signal.h>
-#endif
+#include "frame_types.hpp"
 
 namespace ringmain::py {
 
@@ -111,11 +107,25 @@ bool parse_arguments(const char* function, PyObject* const* args, Py_ssize_t cou
 
 namespace {
 
+#if defined(RINGMAIN_LAB)
+PyObject* crash_points(PyObject*, PyObject*) {
+    PyObject* labels = PyTuple_New(kCrashPointCount);
+    for (size_t i = 0; labels && i < kCrashPointCount; ++i) {
+        PyObject* label = PyUnicode_FromString(kCrashPoints[i]);
+        if (!label || PyTuple_SetItem(labels, static_cast<Py_ssize_t>(i), label) != 0) Py_CLEAR(labels);
+    }
+    return labels;
+}
+#endif
+
 // An empty call, for measuring what a call costs by itself.
 PyObject* nothing(PyObject*, PyObject*) { Py_RETURN_NONE; }
 
 PyMethodDef functions[] = {
     {"nothing", nothing, METH_NOARGS, "Do nothing: the cost of a call, for benchmarks."},
+#if defined(RINGMAIN_LAB)
+    {"crash_points", crash_points, METH_NOARGS, "The labels of the places where a process may die."},
+#endif
     {nullptr, nullptr, 0, nullptr}};
 
 bool add_constants(PyObject* module) {
@@ -135,13 +145,13 @@ bool add_constants(PyObject* module) {
         FIELD(Header, epoch) && FIELD(Header, name) && FIELD(Header, claim) && FIELD(Header, tail) &&
         FIELD(Header, commit) && FIELD(Header, newest) && FIELD(Header, turn) && FIELD(Header, retired) &&
         FIELD(Header, slots_used) && FIELD(Header, membership) && FIELD(Header, schema_version) &&
-        FIELD(Header, schema_bytes) && FIELD(Slot, state) && FIELD(Slot, role) && FIELD(Slot, pid) &&
-        FIELD(Slot, uid) && FIELD(Slot, generation) && FIELD(Slot, joined_ns) && FIELD(Slot, name) &&
-        FIELD(Slot, hold) && FIELD(Slot, position) && FIELD(Slot, sequence) && FIELD(Slot, messages) &&
-        FIELD(Slot, bytes) && FIELD(Slot, lost) && FIELD(Slot, busy) && FIELD(Slot, waits_for) &&
-        FIELD(MessageHeader, seq) && FIELD(MessageHeader, time_ns) && FIELD(MessageHeader, size) &&
-        FIELD(MessageHeader, sender_size) && FIELD(MessageHeader, kind_size) && FIELD(MessageHeader, flags) &&
-        put("Header", sizeof(Header)) && put("Slot", sizeof(Slot)) &&
+        FIELD(Header, schema_bytes) && FIELD(Header, roster_pid) && FIELD(Slot, state) && FIELD(Slot, role) &&
+        FIELD(Slot, pid) && FIELD(Slot, uid) && FIELD(Slot, generation) && FIELD(Slot, joined_ns) &&
+        FIELD(Slot, name) && FIELD(Slot, hold) && FIELD(Slot, position) && FIELD(Slot, sequence) &&
+        FIELD(Slot, messages) && FIELD(Slot, bytes) && FIELD(Slot, lost) && FIELD(Slot, busy) &&
+        FIELD(Slot, waits_for) && FIELD(MessageHeader, seq) && FIELD(MessageHeader, time_ns) &&
+        FIELD(MessageHeader, size) && FIELD(MessageHeader, sender_size) && FIELD(MessageHeader, kind_size) &&
+        FIELD(MessageHeader, flags) && put("Header", sizeof(Header)) && put("Slot", sizeof(Slot)) &&
         put("MessageHeader", sizeof(MessageHeader)) && put("roster_offset", kRosterOffset) &&
         put("schema_offset", kSchemaOffset) && put("slot_count", kSlotCount) && put("version", kVersion);
 #undef FIELD
@@ -160,36 +170,14 @@ int execute(PyObject* module) {
     bool done = message_class && empty_str && add_constants(module) &&
                 PyModule_AddFunctions(module, inspect_methods) == 0 && add_publisher(module) &&
                 add_reservation(module) && add_subscriber(module) && add_lease(module) && add_batch(module) &&
-                add_event(module);
+                add_event(module) && add_frame_publisher(module) && add_frame_subscriber(module) &&
+                add_frame_inspection(module);
     return done ? 0 : -1;
 }
 
 }  // namespace
 
 }  // namespace ringmain::py
-
-#if defined(RINGMAIN_LAB)
-// RINGMAIN_CRASH="label" or "label#3": die with SIGKILL the first or third time we come by; "stop:label": stop instead.
-namespace ringmain::lab {
-void crash_point(const char* label) {
-    static std::string wanted;
-    static int signal = SIGKILL;
-    static long left = -1;
-    if (left < 0) {
-        const char* variable = std::getenv("RINGMAIN_CRASH");
-        wanted = variable ? variable : "";
-        if (wanted.starts_with("stop:")) {
-            signal = SIGSTOP;
-            wanted.erase(0, 5);
-        }
-        size_t count = wanted.rfind('#');
-        left = count == std::string::npos ? 1 : std::atol(wanted.c_str() + count + 1);
-        if (count != std::string::npos) wanted.erase(count);
-    }
-    if (left > 0 && wanted == label && --left == 0) kill(getpid(), signal);
-}
-}  // namespace ringmain::lab
-#endif
 
 #define RINGMAIN_GLUE2(a, b) a##b
 #define RINGMAIN_GLUE(a, b) RINGMAIN_GLUE2(a, b)

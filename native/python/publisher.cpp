@@ -13,12 +13,20 @@ PyObject* raise_too_large(const PublisherState& p, uint64_t size, uint64_t envel
     return raise("MessageTooLarge",
                  "a message of " + std::to_string(size) + " bytes is too large for topic '" + p.topic +
                      "': with its " + std::to_string(p.ring().capacity_bytes) + " bytes it takes up to " +
-                     std::to_string(p.largest() - envelope_bytes) +
+                     std::to_string(p.largest_bytes - envelope_bytes) +
                      "; ask for capacity=" + std::to_string(round_capacity(needed)) + " or more");
 }
 
 PyObject* raise_status(const PublisherState& p, Status status) {
-    if (status == Status::taken_over && p.seat->segment().retired())
+    bool removed = false;
+    if (status == Status::taken_over) {
+        try {
+            removed = finish_removal(p.seat->segment());
+        } catch (const Failure& failure) {
+            return raise(failure);
+        }
+    }
+    if (removed || (status == Status::taken_over && p.seat->segment().retired()))
         return raise("TopicNotFound", "topic '" + p.topic + "' was removed; open it again to go on", ENOENT);
     if (status == Status::taken_over)
         return raise("TakenOver",
@@ -30,16 +38,14 @@ PyObject* raise_status(const PublisherState& p, Status status) {
                      "(force=True) and open it anew");
 }
 
-PublisherState* usable(PyObject* self) {
+PublisherState* usable_slowly(PyObject* self) {
     PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
-    if (p->open()) [[likely]] {
-        if (!p->reserved) [[likely]]
-            return p;
+    if (p->open() && !p->closing) {
         raise("InUse", "a reservation or stream of topic '" + p->topic +
                            "' is still open, or a view of one is still alive: finish it first");
         return nullptr;
     }
-    if (p->seat) {  // inherited through fork: the slot is the parent's, take one of our own
+    if (p->seat && !p->closing) {  // inherited through fork: the slot is the parent's, take one of our own
         PyObject* revived = PyObject_CallMethod(self, "_revive", nullptr);
         Py_XDECREF(revived);
         return revived ? usable(self) : nullptr;
@@ -58,6 +64,14 @@ static std::string who_is_in_the_way(const PublisherState& p) {
     uint64_t next = p.writer->seq();
     return m.describe() + ", " + std::to_string(next > m.sequence ? next - m.sequence : 0) + " messages (" +
            std::to_string(behind) + " bytes) behind";
+}
+
+// Gives the seat back. Only inside OneAtATime.
+static void leave_topic(PublisherState& p) {
+    std::unique_ptr<Seat> seat = std::move(p.seat);
+    p.writer.reset();
+    WithoutGil unlocked;
+    seat.reset();
 }
 
 int wait_for_way(PublisherState& p, Deadline& deadline) {
@@ -93,6 +107,8 @@ int wait_for_way(PublisherState& p, Deadline& deadline) {
     p.seat->own().waits_for.store(0, std::memory_order_relaxed);
     if (result == 1 && PyErr_CheckSignals() != 0) result = -1;
     if (result == 1 && p.closing) {
+        // A reservation that is being written outlives this wait, and refuses the closing by itself.
+        if (!p.reserved) leave_topic(p);
         raise("Closed", "the publisher of topic '" + p.topic + "' was closed while it waited");
         result = -1;
     }
@@ -139,13 +155,13 @@ PyObject* send_bytes(PublisherState& p, const Bytes& data, std::string_view kind
                      const uint64_t* explicit_seq = nullptr, int64_t explicit_time_ns = 0) {
     uint64_t size = static_cast<uint64_t>(data.size);
     uint64_t envelope = align_up(p.sender.size() + kind.size());
-    if (size + envelope > p.largest()) return raise_too_large(p, size, envelope);
+    if (size + envelope > p.largest_bytes) return raise_too_large(p, size, envelope);
     Deadline deadline(timeout_ns);
     Writer& w = *p.writer;
     if (!start_message(p, room_for(footprint(size, p.sender.size(), kind.size())), deadline)) return nullptr;
     copy_payload(w.payload(p.sender.size(), kind.size()), data.data, size);
     uint64_t seq = explicit_seq ? *explicit_seq : w.seq();
-    w.seal(seq, explicit_seq ? explicit_time_ns : wall_ns(), size, p.sender, kind);
+    w.seal(seq, explicit_seq ? explicit_time_ns : p.clock.now_ns(), size, p.sender, kind);
     w.commit();
     return PyLong_FromUnsignedLongLong(seq);
 }
@@ -164,8 +180,7 @@ PyObject* encode(const PublisherState& p, PyObject* object) {
 }
 
 PyObject* send(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
-    PublisherState* p = usable(self);
-    if (!p) return nullptr;
+    PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
     PyObject* given[3] = {};
     static const char* const kNames[] = {"data", "kind", "timeout"};
     if (count == 1 && !names) [[likely]]
@@ -184,56 +199,79 @@ PyObject* send(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject
     PyObject* result = nullptr;
     {
         Bytes data;
-        OneAtATime turn(p->busy);
-        if (turn.entered && data.get(encoded ? encoded : given[0]))
-            result = send_bytes(*p, data, kind, timeout_ns);
+        if (data.get(encoded ? encoded : given[0])) {
+            OneAtATime turn(p->occupant);
+            if (turn.entered && usable(self)) result = send_bytes(*p, data, kind, timeout_ns);
+        }
     }
     Py_XDECREF(encoded);
     return result;
 }
 
-// send_as(data, seq, time_ns, kind): under the number and time it had elsewhere.
+// send_as(data, seq, time_ns, kind): under the number and time it had elsewhere, or new ones if the number is negative. The
+// data is not encoded: it is what some encoder has made before.
 PyObject* send_as(PyObject* self, PyObject* args) {
-    PublisherState* p = usable(self);
+    PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
     PyObject *object, *kind_object = nullptr;
-    unsigned long long seq;
-    long long time_ns;
+    long long seq, time_ns;
     double timeout = -1;
-    if (!p || !PyArg_ParseTuple(args, "OKL|Ud", &object, &seq, &time_ns, &kind_object, &timeout))
-        return nullptr;
+    if (!PyArg_ParseTuple(args, "OLL|Ud", &object, &seq, &time_ns, &kind_object, &timeout)) return nullptr;
     std::string_view kind;
     if (kind_object && (!text_of(kind_object, kind) || !check_kind(kind))) return nullptr;
     Bytes data;
-    OneAtATime turn(p->busy);
-    uint64_t number = seq;
-    if (!turn.entered || !data.get(object)) return nullptr;
-    return send_bytes(*p, data, kind, timeout < 0 ? kForever : static_cast<int64_t>(timeout * 1e9), &number,
-                      time_ns);
+    if (!data.get(object)) return nullptr;
+    OneAtATime turn(p->occupant);
+    uint64_t number = static_cast<uint64_t>(seq);
+    if (!turn.entered || !usable(self)) return nullptr;
+    return send_bytes(*p, data, kind, timeout < 0 ? kForever : static_cast<int64_t>(timeout * 1e9),
+                      seq < 0 ? nullptr : &number, time_ns);
 }
 
-// As many messages as there is room for become visible together, with one look at the clock and one wake-up.
+// set_sender(name): what is written on the messages from now on.
+PyObject* set_sender(PyObject* self, PyObject* name) {
+    PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
+    std::string_view sender;
+    if (!text_of(name, sender)) return nullptr;
+    if (sender.size() > kMaxEnvelopeNameBytes) {
+        PyErr_Format(PyExc_ValueError, "sender is at most %zu bytes of UTF-8, this one has %zu",
+                     kMaxEnvelopeNameBytes, sender.size());
+        return nullptr;
+    }
+    OneAtATime turn(p->occupant);
+    if (!turn.entered || !usable(self)) return nullptr;
+    p->sender = sender;
+    Py_RETURN_NONE;
+}
+
+// As many messages as there is room for become visible together, with one look at the clock and one wake-up. But never so
+// many that the oldest dropped for them would be one of their own: `tail` must not pass `commit`, or a death in the middle
+// leaves a ring that contradicts itself.
 bool send_all(PublisherState& p, const std::vector<std::string_view>& batch, std::string_view kind,
               Deadline& deadline, uint64_t& sent) {
     Writer& w = *p.writer;
-    int64_t now_ns = wall_ns();
+    int64_t now_ns = p.clock.now_ns();
     auto room = [&](std::string_view data) {
         return room_for(footprint(data.size(), p.sender.size(), kind.size()));
     };
     while (sent < batch.size()) {
         if (!start_message(p, room(batch[sent]), deadline)) return false;
+        uint64_t committed = w.position(), capacity = p.ring().capacity_bytes;
+        auto fits = [&](uint64_t next) {  // an eighth: the longest stride that a claim may run ahead
+            return w.position() - committed + std::max(next, capacity / 8) <= capacity;
+        };
         do {
             std::string_view data = batch[sent++];
             copy_in(w.payload(p.sender.size(), kind.size()), data.data(), data.size());
             w.seal(w.seq(), now_ns, data.size(), p.sender, kind);
-        } while (sent < batch.size() && w.prepare(room(batch[sent])) == Status::ok);
+        } while (sent < batch.size() && fits(room(batch[sent])) &&
+                 w.prepare(room(batch[sent])) == Status::ok);
         w.commit();
     }
     return true;
 }
 
 PyObject* send_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
-    PublisherState* p = usable(self);
-    if (!p) return nullptr;
+    PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
     PyObject* given[3] = {};
     static const char* const kNames[] = {"messages", "kind", "timeout"};
     std::string_view kind;
@@ -267,11 +305,11 @@ PyObject* send_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
             if (!buffers.back()->get(item)) return nullptr;
             batch.emplace_back(buffers.back()->data, static_cast<size_t>(buffers.back()->size));
         }
-        if (batch.back().size() + envelope > p->largest())
-            return raise_too_large(*p, batch.back().size(), envelope);
     }
-    OneAtATime turn(p->busy);
-    if (!turn.entered) return nullptr;
+    OneAtATime turn(p->occupant);
+    if (!turn.entered || !usable(self)) return nullptr;
+    for (std::string_view data : batch)
+        if (data.size() + envelope > p->largest_bytes) return raise_too_large(*p, data.size(), envelope);
     Deadline deadline(timeout_ns);
     uint64_t sent = 0;
     if (!send_all(*p, batch, kind, deadline, sent)) {
@@ -337,6 +375,7 @@ PyObject* open(PyObject* self, PyObject* args) {
     try {
         WithoutGil unlocked;
         p->directory = std::make_shared<Directory>(directory, true);
+        p->reserved = false;  // after a fork: the reservation is the parent's
         p->writer.reset();
         if (p->seat && p->seat->segment().forked) p->seat->abandon();
         p->seat.reset();
@@ -346,6 +385,7 @@ PyObject* open(PyObject* self, PyObject* args) {
         if (!attached)
             throw Failure{Fault::corrupt, "the ring of topic '" + p->topic +
                                               "' contradicts itself; unlink the topic to begin anew"};
+        p->largest_bytes = largest_message(seat->segment().contract, seat->segment().capacity_bytes);
         p->seat = std::move(seat);
     } catch (const Failure& failure) {
         return raise(failure);
@@ -361,15 +401,13 @@ PyObject* close(PyObject* self, PyObject*) {
         return raise("InUse",
                      "topic '" + p->topic +
                          "' cannot be closed: a reservation or stream is open, or a view of one is alive");
-    p->closing = true;
-    OneAtATime turn(p->busy);
+    p->closing = true;  // whoever waits inside gives up, and closes for us
+    if (p->occupant.is_us()) Py_RETURN_NONE;
+    OneAtATime turn(p->occupant);
+    if (turn.entered && p->seat && !p->reserved) leave_topic(*p);
+    p->closing = false;
     if (!turn.entered) return nullptr;
-    std::unique_ptr<Seat> seat = std::move(p->seat);
-    p->writer.reset();
-    {
-        WithoutGil unlocked;
-        seat.reset();
-    }
+    if (p->seat) return close(self, nullptr);  // reserved meanwhile: says so
     Py_RETURN_NONE;
 }
 
@@ -392,7 +430,7 @@ PyObject* wait_for_readers(PyObject* self, PyObject* const* args, Py_ssize_t cou
             readers +=
                 i != p->seat->slot() && slot_taken(s, i) &&
                 s.slot(i).role.load(std::memory_order_relaxed) == static_cast<uint32_t>(Role::reader) &&
-                slot_alive(s, i);
+                s.slot(i).busy.load(std::memory_order_acquire) == 0 && slot_alive(s, i);  // [PLACE]
         if (readers >= wanted) return PyLong_FromLong(readers);
         int64_t left = deadline.left_ns();
         if (left == 0)
@@ -424,7 +462,8 @@ PyObject* all_read(PyObject* self, void*) {
 }
 
 PyObject* is_closed(PyObject* self, void*) {
-    return PyBool_FromLong(!reinterpret_cast<PublisherObject*>(self)->state->seat);
+    const PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
+    return PyBool_FromLong(!p->seat || p->closing);
 }
 
 PyObject* next_sequence(PyObject* self, void*) {
@@ -438,7 +477,7 @@ PyObject* describe(PyObject* self, PyObject*) {
     PublisherState* p = usable(self);
     if (!p) return nullptr;
     const Segment& s = p->seat->segment();
-    return Py_BuildValue("sKKKI", contract_name(s.contract), s.capacity_bytes, s.epoch, p->largest(),
+    return Py_BuildValue("sKKKI", contract_name(s.contract), s.capacity_bytes, s.epoch, p->largest_bytes,
                          p->seat->slot());
 }
 
@@ -504,6 +543,7 @@ PyMethodDef methods[] = {
      "wait_for_readers(count=1, timeout=None)\n--\n\nWait until so many readers have joined; returns how "
      "many."},
     {"_send_as", send_as, METH_VARARGS, "Send under a given sequence number and time."},
+    {"_set_sender", set_sender, METH_O, "What is written on the messages from now on."},
     {"_arm", arm, METH_O, "Have an Event rung when there may be room."},
     {"_open", open, METH_VARARGS, "Take a seat in the topic."},
     {"_close", close, METH_NOARGS, "Leave the topic."},

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "clock.hpp"
 #include "endpoint.hpp"
 #include "py.hpp"
 
@@ -14,24 +15,31 @@ struct PublisherState {
     std::unique_ptr<Seat> seat;
     std::unique_ptr<Writer> writer;
     std::string topic, sender;
+    Clock clock;
+    uint64_t largest_bytes = 0;  // of a payload without sender and kind
     int64_t spin_ns = 0;
     PyObject* encoder = nullptr;  // object -> buffer, for typed topics
     PyObject* accepts = nullptr;  // the classes it is meant for, or nullptr for any object
-    bool busy = false;            // see OneAtATime
+    Occupant occupant;            // see OneAtATime
     bool reserved = false;        // a reservation is open: the turn is its own
     bool closing = false;
 
     bool open() const { return seat && !seat->segment().forked.load(std::memory_order_relaxed); }
     const Ring& ring() const { return writer->ring(); }
-    uint64_t largest() const { return largest_message(ring().contract, ring().capacity_bytes); }
 };
 
 struct PublisherObject {
     PyObject_HEAD PublisherState* state;
 };
 
-// Raises unless the publisher can send now; nullptr then.
-PublisherState* usable(PyObject* self);
+// Raises unless the publisher can send now; nullptr then. To be asked inside OneAtATime.
+PublisherState* usable_slowly(PyObject* self);
+inline PublisherState* usable(PyObject* self) {
+    PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
+    if (p->open() && !p->reserved && !p->closing) [[likely]]
+        return p;
+    return usable_slowly(self);
+}
 PyObject* raise_too_large(const PublisherState& p, uint64_t size, uint64_t envelope_bytes);
 PyObject* raise_status(const PublisherState& p, Status status);
 bool check_kind(std::string_view kind);

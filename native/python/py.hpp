@@ -9,6 +9,7 @@
 
 #include "bell.hpp"
 #include "failure.hpp"
+#include "segment.hpp"
 
 namespace ringmain::py {
 
@@ -110,25 +111,52 @@ inline Woken sleep_without_gil(Bell bell, int64_t timeout_ns) {
     return sleep_on(bell, timeout_ns);
 }
 
-// One thread at a time inside an endpoint. The GIL alone would do for calls that never release it; those that wait or
-// copy much do, and another thread that comes meanwhile waits here instead of meeting half-changed state.
-class OneAtATime {
-    bool& busy_;
+// The thread that is inside an endpoint, if any. One that was there when we were forked is not here with us.
+struct Occupant {
+    const void* thread = nullptr;
+    uint32_t forked = 0;
 
-  public:
-    bool entered = false;
-    explicit OneAtATime(bool& busy) : busy_(busy) {
-        while (busy_) {
+    static const void* here() { return __builtin_thread_pointer(); }
+    bool inside() const { return thread && forked == forks.load(std::memory_order_relaxed); }
+    bool is_us() const { return thread == here() && inside(); }
+};
+
+// One thread at a time inside an endpoint. The GIL alone would do for calls that never release it; those that wait or
+// copy much do, and another thread that comes meanwhile waits here instead of meeting half-changed state. What was
+// true of the endpoint before, such as that it is open, must be asked again after entering.
+class OneAtATime {
+    Occupant& occupant_;
+
+    // False: raised. A signal handler or a decoder that comes back to the endpoint it was called from would wait for
+    // itself.
+    bool wait() {
+        while (occupant_.inside()) {
+            if (occupant_.is_us()) {
+                raise(
+                    "InUse",
+                    "this thread is in the middle of another call to the same endpoint: a signal handler or "
+                    "decoder cannot use it");
+                return false;
+            }
             {
                 WithoutGil unlocked;
                 usleep(100);
             }
-            if (PyErr_CheckSignals() != 0) return;
+            if (PyErr_CheckSignals() != 0) return false;
         }
-        busy_ = entered = true;
+        return true;
+    }
+
+  public:
+    bool entered = false;
+    explicit OneAtATime(Occupant& occupant) : occupant_(occupant) {
+        if (occupant_.thread && !wait()) [[unlikely]]
+            return;
+        occupant_ = {Occupant::here(), forks.load(std::memory_order_relaxed)};
+        entered = true;
     }
     ~OneAtATime() {
-        if (entered) busy_ = false;
+        if (entered) occupant_.thread = nullptr;
     }
     OneAtATime(const OneAtATime&) = delete;
     OneAtATime& operator=(const OneAtATime&) = delete;

@@ -1,5 +1,9 @@
 // ringmain._ring.Reservation: a message being written where it will lie. `reserve` gives one of a fixed size, `stream`
 // one that grows. Owns this invariant: while anybody can write through a view of it, no other message is written there.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 #include "publisher.hpp"
 
 namespace ringmain::py {
@@ -11,11 +15,13 @@ struct ReservationState {
     PublisherState* p = nullptr;
     std::shared_ptr<Segment> segment;  // keeps the mapping while views live
     std::string kind;
-    uint64_t size = 0;         // what will be sent
-    uint64_t room = 0;         // what may be written
-    PyObject* view = nullptr;  // our own memoryview, for indexing
-    Py_ssize_t exports = 0;    // views that live, ours included
-    bool open = true;          // inside its block
+    uint64_t size = 0;  // what will be sent
+    uint64_t room = 0;  // what may be written
+    // Weak, to the views that indexing gave out: they keep us, so we must not keep them.
+    std::vector<PyObject*> slices;
+    Py_ssize_t exports = 0;  // views that live
+    bool open = true;        // inside its block
+    bool has_turn = true;    // until it is settled: afterwards the turn may be the next reservation's
 };
 
 struct ReservationObject {
@@ -28,27 +34,41 @@ std::byte* payload(const ReservationState& r) {
     return r.p->writer->payload(r.p->sender.size(), r.kind.size());
 }
 
+// Is the publisher still where it was when this was reserved? In a forked child it is not: the place is the parent's.
+bool still_there(const ReservationState& r) { return r.p->open() && r.p->seat->shared() == r.segment; }
+
 // The turn goes back when the block has ended and the last view is gone.
 void settle(ReservationState& r) {
-    if (r.open || r.exports > 0 || !r.p->reserved) return;
-    if (r.p->open()) r.p->writer->end();
+    if (r.open || r.exports > 0 || !r.has_turn) return;
+    r.has_turn = false;
+    if (!still_there(r)) return;
+    r.p->writer->end();
     r.p->reserved = false;
 }
 
-bool drop_own_view(ReservationState& r) {
-    if (!r.view) return true;
-    PyObject* view = r.view;
-    PyObject* done = PyObject_CallMethod(view, "release", nullptr);
-    if (!done) PyErr_Clear();  // somebody has a view of it; the count of exports tells
-    Py_XDECREF(done);
-    r.view = nullptr;
-    Py_DECREF(view);
-    return true;
+// Ends the views that indexing gave out. One that somebody made another view of stays; the count of exports tells.
+void drop_slices(ReservationState& r) {
+    for (PyObject* ref : std::exchange(r.slices, {})) {
+        PyObject* slice = PyWeakref_GetObject(ref);
+        if (slice != Py_None) {
+            Py_INCREF(slice);
+            PyObject* done = PyObject_CallMethod(slice, "release", nullptr);
+            if (!done) PyErr_Clear();
+            Py_XDECREF(done);
+            Py_DECREF(slice);
+        }
+        Py_DECREF(ref);
+    }
 }
 
 bool check_open(const ReservationState& r) {
-    if (r.open) return true;
-    PyErr_SetString(PyExc_ValueError, "the reservation has ended: its block was left");
+    if (!r.open) {
+        PyErr_SetString(PyExc_ValueError, "the reservation has ended: its block was left");
+        return false;
+    }
+    if (still_there(r)) return true;
+    raise("Closed",
+          "the reservation on topic '" + r.p->topic + "' is the parent's: it does not outlive a fork");
     return false;
 }
 
@@ -56,8 +76,10 @@ PyObject* enter(PyObject* self, PyObject*) { return check_open(state_of(self)) ?
 
 PyObject* discard(PyObject* self, PyObject*) {
     ReservationState& r = state_of(self);
+    OneAtATime turn(r.p->occupant);
+    if (!turn.entered) return nullptr;
     if (r.open) {
-        drop_own_view(r);
+        drop_slices(r);
         r.open = false;
         settle(r);
     }
@@ -66,8 +88,9 @@ PyObject* discard(PyObject* self, PyObject*) {
 
 PyObject* commit(PyObject* self, PyObject*) {
     ReservationState& r = state_of(self);
-    if (!check_open(r)) return nullptr;
-    drop_own_view(r);
+    OneAtATime turn(r.p->occupant);
+    if (!turn.entered || !check_open(r)) return nullptr;
+    drop_slices(r);
     r.open = false;
     if (r.exports > 0) {
         settle(r);
@@ -76,15 +99,11 @@ PyObject* commit(PyObject* self, PyObject*) {
                          "' is still alive, so the message was not sent: delete it before the block ends "
                          "(nothing can be sent until it is gone)");
     }
-    if (!r.p->open()) {
-        r.p->reserved = false;
-        return raise("Closed", "the reservation on topic '" + r.p->topic + "' does not outlive a fork");
-    }
     Writer& w = *r.p->writer;
     uint64_t seq = w.seq();
-    w.seal(seq, wall_ns(), r.size, r.p->sender, r.kind);
+    w.seal(seq, r.p->clock.now_ns(), r.size, r.p->sender, r.kind);
     w.commit();
-    r.p->reserved = false;
+    r.has_turn = r.p->reserved = false;
     return PyLong_FromUnsignedLongLong(seq);
 }
 
@@ -121,10 +140,12 @@ PyObject* append(PyObject* self, PyObject* args) {
     if (!PyArg_ParseTuple(args, "O|O", &object, &timeout) || !parse_timeout(timeout, timeout_ns))
         return nullptr;
     Bytes data;
-    if (!check_open(r) || !data.get(object)) return nullptr;
+    if (!data.get(object)) return nullptr;
+    OneAtATime turn(r.p->occupant);
+    if (!turn.entered || !check_open(r)) return nullptr;
     uint64_t grown = r.size + static_cast<uint64_t>(data.size);
     uint64_t envelope = align_up(r.p->sender.size() + r.kind.size());
-    if (grown + envelope > r.p->largest()) return raise_too_large(*r.p, grown, envelope);
+    if (grown + envelope > r.p->largest_bytes) return raise_too_large(*r.p, grown, envelope);
     if (grown > r.room) {
         Deadline deadline(timeout_ns);
         uint64_t room = room_for(footprint(grown, r.p->sender.size(), r.kind.size()));
@@ -153,26 +174,37 @@ void release_buffer(PyObject* self, Py_buffer*) {
     settle(r);
 }
 
-PyObject* own_view(PyObject* self) {
-    ReservationState& r = state_of(self);
-    if (!check_open(r)) return nullptr;
-    if (!r.view) r.view = PyMemoryView_FromObject(self);
-    return r.view;
-}
-
 PyObject* get_item(PyObject* self, PyObject* key) {
-    PyObject* view = own_view(self);
-    return view ? PyObject_GetItem(view, key) : nullptr;
+    ReservationState& r = state_of(self);
+    PyObject* view = check_open(r) ? PyMemoryView_FromObject(self) : nullptr;
+    PyObject* item = view ? PyObject_GetItem(view, key) : nullptr;
+    Py_XDECREF(view);
+    if (!item || !PyMemoryView_Check(item)) return item;
+    constexpr size_t kTidyAt = 64;  // a loop over slices must not collect them all
+    if (r.slices.size() >= kTidyAt) {
+        auto dead = std::partition(r.slices.begin(), r.slices.end(),
+                                   [](PyObject* ref) { return PyWeakref_GetObject(ref) != Py_None; });
+        for (auto ref = dead; ref != r.slices.end(); ++ref) Py_DECREF(*ref);
+        r.slices.erase(dead, r.slices.end());
+    }
+    PyObject* ref = PyWeakref_NewRef(item, nullptr);
+    if (!ref) {
+        Py_DECREF(item);
+        return nullptr;
+    }
+    r.slices.push_back(ref);
+    return item;
 }
 
 int set_item(PyObject* self, PyObject* key, PyObject* value) {
-    PyObject* view = own_view(self);
-    if (!view) return -1;
     if (!value) {
         PyErr_SetString(PyExc_TypeError, "bytes of a reservation cannot be deleted; use truncate()");
         return -1;
     }
-    return PyObject_SetItem(view, key, value);
+    PyObject* view = check_open(state_of(self)) ? PyMemoryView_FromObject(self) : nullptr;
+    int done = view ? PyObject_SetItem(view, key, value) : -1;
+    Py_XDECREF(view);
+    return done;
 }
 
 Py_ssize_t length(PyObject* self) { return static_cast<Py_ssize_t>(state_of(self).size); }
@@ -181,7 +213,7 @@ void destroy(PyObject* self) {
     PyTypeObject* type = Py_TYPE(self);
     ReservationState* r = reinterpret_cast<ReservationObject*>(self)->state;
     if (r) {
-        drop_own_view(*r);
+        drop_slices(*r);
         r->open = false;
         settle(*r);
         Py_XDECREF(r->publisher);
@@ -214,21 +246,22 @@ PyType_Spec spec = {"ringmain._ring.Reservation", sizeof(ReservationObject), 0,
 
 // reserve(publisher, size, kind, timeout): the module's function behind Publisher.reserve and Publisher.stream.
 PyObject* reserve(PyObject*, PyObject* args) {
-    PyObject *publisher, *kind_object, *timeout;
-    unsigned long long size;
+    PyObject *publisher, *size_object, *kind_object, *timeout;
     int64_t timeout_ns;
     std::string_view kind;
-    if (!PyArg_ParseTuple(args, "O!KUO", publisher_type, &publisher, &size, &kind_object, &timeout) ||
+    if (!PyArg_ParseTuple(args, "O!OUO", publisher_type, &publisher, &size_object, &kind_object, &timeout) ||
         !parse_timeout(timeout, timeout_ns) || !text_of(kind_object, kind) || !check_kind(kind))
         return nullptr;
-    PublisherState* p = usable(publisher);
-    if (!p) return nullptr;
+    uint64_t size = PyLong_AsUnsignedLongLong(size_object);  // "K" would take any number, and cut it off
+    if (PyErr_Occurred()) return nullptr;
+    PublisherState* p = reinterpret_cast<PublisherObject*>(publisher)->state;
+    OneAtATime turn(p->occupant);
+    if (!turn.entered || !usable(publisher)) return nullptr;
     uint64_t envelope = align_up(p->sender.size() + kind.size());
-    if (size > p->largest() || size + envelope > p->largest()) return raise_too_large(*p, size, envelope);
-    OneAtATime turn(p->busy);
+    if (size > p->largest_bytes || size + envelope > p->largest_bytes)
+        return raise_too_large(*p, size, envelope);
     Deadline deadline(timeout_ns);
-    if (!turn.entered ||
-        !start_message(*p, room_for(footprint(size, p->sender.size(), kind.size())), deadline))
+    if (!start_message(*p, room_for(footprint(size, p->sender.size(), kind.size())), deadline))
         return nullptr;
     auto allocate = reinterpret_cast<allocfunc>(PyType_GetSlot(reservation_type, Py_tp_alloc));
     PyObject* self = allocate(reservation_type, 0);

@@ -7,7 +7,7 @@ namespace ringmain::py {
 
 SubscriberState* usable_subscriber(PyObject* self) {
     SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
-    if (!s->closed) [[likely]]
+    if (!s->closed && !s->closing) [[likely]]
         return s;
     raise("Closed", "the subscriber of topic '" + s->topic + "' is closed");
     return nullptr;
@@ -21,16 +21,27 @@ static void detach(SubscriberState& s) {
     s.seat.reset();
 }
 
+// Gives the seat back for good. Only inside OneAtATime.
+static void leave_topic(SubscriberState& s) {
+    s.closed = true;
+    if (s.event) unwatch(s.event_token);
+    s.lost_before = s.lost();
+    std::unique_ptr<Seat> seat = std::move(s.seat);
+    s.reader.reset();
+    WithoutGil unlocked;
+    seat.reset();
+}
+
 // 1: attached; 0: there is no such topic yet; -1: raised.
 static int attach(PyObject* self, SubscriberState& s) {
     if (s.seat) detach(s);  // inherited through fork: the slot is the parent's, take one of our own
     try {
         WithoutGil unlocked;
         if (!s.directory) s.directory = std::make_shared<Directory>(s.directory_path, true);
-        s.seat = join_as_reader(s.directory, s.topic, s.name);
+        s.seat = join_as_reader(s.directory, s.topic, s.name, s.observe);
         if (s.seat) {
-            s.reader =
-                std::make_unique<Reader>(ring_of(s.seat->segment()), s.seat->slot(), s.on_lap, s.conflate);
+            s.reader = std::make_unique<Reader>(ring_of(s.seat->segment()), s.seat->slot(), s.on_lap,
+                                                s.conflate, observes(s.observe, s.seat->segment().contract));
             if (s.reader->attach(s.came_first ? Start::oldest : s.start, s.came_first) != Status::ok)
                 throw Failure{Fault::corrupt, "the ring of topic '" + s.topic +
                                                   "' contradicts itself; unlink the topic to begin anew"};
@@ -61,8 +72,8 @@ static bool is_one_of(const std::vector<std::string>& names, const std::byte* te
 }
 
 static bool screened(const SubscriberState& s, const View& view) {
-    return (!s.ignored_senders.empty() && is_one_of(s.ignored_senders, view.sender, view.sender_size)) ||
-           (!s.ignored_kinds.empty() && is_one_of(s.ignored_kinds, view.kind, view.kind_size));
+    return (!s.ignored_senders.empty() && is_one_of(s.ignored_senders, view.sender(), view.sender_size)) ||
+           (!s.ignored_kinds.empty() && is_one_of(s.ignored_kinds, view.kind(), view.kind_size));
 }
 
 int message_now(PyObject* self, SubscriberState& s, View& view, bool borrowing) {
@@ -74,7 +85,7 @@ int message_now(PyObject* self, SubscriberState& s, View& view, bool borrowing) 
         Reader& reader = *s.reader;
         Status status = borrowing ? reader.borrow(view) : reader.peek(view);
         if (status == Status::ok) [[likely]] {
-            if (s.ignored_senders.empty() && s.ignored_kinds.empty()) [[likely]]
+            if (!s.screens) [[likely]]
                 return 1;
             bool unwanted = screened(s, view);
             if (!reader.still_whole(view)) continue;
@@ -116,6 +127,7 @@ int next_message(PyObject* self, SubscriberState& s, Deadline& deadline, View& v
         sleep_without_gil(bell, std::min(kSlice_ns, deadline.left_ns()));
         if (PyErr_CheckSignals() != 0) return -1;
         if (s.closing) {
+            if (s.leases.empty()) leave_topic(s);
             raise("Closed", "the subscriber of topic '" + s.topic + "' was closed while it waited");
             return -1;
         }
@@ -199,32 +211,11 @@ static PyObject* cached_text(std::string& last, PyObject*& last_str, const std::
 }
 
 PyObject* sender_of(SubscriberState& s, const View& view) {
-    return cached_text(s.last_sender, s.last_sender_str, view.sender, view.sender_size);
+    return cached_text(s.last_sender, s.last_sender_str, view.sender(), view.sender_size);
 }
 
 PyObject* kind_of(SubscriberState& s, const View& view) {
-    return cached_text(s.last_kind, s.last_kind_str, view.kind, view.kind_size);
-}
-
-namespace {
-
-// ----------------------------------------------------------------------------------------------- receiving
-
-// Copies the message out. A new reference; nullptr without an exception: it was overwritten meanwhile, look again.
-PyObject* copy_message(SubscriberState& s, const View& view) {
-    PyObject* bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(view.size));
-    if (!bytes) return nullptr;
-    char* to = PyBytes_AsString(bytes);
-    if (view.size < kLargeCopyBytes) [[likely]] {
-        copy_out(to, view.payload, view.size);
-    } else {
-        WithoutGil unlocked;
-        copy_out(to, view.payload, view.size);
-    }
-    if (s.reader->still_whole(view)) [[likely]]
-        return bytes;
-    Py_DECREF(bytes);
-    return nullptr;
+    return cached_text(s.last_kind, s.last_kind_str, view.kind(), view.kind_size);
 }
 
 PyObject* raise_decode_error(const SubscriberState& s, uint64_t seq) {
@@ -253,6 +244,27 @@ PyObject* raise_decode_error(const SubscriberState& s, uint64_t seq) {
     return nullptr;
 }
 
+namespace {
+
+// ----------------------------------------------------------------------------------------------- receiving
+
+// Copies the message out. A new reference; nullptr without an exception: it was overwritten meanwhile, look again.
+PyObject* copy_message(SubscriberState& s, const View& view) {
+    PyObject* bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(view.size));
+    if (!bytes) return nullptr;
+    char* to = PyBytes_AsString(bytes);
+    if (view.size < kLargeCopyBytes) [[likely]] {
+        copy_out(to, view.payload(), view.size);
+    } else {
+        WithoutGil unlocked;
+        copy_out(to, view.payload(), view.size);
+    }
+    if (s.reader->still_whole(view)) [[likely]]
+        return bytes;
+    Py_DECREF(bytes);
+    return nullptr;
+}
+
 // Takes ownership of `bytes`.
 PyObject* decoded(const SubscriberState& s, PyObject* bytes, uint64_t seq) {
     if (!s.decoder) return bytes;
@@ -265,7 +277,7 @@ PyObject* decoded(const SubscriberState& s, PyObject* bytes, uint64_t seq) {
 PyObject* receive(PyObject* self, SubscriberState& s, Deadline& deadline, bool whole) {
     for (;;) {
         View view;
-        int found = next_message(self, s, deadline, view);
+        int found = next_message_quickly(self, s, deadline, view);
         if (found != 1) return nullptr;
         PyObject* bytes = copy_message(s, view);
         if (!bytes && PyErr_Occurred()) return nullptr;
@@ -304,8 +316,7 @@ PyObject* receive(PyObject* self, SubscriberState& s, Deadline& deadline, bool w
 
 PyObject* receive_within(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names, bool whole,
                          const char* function) {
-    SubscriberState* s = usable_subscriber(self);
-    if (!s) return nullptr;
+    SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
     int64_t timeout_ns = kForever;
     if (count != 0 || names) {
         PyObject* given[1] = {};
@@ -314,7 +325,7 @@ PyObject* receive_within(PyObject* self, PyObject* const* args, Py_ssize_t count
         if (!parse_timeout(given[0], timeout_ns)) return nullptr;
     }
     Receiving turn(self, *s);
-    if (!turn.entered()) return nullptr;
+    if (!turn.entered() || !usable_subscriber(self)) return nullptr;
     Deadline deadline(timeout_ns);
     PyObject* result = receive(self, *s, deadline, whole);
     if (!result && !PyErr_Occurred()) raise_timeout(*s, deadline);
@@ -330,10 +341,9 @@ PyObject* recv_message(PyObject* self, PyObject* const* args, Py_ssize_t count, 
 }
 
 PyObject* receive_now(PyObject* self, bool whole) {
-    SubscriberState* s = usable_subscriber(self);
-    if (!s) return nullptr;
+    SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
     Receiving turn(self, *s);
-    if (!turn.entered()) return nullptr;
+    if (!turn.entered() || !usable_subscriber(self)) return nullptr;
     Deadline deadline(0);
     PyObject* result = receive(self, *s, deadline, whole);
     if (result || PyErr_Occurred()) return result;
@@ -346,21 +356,20 @@ PyObject* try_recv_message(PyObject* self, PyObject*) { return receive_now(self,
 // Iteration waits for ever, and ends when the subscriber is closed.
 PyObject* next(PyObject* self) {
     SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
-    if (s->closed) return nullptr;
     Receiving turn(self, *s);
-    if (!turn.entered()) return nullptr;
+    if (!turn.entered() || s->closed || s->closing) return nullptr;
     Deadline deadline(kForever);
     PyObject* result = receive(self, *s, deadline, false);
-    if (!result && s->closing) PyErr_Clear();
+    if (!result && s->closed) PyErr_Clear();  // closed while it waited: so a loop over messages ends
     return result;
 }
 
 PyObject* recv_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
-    SubscriberState* s = usable_subscriber(self);
+    SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
     PyObject* given[2] = {};
     static const char* const kNames[] = {"max_messages", "timeout"};
     int64_t timeout_ns = 0;
-    if (!s || !parse_arguments("recv_many", args, count, names, kNames, 1, given, 2)) return nullptr;
+    if (!parse_arguments("recv_many", args, count, names, kNames, 1, given, 2)) return nullptr;
     long most = PyLong_AsLong(given[0]);
     if (most < 0) {
         if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "max_messages must be 0 or more");
@@ -368,7 +377,7 @@ PyObject* recv_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
     }
     if (given[1] && !parse_timeout(given[1], timeout_ns)) return nullptr;
     Receiving turn(self, *s);
-    if (!turn.entered()) return nullptr;
+    if (!turn.entered() || !usable_subscriber(self)) return nullptr;
     PyObject* list = PyList_New(0);
     if (!list) return nullptr;
     Deadline deadline(timeout_ns);
@@ -387,7 +396,8 @@ PyObject* recv_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
             Py_XDECREF(data);
             if (added != 0 || ++taken == most) break;
         }
-        found = message_now(self, *s, view);
+        Deadline now(0);
+        found = next_message_quickly(self, *s, now, view);
     }
     if (s->reader && !s->reader->release(s->keep()) && !PyErr_Occurred()) raise_evicted(*s);
     if (!PyErr_Occurred()) return list;
@@ -400,11 +410,11 @@ PyObject* recv_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
 }
 
 PyObject* recv_into(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
-    SubscriberState* s = usable_subscriber(self);
+    SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
     PyObject* given[2] = {};
     static const char* const kNames[] = {"buffer", "timeout"};
     int64_t timeout_ns = kForever;
-    if (!s || !parse_arguments("recv_into", args, count, names, kNames, 1, given, 2)) return nullptr;
+    if (!parse_arguments("recv_into", args, count, names, kNames, 1, given, 2)) return nullptr;
     if (given[1] && !parse_timeout(given[1], timeout_ns)) return nullptr;
     Py_buffer buffer;
     if (PyObject_GetBuffer(given[0], &buffer, PyBUF_WRITABLE) != 0) return nullptr;
@@ -413,7 +423,7 @@ PyObject* recv_into(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
         ~Release() { PyBuffer_Release(&buffer); }
     } release{buffer};
     Receiving turn(self, *s);
-    if (!turn.entered()) return nullptr;
+    if (!turn.entered() || !usable_subscriber(self)) return nullptr;
     Deadline deadline(timeout_ns);
     for (;;) {
         View view;
@@ -427,10 +437,10 @@ PyObject* recv_into(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
             return nullptr;
         }
         if (view.size < kLargeCopyBytes) {
-            copy_out(buffer.buf, view.payload, view.size);
+            copy_out(buffer.buf, view.payload(), view.size);
         } else {
             WithoutGil unlocked;
-            copy_out(buffer.buf, view.payload, view.size);
+            copy_out(buffer.buf, view.payload(), view.size);
         }
         if (!s->reader->still_whole(view)) continue;
         s->reader->take(view);
@@ -451,14 +461,26 @@ bool parse_start(const char* name, const char* text, Start& start) {
     return true;
 }
 
-// open(directory, topic, start, on_lap, conflate, name, spin_ns)
+bool parse_observe(const char* text, Observe& observe) {
+    std::string_view value = text;
+    if (value != "never" && value != "pipes" && value != "always") {
+        PyErr_Format(PyExc_ValueError, "observe is 'never', 'pipes' or 'always', not '%s'", text);
+        return false;
+    }
+    observe = value == "never" ? Observe::never : value == "pipes" ? Observe::pipes : Observe::always;
+    return true;
+}
+
+// open(directory, topic, start, on_lap, conflate, name, spin_ns, observe)
 PyObject* open(PyObject* self, PyObject* args) {
     SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
-    const char *directory, *topic, *start, *on_lap, *name;
+    const char *directory, *topic, *start, *on_lap, *name, *observe = "never";
     int conflate;
     long long spin_ns;
-    if (!PyArg_ParseTuple(args, "sssspsL", &directory, &topic, &start, &on_lap, &conflate, &name, &spin_ns) ||
-        !parse_start("start", start, s->start) || !parse_start("on_lap", on_lap, s->on_lap))
+    if (!PyArg_ParseTuple(args, "sssspsL|s", &directory, &topic, &start, &on_lap, &conflate, &name, &spin_ns,
+                          &observe) ||
+        !parse_start("start", start, s->start) || !parse_start("on_lap", on_lap, s->on_lap) ||
+        !parse_observe(observe, s->observe))
         return nullptr;
     s->directory_path = directory;
     s->topic = topic;
@@ -466,30 +488,30 @@ PyObject* open(PyObject* self, PyObject* args) {
     s->conflate = conflate;
     s->spin_ns = spin_ns;
     s->closing = false;
-    if (attach(self, *s) < 0) return nullptr;
-    s->closed = false;
-    Py_RETURN_NONE;
+    s->closed = false;  // already now: _attached() may ask what it has joined
+    if (attach(self, *s) >= 0) Py_RETURN_NONE;
+    s->closed = true;
+    return nullptr;
 }
 
 PyObject* close(PyObject* self, PyObject*) {
     SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
     if (s->closed) Py_RETURN_NONE;
-    if (!s->leases.empty() && s->attached())
+    auto lent = [s] { return !s->leases.empty() && s->attached(); };
+    auto refuse = [s] {
         return raise("InUse", "topic '" + s->topic +
                                   "' cannot be closed: a borrowed message, or a view of one, is still "
                                   "in use");
-    s->closing = true;
-    OneAtATime turn(s->busy);
+    };
+    if (lent()) return refuse();
+    s->closing = true;  // whoever waits inside gives up, and closes for us
+    if (s->occupant.is_us()) Py_RETURN_NONE;
+    OneAtATime turn(s->occupant);
+    bool refused = turn.entered && !s->closed && lent();
+    if (turn.entered && !s->closed && !refused) leave_topic(*s);
+    s->closing = false;
+    if (refused) return refuse();
     if (!turn.entered) return nullptr;
-    s->closed = true;
-    if (s->event) unwatch(s->event_token);
-    s->lost_before = s->lost();
-    std::unique_ptr<Seat> seat = std::move(s->seat);
-    s->reader.reset();
-    if (seat) {
-        WithoutGil unlocked;
-        seat.reset();
-    }
     Py_RETURN_NONE;
 }
 
@@ -515,6 +537,7 @@ PyObject* screen(PyObject* self, PyObject* args) {
     if (!PyArg_ParseTuple(args, "OO", &senders, &kinds) || !read_names(senders, s->ignored_senders) ||
         !read_names(kinds, s->ignored_kinds))
         return nullptr;
+    s->screens = !s->ignored_senders.empty() || !s->ignored_kinds.empty();
     Py_RETURN_NONE;
 }
 
@@ -560,6 +583,13 @@ PyObject* fileno(PyObject* self, PyObject*) {
     return PyLong_FromLong(s->event->fd());
 }
 
+// directory_count(): how often topics have come and gone, modulo 2^32; for wait().
+PyObject* directory_count(PyObject* self, PyObject*) {
+    SubscriberState* s = usable_subscriber(self);
+    if (!s) return nullptr;
+    return PyLong_FromUnsignedLong(s->directory ? s->directory->bell().value : 0);
+}
+
 // raise_timeout(timeout): what recv(timeout) would raise, for whoever did the waiting elsewhere.
 PyObject* timed_out(PyObject* self, PyObject* timeout) {
     int64_t timeout_ns;
@@ -575,19 +605,22 @@ PyObject* arm(PyObject* self, PyObject* event) {
         PyErr_SetString(PyExc_TypeError, "arm() takes an Event");
         return nullptr;
     }
-    OneAtATime turn(s->busy);
-    if (!turn.entered) return nullptr;
+    OneAtATime turn(s->occupant);
+    if (!turn.entered || !usable_subscriber(self)) return nullptr;
     int64_t token = watch_for_message(self, *s, event_of(event));
     return token < 0 ? nullptr : PyLong_FromLongLong(token);
 }
 
 // ----------------------------------------------------------------------------------------- waiting for several
 
-// wait(subscribers, timeout): those with something to read.
+// wait(subscribers, timeout, directory_seen): those with something to read. If a `_directory_count()` is given, also
+// returns, with nothing, when topics have come or gone since.
 PyObject* wait(PyObject*, PyObject* args) {
     PyObject *sequence, *timeout = nullptr;
     int64_t timeout_ns;
-    if (!PyArg_ParseTuple(args, "O|O", &sequence, &timeout) || !parse_timeout(timeout, timeout_ns))
+    long long directory_seen = -1;
+    if (!PyArg_ParseTuple(args, "O|OL", &sequence, &timeout, &directory_seen) ||
+        !parse_timeout(timeout, timeout_ns))
         return nullptr;
     struct Owner {
         PyObject* object;
@@ -598,17 +631,20 @@ PyObject* wait(PyObject*, PyObject* args) {
     Deadline deadline(timeout_ns);
     for (;;) {
         std::vector<Bell> bells;
-        bool look_again = false;
+        bool look_again = false, directory_changed = false;
         for (Py_ssize_t i = 0; i < count; ++i) {
             PyObject* item = PyList_GetItem(list.object, i);
             if (!PyObject_TypeCheck(item, subscriber_type)) {
                 PyErr_Format(PyExc_TypeError, "wait() takes subscribers, not %R", item);
                 return nullptr;
             }
-            SubscriberState* s = usable_subscriber(item);
-            if (!s) return nullptr;
-            OneAtATime turn(s->busy);
-            if (!turn.entered) return nullptr;
+            SubscriberState* s = reinterpret_cast<SubscriberObject*>(item)->state;
+            OneAtATime turn(s->occupant);
+            if (!turn.entered || !usable_subscriber(item)) return nullptr;
+            if (directory_seen >= 0 && i == 0 && s->directory) {
+                if (Bell bell = s->directory->bell(); bell.word) bells.push_back(bell);
+                directory_changed = !bells.empty() && bells[0].value != directory_seen;
+            }
             Bell bell = s->attached() || !s->directory ? Bell{} : s->directory->bell();
             View view;
             int found = message_now(item, *s, view);
@@ -620,7 +656,7 @@ PyObject* wait(PyObject*, PyObject* args) {
             }
             if (bell.word && bells.size() < kMaxBells) bells.push_back(bell);
         }
-        if (PyList_Size(ready.object) > 0) return Py_NewRef(ready.object);
+        if (PyList_Size(ready.object) > 0 || directory_changed) return Py_NewRef(ready.object);
         int64_t left = deadline.left_ns();
         if (left == 0) return Py_NewRef(ready.object);
         if (!look_again) {
@@ -643,7 +679,8 @@ PyObject* get_lost(PyObject* self, void*) {
     return PyLong_FromUnsignedLongLong(reinterpret_cast<SubscriberObject*>(self)->state->lost());
 }
 PyObject* get_closed(PyObject* self, void*) {
-    return PyBool_FromLong(reinterpret_cast<SubscriberObject*>(self)->state->closed);
+    const SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
+    return PyBool_FromLong(s->closed || s->closing);
 }
 PyObject* get_attached(PyObject* self, void*) {
     return PyBool_FromLong(reinterpret_cast<SubscriberObject*>(self)->state->attached());
@@ -690,6 +727,7 @@ PyMethodDef methods[] = {
     {"_set_decoder", set_decoder, METH_O, "What turns bytes into an object, or None."},
     {"_describe", describe, METH_NOARGS,
      "(contract, capacity, epoch, slot), or None before the topic exists"},
+    {"_directory_count", directory_count, METH_NOARGS, "Changes when topics come or go; for wait()."},
     {"_schema", get_schema, METH_NOARGS, "The topic's schema, as bytes."},
     {nullptr, nullptr, 0, nullptr}};
 

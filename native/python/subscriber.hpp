@@ -18,12 +18,14 @@ struct SubscriberState {
     std::string directory_path, topic, name;
     Start start = Start::latest, on_lap = Start::latest;
     bool conflate = false;
+    Observe observe = Observe::never;
     int64_t spin_ns = 0;
     std::vector<std::string> ignored_senders, ignored_kinds;
+    bool screens = false;         // is anything ignored?
     PyObject* decoder = nullptr;  // buffer -> object, for typed topics
     uint64_t lost_before = 0;     // on lives of the topic that are over
     bool came_first = false;      // we were here before this life of the topic: read it from its beginning
-    bool busy = false;            // see OneAtATime
+    Occupant occupant;            // see OneAtATime
     bool closing = false, closed = true;
     std::vector<uint64_t> leases;  // positions of borrowed messages that are still in use
     std::shared_ptr<Event> event;  // behind fileno(), if it was asked for
@@ -46,11 +48,18 @@ struct SubscriberObject {
     PyObject_HEAD SubscriberState* state;
 };
 
-// Raises unless the subscriber can be used; nullptr then. It may not be attached yet.
+// Raises unless the subscriber can be used; nullptr then. It may not be attached yet. To be asked inside OneAtATime.
 SubscriberState* usable_subscriber(PyObject* self);
 
 // Waits for a message that is not screened. 1: `view` is it, not yet taken; 0: time is up, nothing raised; -1: raised.
 int next_message(PyObject* self, SubscriberState& s, Deadline& deadline, View& view, bool borrowing = false);
+
+// The same for the most common case, without a call: attached, nothing screened, something there.
+inline int next_message_quickly(PyObject* self, SubscriberState& s, Deadline& deadline, View& view) {
+    if (s.attached() && !s.screens && s.reader->peek(view) == Status::ok) [[likely]]
+        return 1;
+    return next_message(self, s, deadline, view);
+}
 
 // What is there now, without waiting. 1, 0 or -1 as above.
 int message_now(PyObject* self, SubscriberState& s, View& view, bool borrowing = false);
@@ -66,7 +75,7 @@ class Receiving {
     OneAtATime turn_;
 
   public:
-    Receiving(PyObject* self, SubscriberState& s) : self_(self), s_(s), turn_(s.busy) {}
+    Receiving(PyObject* self, SubscriberState& s) : self_(self), s_(s), turn_(s.occupant) {}
     ~Receiving() {
         if (s_.event && turn_.entered) [[unlikely]]
             settle_descriptor(self_, s_);
@@ -76,6 +85,8 @@ class Receiving {
 
 PyObject* raise_timeout(const SubscriberState& s, const Deadline& deadline);
 PyObject* raise_evicted(const SubscriberState& s);
+// Turns the exception of a decoder into a DecodeError that it is the cause of.
+PyObject* raise_decode_error(const SubscriberState& s, uint64_t seq);
 // Sender and kind, as new references. Read from shared memory: check still_whole() afterwards.
 PyObject* sender_of(SubscriberState& s, const View& view);
 PyObject* kind_of(SubscriberState& s, const View& view);

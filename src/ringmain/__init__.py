@@ -7,12 +7,18 @@
         sub.recv(timeout=1.0)
 
 The public names and where each lives: `Publisher` (publisher.py), `Subscriber` and `wait` (subscriber.py), `Message`
-(message.py), `topics`, `info`, `unlink`, `clean` (inspect.py), and the errors (errors.py).
+(message.py), `SyncQueue` (syncqueue.py), `Latest` (latest.py), `FramePublisher`, `FrameSubscriber` and what goes with
+them (frames/), `topics`, `info`, `unlink`, `clean` (inspect.py), and the errors (errors.py). `Recorder`, `Recording`,
+`Player` and `replay` (recording/) need pyarrow, and are imported when they are first asked for.
 """
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from ringmain._native import Batch, Lease, Reservation
+from ringmain.bridge import Bridge, bridge
 from ringmain.errors import (
     Closed,
     CodecNotFound,
@@ -27,42 +33,72 @@ from ringmain.errors import (
     RosterFull,
     SchemaError,
     SchemaMismatch,
+    StreamChanged,
     SystemFailure,
     TakenOver,
     Timeout,
     TopicBusy,
     TopicMismatch,
     TopicNotFound,
+    Unsupported,
+)
+from ringmain.frames import (
+    Frame,
+    FrameDraft,
+    FrameLayout,
+    FramePublisher,
+    FrameStream,
+    FrameSubscriber,
+    frame_stream,
+    frame_streams,
 )
 from ringmain.inspect import Participant, TopicInfo, clean, info, topics, unlink
+from ringmain.latest import Latest
 from ringmain.message import Message
 from ringmain.publisher import MessageStream, Publisher
 from ringmain.subscriber import Subscriber, wait
+from ringmain.syncqueue import SyncQueue
+
+if TYPE_CHECKING:
+    from ringmain.recording import Player, Recorder, Recording, replay
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Batch",
+    "Bridge",
     "Closed",
     "CodecNotFound",
     "Corrupt",
     "DecodeError",
+    "Frame",
+    "FrameDraft",
+    "FrameLayout",
+    "FramePublisher",
+    "FrameStream",
+    "FrameSubscriber",
     "Full",
     "InUse",
     "Lapped",
+    "Latest",
     "Lease",
     "Message",
     "MessageStream",
     "MessageTooLarge",
     "NotAllowed",
     "Participant",
+    "Player",
     "Publisher",
+    "Recorder",
+    "Recording",
     "Reservation",
     "RingmainError",
     "RosterFull",
     "SchemaError",
     "SchemaMismatch",
+    "StreamChanged",
     "Subscriber",
+    "SyncQueue",
     "SystemFailure",
     "TakenOver",
     "Timeout",
@@ -70,9 +106,35 @@ __all__ = [
     "TopicInfo",
     "TopicMismatch",
     "TopicNotFound",
+    "Unsupported",
+    "bridge",
     "clean",
+    "frame_stream",
+    "frame_streams",
     "info",
+    "replay",
     "topics",
     "unlink",
     "wait",
 ]
+
+_RECORDING = frozenset({"Player", "Recorder", "Recording", "replay"})
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _RECORDING:
+        raise AttributeError(f"module 'ringmain' has no attribute {name!r}")
+    try:
+        recording = importlib.import_module("ringmain.recording")
+    except ModuleNotFoundError as error:
+        if error.name != "pyarrow":
+            raise
+        raise ModuleNotFoundError(
+            f"ringmain.{name} needs pyarrow: pip install 'ringmain[record]'", name=error.name
+        ) from error
+    value = globals()[name] = getattr(recording, name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

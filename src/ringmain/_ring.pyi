@@ -6,16 +6,20 @@ from typing import Any, Literal, NoReturn, Self, TypeAlias, TypedDict, TypeVar
 
 from _typeshed import ReadableBuffer, WriteableBuffer
 
+from ringmain.frames.layout import FrameLayout
+from ringmain.frames.publisher import FrameDraft as FrameDraftClass
+from ringmain.frames.subscriber import Frame as FrameClass
 from ringmain.message import Message
 
 LAYOUT: dict[str, int]
+FRAMES_LAYOUT: dict[str, int]
 DEFAULT_CAPACITY: int
 SLOT_COUNT: int
 
 # slot, role, pid, uid, generation, joined_ns, position, sequence, messages, bytes, lost, holding, waits_for,
 # alive, name, hold
 Member: TypeAlias = tuple[
-    int, Literal["writer", "reader"], int, int, int, int, int, int, int, int, int, bool, int, bool, str, int
+    int, Literal["writer", "reader", "observer"], int, int, int, int, int, int, int, int, int, bool, int, bool, str, int
 ]
 
 class Inspection(TypedDict):
@@ -54,6 +58,7 @@ class Publisher:
     def next_sequence(self) -> int:
         """The sequence number of the next message."""
 
+    def _set_sender(self, sender: str, /) -> None: ...
     def _send_as(self, data: ReadableBuffer, seq: int, time_ns: int, kind: str = "", timeout: float = -1, /) -> int: ...
     def _open(
         self,
@@ -118,12 +123,14 @@ class Subscriber:
         conflate: bool,
         name: str,
         spin_ns: int,
+        observe: str = "never",
         /,
     ) -> None: ...
     def _close(self) -> None: ...
     def fileno(self) -> int:
         """A descriptor that is readable while a message is there, for `selectors`, `poll` and event loops."""
 
+    def _directory_count(self) -> int: ...
     def _raise_timeout(self, timeout: float | None, /) -> NoReturn: ...
     def _arm(self, event: Event, /) -> int: ...
     def _screen(self, senders: Iterable[str], kinds: Iterable[str], /) -> None: ...
@@ -187,6 +194,14 @@ class Batch:
     def __len__(self) -> int: ...
     @property
     def nbytes(self) -> int: ...
+    @property
+    def lost(self) -> int:
+        """How many messages were lost before those in it."""
+
+    @property
+    def epoch(self) -> int:
+        """Which life of the topic the messages are of: a batch never mixes two. 0 if there are none."""
+
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]: ...
     def __arrow_c_schema__(self) -> object: ...
 
@@ -197,12 +212,157 @@ class Event:
     def take(self) -> list[int]: ...
     def forget(self, token: int, /) -> None: ...
 
+class PoolInspection(TypedDict):
+    buffers: int
+    buffer_bytes: int
+    epoch: int
+    frames: int
+    dropped: int
+    last_ns: int
+    interval_ns: int
+    huge_pages: bool
+    alive: bool
+    schema: bytes
+    holders: list[tuple[str, int, int]]  # name, pid, buffers held
+
+class FrameDraft:
+    id: int
+    start_ns: int
+    end_ns: int
+    valid: bool
+    meta: dict[str, Any]
+    size: int
+    @property
+    def seq(self) -> int | None:
+        """Its sequence number, once it is sent."""
+
+    @property
+    def data(self) -> memoryview:
+        """The buffer, writable."""
+
+    @property
+    def layout(self) -> FrameLayout: ...
+    @property
+    def dropped(self) -> bool:
+        """No buffer was free: it will not be sent. The block runs on memory of its own."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> Literal[False]: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+    def commit(self) -> int | None:
+        """Send it now; returns its sequence number, or None if it was dropped."""
+
+    def discard(self) -> None:
+        """Do not send it."""
+
+    def _fill(self, data: ReadableBuffer, /) -> None: ...
+    def _remember(self, array: Any, /) -> Any: ...
+
+class FramePublisher:
+    def frame(self, timeout: float | None = None) -> FrameDraftClass:
+        """The next free buffer: `with pub.frame() as f: f.array[:] = ...`. Sent when the block is left, dropped on an
+        exception. If readers hold all buffers, waits: `Full` when the time is up, naming them; or, with
+        `when_full="drop"`, gives memory that will not be sent."""
+
+    @property
+    def dropped(self) -> int:
+        """Frames dropped because no buffer was free."""
+
+    @property
+    def closed(self) -> bool: ...
+    def _open(
+        self,
+        publisher: Publisher,
+        layout: FrameLayout,
+        buffers: int,
+        buffer_bytes: int,
+        mode: int,
+        huge_pages: bool,
+        drops: bool,
+        schema: bytes,
+        name: str,
+        /,
+    ) -> None: ...
+    def _check_no_drafts(self) -> None: ...
+    def _leave(self) -> None: ...
+    def _memory(self) -> tuple[int, int] | None: ...
+
+class Frame:
+    @property
+    def id(self) -> int: ...
+    @property
+    def start_ns(self) -> int: ...
+    @property
+    def end_ns(self) -> int: ...
+    @property
+    def valid(self) -> bool: ...
+    @property
+    def meta(self) -> dict[str, Any]: ...
+    @property
+    def size(self) -> int:
+        """Bytes that are used."""
+
+    @property
+    def buffer(self) -> int:
+        """Which buffer of the pool it is in."""
+
+    @property
+    def seq(self) -> int: ...
+    @property
+    def time_ns(self) -> int: ...
+    @property
+    def sender(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def lost(self) -> int:
+        """Frames lost just before it."""
+
+    @property
+    def data(self) -> memoryview: ...
+    @property
+    def layout(self) -> FrameLayout: ...
+    @property
+    def held(self) -> bool:
+        """Is its buffer kept from being reused?"""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> Literal[False]: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+    def release(self) -> None:
+        """Give the buffer back, as soon as no view of it is left."""
+
+class FrameSubscriber(Subscriber):
+    def recv(self, timeout: float | None = None) -> FrameClass:
+        """The next frame: `with sub.recv(timeout=1.0) as f: use(f.array)`. `Timeout` when none came in time."""
+
+    def try_recv(self) -> FrameClass | None:
+        """The next frame, or None at once."""
+
+    def __next__(self) -> FrameClass: ...
+    def _leave_pool(self) -> None: ...
+    def _memory(self) -> tuple[int, int] | None: ...
+
+def set_frame_classes(
+    frame: type[Frame], draft: type[FrameDraft], encode: Callable[[Any], bytes], decode: Callable[[bytes], Any], /
+) -> None: ...
+def inspect_pool(directory: str, stream: str, /) -> PoolInspection: ...
+def pools(directory: str, /) -> list[str]: ...
+def unlink_pool(directory: str, stream: str, force: bool, /) -> bool: ...
+def leave_pools() -> None: ...
 def nothing() -> None: ...
 def reserve(publisher: Publisher, size: int, kind: str, timeout: float | None, /) -> Reservation: ...
 def borrow(subscriber: Subscriber, timeout: float | None = None, /) -> Lease: ...
 def recv_batch(subscriber: Subscriber, max_messages: int, timeout: float | None, max_bytes: int, /) -> Batch: ...
-def wait(subscribers: Sequence[S], timeout: float | None = None, /) -> list[S]: ...
+def wait(subscribers: Sequence[S], timeout: float | None = None, directory_seen: int = -1, /) -> list[S]: ...
 def inspect(directory: str, topic: str, /) -> Inspection: ...
+def peek(
+    directory: str, topic: str, count: int, max_bytes: int, /
+) -> list[tuple[int, int, str, str, int, bytes | None]]: ...
 def topics(directory: str, /) -> list[str]: ...
 def unlink(directory: str, topic: str, force: bool, /) -> bool: ...
 def unlink_if_dead(directory: str, topic: str, /) -> bool: ...

@@ -26,12 +26,14 @@ __all__ = [
     "SchemaError",
     "SchemaMismatch",
     "SparkUnavailable",
+    "StreamChanged",
     "SystemFailure",
     "TakenOver",
     "Timeout",
     "TopicBusy",
     "TopicMismatch",
     "TopicNotFound",
+    "Unsupported",
 ]
 
 
@@ -92,6 +94,14 @@ class NotAllowed(RingmainError, PermissionError):
 
 class Corrupt(RingmainError, ValueError):
     """Shared memory does not hold what it must: not a topic, another version, or written over."""
+
+
+class Unsupported(RingmainError, ValueError):
+    """The backend cannot do what was asked. Says why, and what to use instead."""
+
+
+class StreamChanged(RingmainError, ValueError):
+    """A stream of frames came back with another layout, and the subscriber was told to raise."""
 
 
 class SystemFailure(RingmainError, OSError):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from ringmain import _native, names
+from ringmain import _native, backends, names
 from ringmain.errors import RingmainError, TopicNotFound
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ class Participant:
 
     pid: int
     name: str
-    role: Literal["writer", "reader"]
+    role: Literal["writer", "reader", "observer"]
     user: int
     position: int
     """Reader: of the next message to read, in bytes since the topic began."""
@@ -53,23 +54,37 @@ class TopicInfo:
     schema: Schema | None
     writers: list[Participant]
     readers: list[Participant]
+    backend: backends.Backend = "shm"
 
 
 def topics() -> list[TopicInfo]:
     """All topics, by name. One that cannot be read (garbage, another version) is left out; `info` says why."""
-    found = []
+    from ringmain.backends import elsewhere
+
+    if backends.choose() == "fake":
+        return elsewhere.fake_topics()
+    found = elsewhere.zmq_topics()
     for name in _native.topics(names.runtime_directory()):
         try:
             found.append(info(name))
         except (RingmainError, ValueError):
             continue
-    return found
+    return sorted(found, key=lambda topic: topic.name)
 
 
 def info(name: str) -> TopicInfo:
     """What is known of a topic. Raises `TopicNotFound` if there is none."""
+    from ringmain.backends import elsewhere
+
     names.check_topic(name)
-    seen = _native.inspect(names.runtime_directory(), name)
+    if backends.choose() == "fake":
+        return elsewhere.fake_info(name)
+    try:
+        seen = _native.inspect(names.runtime_directory(), name)
+    except TopicNotFound:
+        if (found := elsewhere.zmq_info(name)) is not None:
+            return found
+        raise
     called = {slot: member_name for slot, *_, member_name, _hold in seen["members"]}
     participants = [_participant(member, seen, called) for member in seen["members"]]
     schema = None
@@ -87,14 +102,14 @@ def info(name: str) -> TopicInfo:
         persist=seen["persist"],
         schema=schema,
         writers=[p for p in participants if p.role == "writer"],
-        readers=[p for p in participants if p.role == "reader"],
+        readers=[p for p in participants if p.role != "writer"],
     )
 
 
 def _participant(member: Member, seen: Inspection, called: dict[int, str]) -> Participant:
     (_slot, role, pid, uid, _generation, joined_ns, position, sequence, messages, moved, lost, holding,
      waits_for, alive, name, _hold) = member  # fmt: skip
-    reader = role == "reader"
+    reader = role != "writer"
     return Participant(
         pid=pid,
         name=name,
@@ -116,20 +131,36 @@ def _participant(member: Member, seen: Inspection, called: dict[int, str]) -> Pa
 def unlink(name: str, *, force: bool = False) -> None:
     """Take a topic away, with whatever is in it. While somebody takes part in it, `TopicBusy`, unless forced: then its
     publishers cannot send any more, and its subscribers wait for the next topic of that name."""
+    from ringmain.backends import elsewhere
+
     names.check_topic(name)
-    if not _native.unlink(names.runtime_directory(), name, force):
+    if backends.choose() == "fake":
+        elsewhere.fake_unlink(name, force)
+        return
+    there = _native.unlink(names.runtime_directory(), name, force)
+    # A stream's buffers go with its topic; those that a reader still holds stay until it lets go.
+    there |= _native.unlink_pool(names.runtime_directory(), name, force)
+    if not there:
         raise TopicNotFound(f"there is no topic '{name}' in {names.runtime_directory()}")
 
 
 def clean() -> list[str]:
     """Take away the topics whose participants are all dead, and only those; returns their names. Topics that persist,
     and pipes with unread messages, stay."""
+    from ringmain.backends import elsewhere
+
+    if backends.choose() == "fake":
+        return elsewhere.fake_clean()
     directory = names.runtime_directory()
-    gone = []
+    gone = elsewhere.zmq_clean()
     for name in _native.topics(directory):
         try:
             if _native.unlink_if_dead(directory, name):
                 gone.append(name)
-        except RingmainError:
-            continue  # not a topic we can read, or may touch
-    return gone
+        except (RingmainError, ValueError):
+            continue  # not a topic we can read or may touch, or a file that only looks like one
+    for name in _native.pools(directory):  # after the topics, since a stream's buffers stay as long as its topic
+        with suppress(RingmainError):
+            if _native.unlink_pool(directory, name, False) and name not in gone:
+                gone.append(name)
+    return sorted(gone)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 MAX_TOPIC_BYTES = 200
@@ -57,9 +60,32 @@ def check_envelope(what: str, name: str) -> str:
     return name
 
 
+def check_mode(mode: int) -> int:
+    """The permissions of a topic's file: its owner may always read and write it."""
+    if not isinstance(mode, int):
+        raise TypeError(f"mode is an int such as 0o600, not {mode!r}")
+    if mode & ~0o777 or mode & 0o600 != 0o600:
+        raise ValueError(f"mode is permissions that include 0o600, such as 0o660, not {mode:#o}")
+    return mode
+
+
+_chosen: ContextVar[str | None] = ContextVar("ringmain runtime directory", default=None)
+
+
+@contextmanager
+def directory_as(path: str) -> Iterator[None]:
+    """Within the block topics live there. For endpoints that come from another process: they bring their place along,
+    since the environment may differ (a fork server has that of its start)."""
+    token = _chosen.set(path)
+    try:
+        yield
+    finally:
+        _chosen.reset(token)
+
+
 def runtime_directory() -> str:
     """Where topics live: RINGMAIN_DIR, or a directory of one's own in /dev/shm."""
-    return os.environ.get("RINGMAIN_DIR") or f"/dev/shm/ringmain-{os.geteuid()}"
+    return _chosen.get() or os.environ.get("RINGMAIN_DIR") or f"/dev/shm/ringmain-{os.geteuid()}"
 
 
 def participant_name(name: str | None, sender: str = "") -> str:

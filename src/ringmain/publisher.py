@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import io
 import os
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from ringmain import _native, names
+from ringmain import _native, backends, names
 from ringmain.endpoint import Endpoint
-from ringmain.errors import TopicNotFound
+from ringmain.errors import Closed, TopicNotFound
+from ringmain.inspect import clean
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -21,7 +22,7 @@ DEFAULT_SPIN_S = 20e-6
 """How long a wait looks before it sleeps. Short: on a machine with few cores, looking takes time from others."""
 
 
-class Publisher(Endpoint, _native.Publisher):
+class Publisher(Endpoint, _native.Publisher, metaclass=backends.Switch):
     """Sends messages to a topic, creating it if need be.
 
     contract: "broadcast", "pipe", "bus" or "reliable"; None takes what is there, or makes a "broadcast".
@@ -31,7 +32,14 @@ class Publisher(Endpoint, _native.Publisher):
     persist: keep the topic when the last participant leaves.   mode: permissions of the file, when it is created.
     takeover: on one-writer contracts, take the place of a writer that lives.
     spin: seconds to look before sleeping, when `send` must wait.
+    backend: "shm", "zmq" or "fake"; None takes RINGMAIN_BACKEND, or shm. address: for zmq, where to bind.
     """
+
+    _protocol_role = "publisher"
+
+    def __new__(cls, *args: Any, backend: str | None = None, **options: Any) -> Self:
+        made: Self | None = backends.make(cls, "publisher", backend, args, options)
+        return super().__new__(cls) if made is None else made
 
     def __init__(
         self,
@@ -46,8 +54,12 @@ class Publisher(Endpoint, _native.Publisher):
         mode: int = 0o600,
         takeover: bool = False,
         spin: float = DEFAULT_SPIN_S,
+        backend: backends.Backend | None = None,
+        address: Any = None,
     ) -> None:
+        backends.check_no_address(address)
         self.topic = names.check_topic(topic)
+        self._directory = names.runtime_directory()
         self.sender = names.check_envelope("sender", sender)
         self._codec: Any = None
         if type is not None:
@@ -61,8 +73,9 @@ class Publisher(Endpoint, _native.Publisher):
             "sender": sender,
             "name": names.participant_name(name, sender),
             "persist": persist,
-            "mode": mode,
+            "mode": names.check_mode(mode),
             "spin": spin,
+            "backend": "shm",
         }
         self._join(takeover)
 
@@ -70,7 +83,7 @@ class Publisher(Endpoint, _native.Publisher):
         options = self._options
         schema = b"" if self._codec is None else self._codec.schema.to_bytes()
         self._open(
-            names.runtime_directory(),
+            self._directory,
             self.topic,
             options["contract"],
             options["capacity"],
@@ -84,8 +97,13 @@ class Publisher(Endpoint, _native.Publisher):
         )
         self._pid = os.getpid()
         self._opened()
+        _sweep_once()
         if self._codec is not None:
-            self._agree_on_schema(schema)
+            try:
+                self._agree_on_schema(schema)
+            except BaseException:
+                self._close()
+                raise
 
     def _agree_on_schema(self, schema: bytes) -> None:
         """The topic's schema is the newest writer's, if whoever reads the old one can read the new."""
@@ -97,11 +115,7 @@ class Publisher(Endpoint, _native.Publisher):
             if not there:
                 self._set_schema(schema)
             return
-        try:
-            typed.compatible(self._codec.schema, typed.Schema.from_bytes(there), topic=self.topic)
-        except BaseException:
-            self._close()
-            raise
+        typed.compatible(self._codec.schema, typed.Schema.from_bytes(there), topic=self.topic)
         self._set_schema(schema)
 
     @property
@@ -157,22 +171,37 @@ class Publisher(Endpoint, _native.Publisher):
         """In a child that inherited this endpoint through fork: take a seat of its own. Where there is one writer,
         the child takes the place of the parent it got the endpoint from, and of nobody else."""
         parent = self._pid
-        self._join(takeover=_is_writer(self.topic, parent))
+        self._join(takeover=_is_writer(self._directory, self.topic, parent))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.topic, self._options, os.getpid())
+        if self.closed:
+            raise Closed(f"the publisher of topic '{self.topic}' is closed: it cannot be passed on")
+        return _rebuild, (type(self), self._directory, self.topic, self._options, os.getpid())
 
 
-def _is_writer(topic: str, pid: int) -> bool:
+_swept = False
+
+
+def _sweep_once() -> None:
+    """The last participant of a topic may have been killed, and then nobody is left to take the topic away. So a
+    process that opens its first publisher does it for the dead."""
+    global _swept
+    if not _swept:
+        _swept = True
+        clean()
+
+
+def _is_writer(directory: str, topic: str, pid: int) -> bool:
     try:
-        members = _native.inspect(names.runtime_directory(), topic)["members"]
+        members = _native.inspect(directory, topic)["members"]
     except TopicNotFound:
         return False
     return any(role == "writer" and owner == pid for _, role, owner, *_ in members)
 
 
-def _rebuild(cls: type[Publisher], topic: str, options: dict[str, Any], pid: int) -> Publisher:
-    return cls(topic, **options, takeover=_is_writer(topic, pid))
+def _rebuild(cls: type[Publisher], directory: str, topic: str, options: dict[str, Any], pid: int) -> Publisher:
+    with names.directory_as(directory):
+        return cls(topic, **options, takeover=_is_writer(directory, topic, pid))
 
 
 class MessageStream(io.RawIOBase):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
+import weakref
 from collections.abc import Iterable, Iterator, MutableSet, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeVar
 
-from ringmain import _native, names
+from ringmain import _native, backends, names
 from ringmain.endpoint import Endpoint
 from ringmain.errors import Closed
 from ringmain.message import Message
@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from ringmain.typed import Schema
 
 Start = Literal["latest", "oldest"]
+Observe = Literal["never", "pipes", "always"]
 S = TypeVar("S", bound="Subscriber")
 
 
-class Subscriber(Endpoint, _native.Subscriber):
+class Subscriber(Endpoint, _native.Subscriber, metaclass=backends.Switch):
     """Receives a topic's messages. The topic may not exist yet, and may be recreated meanwhile.
 
     start: "latest" begins with the next message, "oldest" with the oldest that is still there.
@@ -28,7 +29,17 @@ class Subscriber(Endpoint, _native.Subscriber):
     type: what is received: a `msgspec.Struct`, dataclass, `dict`, `numpy.ndarray`, ...; None for bytes.
     ignore_senders, ignore_kinds: what is passed over, without being copied; may be changed at any time.
     name: what the roster calls this participant.   spin: seconds to look before sleeping.
+    backend: "shm", "zmq" or "fake"; None takes RINGMAIN_BACKEND, or shm. address: for zmq, where to connect.
+    observe: "always" looks on without taking part: no writer waits for it, and where writers wait for readers it can be
+        lapped; on a pipe it leaves the one reader's place, and its messages, alone. "pipes": only there.
     """
+
+    _protocol_role = "subscriber"
+    _waits_natively = True
+
+    def __new__(cls, *args: Any, backend: str | None = None, **options: Any) -> Self:
+        made: Self | None = backends.make(cls, "subscriber", backend, args, options)
+        return super().__new__(cls) if made is None else made
 
     def __init__(
         self,
@@ -42,8 +53,13 @@ class Subscriber(Endpoint, _native.Subscriber):
         ignore_kinds: Iterable[str] = (),
         name: str | None = None,
         spin: float = DEFAULT_SPIN_S,
+        backend: backends.Backend | None = None,
+        address: Any = None,
+        observe: Observe = "never",
     ) -> None:
+        backends.check_no_address(address)
         self.topic = names.check_topic(topic)
+        self._directory = names.runtime_directory()
         self._codec: Any = None
         self._in_a_row = 0  # messages that asyncio took without waiting
         if type is not None:
@@ -51,8 +67,8 @@ class Subscriber(Endpoint, _native.Subscriber):
 
             self._codec = typed.codec_for(type)
             self._set_decoder(self._codec.decode)
-        self._senders = ScreenSet("sender", ignore_senders, self._rescreen)
-        self._kinds = ScreenSet("kind", ignore_kinds, self._rescreen)
+        self._senders = ScreenSet("sender", ignore_senders, self)
+        self._kinds = ScreenSet("kind", ignore_kinds, self)
         self._rescreen()
         self._options = {
             "start": start,
@@ -61,15 +77,18 @@ class Subscriber(Endpoint, _native.Subscriber):
             "type": type,
             "name": names.participant_name(name),
             "spin": spin,
+            "backend": "shm",
+            "observe": observe,
         }
         self._open(
-            names.runtime_directory(),
+            self._directory,
             self.topic,
             start,
             on_lap,
             conflate,
             self._options["name"],
             names.parse_seconds("spin", spin),
+            observe,
         )
         self._opened()
 
@@ -93,7 +112,7 @@ class Subscriber(Endpoint, _native.Subscriber):
 
     @ignore_senders.setter
     def ignore_senders(self, senders: Iterable[str]) -> None:
-        self._senders = ScreenSet("sender", senders, self._rescreen)
+        self._senders = ScreenSet("sender", senders, self)
         self._rescreen()
 
     @property
@@ -103,7 +122,7 @@ class Subscriber(Endpoint, _native.Subscriber):
 
     @ignore_kinds.setter
     def ignore_kinds(self, kinds: Iterable[str]) -> None:
-        self._kinds = ScreenSet("kind", kinds, self._rescreen)
+        self._kinds = ScreenSet("kind", kinds, self)
         self._rescreen()
 
     def borrow(self, timeout: float | None = None) -> _native.Lease:
@@ -168,25 +187,38 @@ class Subscriber(Endpoint, _native.Subscriber):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A pipe has one reader: whoever passes its subscriber on has given it away.
-        if self.contract == "pipe":
+        if self.contract == "pipe" and self._options["observe"] == "never":
             self.close()
         screens = {"ignore_senders": set(self._senders), "ignore_kinds": set(self._kinds)}
-        return _rebuild, (type(self), self.topic, {**self._options, **screens}, os.getpid())
+        return _rebuild, (type(self), self._directory, self.topic, {**self._options, **screens})
 
 
-def _rebuild(cls: type[S], topic: str, options: dict[str, Any], pid: int) -> S:
-    return cls(topic, **options)
+def _rebuild(cls: type[S], directory: str, topic: str, options: dict[str, Any]) -> S:
+    with names.directory_as(directory):
+        return cls(topic, **options)
+
+
+class Screens(Protocol):
+    """Whoever passes over messages by name, and wants to know when the names change."""
+
+    def _rescreen(self) -> None: ...
 
 
 class ScreenSet(MutableSet[str]):
-    """A set of names that tells its subscriber when it changes."""
+    """A set of names that tells its subscriber when it changes. It knows it weakly, or a forgotten subscriber would
+    stay until the garbage collector found the circle."""
 
-    def __init__(self, what: str, items: Iterable[str], changed: Any) -> None:
+    def __init__(self, what: str, items: Iterable[str], subscriber: Screens) -> None:
         if isinstance(items, str):
             raise TypeError(f"a set of {what}s is wanted, not the single str {items!r}")
         self._what = what
         self._items = {names.check_envelope(what, item) for item in items}
-        self._changed = changed
+        self._subscriber = weakref.ref(subscriber)
+
+    def _changed(self) -> None:
+        subscriber = self._subscriber()
+        if subscriber is not None:
+            subscriber._rescreen()
 
     def __contains__(self, item: object) -> bool:
         return item in self._items
@@ -211,4 +243,12 @@ class ScreenSet(MutableSet[str]):
 
 def wait(subscribers: Sequence[S], timeout: float | None = None) -> list[S]:
     """Those of the subscribers that have something to read; empty when the time is up. One sleep for all of them."""
-    return _native.wait(subscribers, timeout)
+    subscribers = list(subscribers)
+    for subscriber in subscribers:
+        if not getattr(subscriber, "_waits_natively", False):  # another backend's, or held by a Lockstep
+            break
+    else:
+        return _native.wait(subscribers, timeout)
+    from ringmain.backends import waiting
+
+    return waiting.wait(subscribers, timeout)

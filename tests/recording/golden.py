@@ -31,7 +31,8 @@ def main() -> None:
     (GOLDEN / "lock").unlink()
     meta = read_meta(Store(GOLDEN))
     assert meta is not None
-    meta.sessions = [Session(0, 4242, "host", Clocks(START_NS, 1_000, "boot"))]  # not the machine it was made on
+    # Says nothing of the machine that it was made on.
+    meta.sessions = [Session(0, 4242, "host", Clocks(START_NS, 1_000, "boot"))]
     stamp.replace_file(GOLDEN / META, stamp.dump_json(meta), sync=False)
 
 

@@ -39,7 +39,7 @@ def fill(path: Path, segment_bytes: int) -> tuple[int, RecordingError]:
     """Record until it fails; (messages flushed before, the error)."""
     writer = RecordingWriter(path, fsync="never", segment_bytes=segment_bytes, flush_interval_s=0)
     flushed = 0
-    with pytest.raises(RecordingError) as caught:  # noqa: PT012
+    with pytest.raises(RecordingError) as caught:
         for i in range(10_000):
             writer.append("t", 1, ring_batch(i * 10, 10, size=2000))
             flushed = (i + 1) * 10

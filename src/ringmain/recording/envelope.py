@@ -16,6 +16,8 @@ from ringmain.recording.format import RING_SCHEMA, SCHEMA
 
 _CACHED_TOPICS = 256
 _CHUNK_ROWS = 8192
+_FEW_ROWS = 16
+_THOUSAND = pa.scalar(1000, pa.int64())
 _PUBLISH_TIME = SCHEMA.field("publish_time").type
 _RECORD_TIME = SCHEMA.field("record_time").type
 
@@ -34,9 +36,7 @@ class Envelope:
         rows were taken from the ring: (rows, record time in ns), one entry a drain."""
         rows = ring.num_rows
         seq, time_ns, sender, kind, lost, data = ring.columns
-        micros = pc.divide(time_ns, 1000)
-        nanos = pc.subtract(time_ns, pc.multiply(micros, 1000)).cast(pa.int16())
-        bounds = pc.min_max(time_ns)
+        micros, nanos, least, greatest = _split_times(time_ns)
         recorders, topics, epochs = self._columns(topic, epoch, rows)
         times = [pa.repeat(pa.scalar(ns // 1000, _RECORD_TIME), count) for count, ns in recorded]
         lost = lost.view(pa.int64())
@@ -45,8 +45,7 @@ class Envelope:
             times[0] if len(times) == 1 else pa.concat_arrays(times),
             sender, kind, lost, pc.binary_length(data), data,
         ]  # fmt: skip
-        batch = pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
-        return batch, bounds["min"].as_py(), bounds["max"].as_py(), pc.sum(lost).as_py()
+        return pa.RecordBatch.from_arrays(columns, schema=SCHEMA), least, greatest, pc.sum(lost).as_py()
 
     def _columns(self, topic: str, epoch: int, rows: int) -> tuple[pa.Array, pa.Array, pa.Array]:
         key = (topic, epoch)
@@ -61,6 +60,20 @@ class Envelope:
                 self._constant.popitem(last=False)
         recorder, name, number = known
         return recorder.slice(0, rows), name.slice(0, rows), number.slice(0, rows)
+
+
+def _split_times(time_ns: pa.Array) -> tuple[pa.Array, pa.Array, int, int]:
+    """(microseconds, nanoseconds beyond them, the least time, the greatest)."""
+    if len(time_ns) <= _FEW_ROWS:  # large messages come few at a time: a call into Arrow costs more than the sums
+        pairs = [divmod(t, 1000) for t in time_ns.to_pylist()]
+        least, greatest = min(pairs), max(pairs)
+        micros = pa.array([p[0] for p in pairs], pa.int64())
+        nanos = pa.array([p[1] for p in pairs], pa.int16())
+        return micros, nanos, least[0] * 1000 + least[1], greatest[0] * 1000 + greatest[1]
+    micros = pc.divide(time_ns, _THOUSAND)
+    nanos = pc.subtract(time_ns, pc.multiply(micros, _THOUSAND)).cast(pa.int16())
+    bounds = pc.min_max(time_ns)
+    return micros, nanos, bounds["min"].as_py(), bounds["max"].as_py()
 
 
 def ring_batch(topic: str, batch: object) -> pa.RecordBatch:

@@ -55,12 +55,12 @@ ENVELOPE: tuple[str, ...] = COLUMNS[:-1]  # all but the payload
 # What a live topic's recv_batch() gives.
 RING_SCHEMA = pa.schema(
     [
-        pa.field("seq", pa.uint64()),
-        pa.field("time_ns", pa.int64()),
-        pa.field("sender", pa.string()),
-        pa.field("kind", pa.string()),
-        pa.field("lost", pa.uint64()),
-        pa.field("data", pa.binary()),
+        pa.field("seq", pa.uint64(), nullable=False),
+        pa.field("time_ns", pa.int64(), nullable=False),
+        pa.field("sender", pa.string(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("lost", pa.uint64(), nullable=False),
+        pa.field("data", pa.binary(), nullable=False),
     ]
 )
 
@@ -125,7 +125,8 @@ class TopicMeta(msgspec.Struct, frozen=True):
     name: str
     epoch: int
     contract: str = ""
-    schema: bytes = b""  # what `codec_from_schema` takes; empty for a topic of plain bytes
+    schema: bytes = b""  # what `Schema.from_bytes` takes; empty for a topic of plain bytes
+    first_seq: int = 0  # where its recording began: from here on every message is a row, or counted in a row's `lost`
 
 
 class Meta(msgspec.Struct):

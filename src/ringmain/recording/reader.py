@@ -59,7 +59,7 @@ class _LazyDecoder:
 
 def _typed_decoder(schema: bytes) -> Decoder:
     typed = importlib.import_module("ringmain.typed")
-    decoder: Decoder = typed.codec_from_schema(schema).decode
+    decoder: Decoder = typed.codec_from_schema(typed.Schema.from_bytes(schema)).decode
     return decoder
 
 
@@ -132,7 +132,7 @@ class Recording:
         """What was recorded of each life (epoch) of each topic: sequence numbers start again with each."""
         merged: dict[tuple[str, int], TopicStats] = {}
         for ref in self.segments():
-            with self._opened(ref) as segment:
+            with self.opened(ref) as segment:
                 if segment is not None:
                     merge_stats(merged, segment.stats())
         return sorted(merged.values(), key=lambda s: (s.topic, s.min_ns))
@@ -147,7 +147,7 @@ class Recording:
         """How many messages are in it now."""
         total = 0
         for ref in self.segments():
-            with self._opened(ref) as segment:
+            with self.opened(ref) as segment:
                 total += segment.rows if segment is not None else 0
         return total
 
@@ -170,7 +170,7 @@ class Recording:
         segments = self.segments()
         if not segments:
             return Position(read_retired(self.store).first_segment, 0)
-        with self._opened(segments[-1]) as segment:
+        with self.opened(segments[-1]) as segment:
             return Position(segments[-1].number, segment.end_row if segment is not None else 0)
 
     # Its rows
@@ -258,7 +258,7 @@ class Recording:
         return _LazyDecoder(entry.schema, self._decode or _typed_decoder)
 
     @contextlib.contextmanager
-    def _opened(self, ref: SegmentRef) -> Iterator[Segment | None]:
+    def opened(self, ref: SegmentRef) -> Iterator[Segment | None]:
         segment = self._open(ref)
         try:
             yield segment

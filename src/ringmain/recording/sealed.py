@@ -21,7 +21,6 @@ import struct
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import msgspec
 import pyarrow as pa
@@ -204,7 +203,7 @@ def _crc_at(fd: int, offset: int, size: int) -> int:
         piece = os.pread(fd, min(1 << 20, end - offset), offset)
         if not piece:
             raise RecordingCorrupt(f"a sealed segment ends at byte {offset} while being checked; expected {end}")
-        crc = crc32(piece, crc)
+        crc = stamp.crc32(piece, crc)
         offset += len(piece)
     return crc
 
@@ -241,7 +240,7 @@ class SealedSegment:
         for name in wanted:
             chunk = index * len(SCHEMA) + self._columns[name]
             offset, size = self._ranges[chunk]
-            if crc32(self._source.read_at(size, offset)) != self._crcs[chunk]:
+            if stamp.crc32(self._source.read_at(size, offset)) != self._crcs[chunk]:
                 raise RecordingCorrupt(
                     f"{self.name}: rows {group.row} to {group.row + group.rows}: "
                     f"column {name} does not pass its checksum; repair() sets such rows aside"

@@ -221,6 +221,10 @@ class StreamSegment(Segment):
         """How many new rows are there now?"""
         new = self.index.refresh()
         self._tail = self.index.tail()
+        blocks = self.index.blocks
+        if blocks and (self._mapped is None or self._mapped.size < blocks[-1].end):
+            # Now, and not when rows are asked for: by then the stream may be sealed, and gone.
+            self._mapped = map_stream(self.path)
         return new
 
     @property
@@ -246,8 +250,8 @@ class StreamSegment(Segment):
 
     def read(self, index: int, columns: Sequence[str]) -> list[pa.RecordBatch]:
         block = self.index.blocks[index]
-        if self._mapped is None or self._mapped.size < block.end:
-            self._mapped = map_stream(self.path)
+        if self._mapped is None:
+            raise ValueError(f"{self.path} has been closed")
         payload = "payload" in columns
         batch = read_block(self._mapped, block, self.number, payload=payload)
         return [batch if tuple(columns) == COLUMNS else batch.select(list(columns))]

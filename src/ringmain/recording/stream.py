@@ -21,7 +21,6 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import pyarrow as pa
 
@@ -116,9 +115,9 @@ class StreamWriter:
         back_at = _last_buffer(pieces) if payload_bytes(batch.column(PAYLOAD)) else len(pieces)
         front = back = 0
         for piece in pieces[3:back_at]:
-            front = crc32(piece, front)
+            front = stamp.crc32(piece, front)
         for piece in pieces[back_at:]:
-            back = crc32(piece, back)
+            back = stamp.crc32(piece, back)
         used = sum(map(len, pieces))
         head = bytearray(b"".join(pieces[:3]))
         at = head.index(_BLANK_LINE)

@@ -12,7 +12,6 @@ import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from zlib import crc32
 
 import pyarrow as pa
 
@@ -200,9 +199,9 @@ def read_block(mapped: pa.Buffer, block: Block, segment: int, *, payload: bool =
     body_at = block.offset + block.head_bytes
     split = block.end - block.data_bytes
     view = memoryview(mapped)
-    ok = crc32(view[body_at:split]) == block.front_crc
+    ok = stamp.crc32(view[body_at:split]) == block.front_crc
     if ok and payload:
-        ok = crc32(view[split : block.end]) == block.back_crc
+        ok = stamp.crc32(view[split : block.end]) == block.back_crc
     if not ok:
         raise RecordingCorrupt(
             f"segment {segment:09d}: rows {block.row} to {block.row + block.rows} do not pass their "

@@ -1,0 +1,74 @@
+// The places where a process may die, all of them, by name. In the lab build a process armed with a label kills or
+// stops itself there (lab.cpp); in the build that ships CRASH_POINT is nothing. Owns this invariant: a label is in the
+// table below or does not compile, and the lab's tests fail if one of the table is never reached.
+//
+// Each has a row in the crash table of docs/spec/shared-memory.md, or frames.md: who died here, what others see, who repairs it.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace ringmain {
+
+inline constexpr const char* kCrashPoints[] = {
+    "create: file made, not filled",
+    "create: joined, without a name",
+    "create: named, bell not rung",
+    "join: roster locked",
+    "join: locked, not in the roster",
+    "join: in the roster",
+    "join: at its place, nobody told",
+    "takeover: announced, old writer not seen to rest",
+    "leave: roster locked",
+    "leave: lock gone, slot taken",
+    "leave: out of the roster",
+    "reap: before the hold",
+    "reap: hold gone, turn kept",
+    "reap: turn free, slot taken",
+    "reap: slot free, nobody told",
+    "remove: writers stopped, not retired",
+    "retire: marked, name kept",
+    "retire: unlinked, nobody told",
+    "schema: half written",
+    "schema: written, not announced",
+    "publish: turn taken",
+    "publish: tail moved, not claimed",
+    "publish: claimed, not written",
+    "publish: written, not committed",
+    "publish: committed, turn kept",
+    "publish: turn given back, bell not rung",
+    "publish: about to sleep",
+    "read: message found, not copied",
+    "read: hold moved, bell not rung",
+    "read: hold announced",
+    "read: taken, hold not moved",
+    "read: about to sleep",
+    "frame: old pool retired, none there",
+    "frame: buffer chosen",
+    "frame: rewriting announced",
+    "frame: numbered, not sent",
+    "frame: lease announced",
+    "frame: hold changed, bell not rung",
+};
+inline constexpr size_t kCrashPointCount = sizeof kCrashPoints / sizeof *kCrashPoints;
+
+// The index of a label; does not compile if there is none such.
+consteval size_t crash_index(std::string_view label) {
+    for (size_t i = 0; i < kCrashPointCount; ++i)
+        if (label == kCrashPoints[i]) return i;
+    throw "this label is not in kCrashPoints";
+}
+
+namespace lab {
+void crash_point(size_t index);
+}
+
+}  // namespace ringmain
+
+#if defined(RINGMAIN_LAB)
+#define CRASH_POINT(label) ::ringmain::lab::crash_point(::ringmain::crash_index(label))
+#elif defined(RINGMAIN_EXPLORE)
+#define CRASH_POINT(label) ::ringmain::explore::crash_point(label)
+#else
+#define CRASH_POINT(label) ((void)::ringmain::crash_index(label))
+#endif

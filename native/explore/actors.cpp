@@ -1,0 +1,253 @@
+#include "actors.hpp"
+
+#include <cstring>
+#include <memory>
+#include <new>
+#include <optional>
+
+#include "checks.hpp"
+#include "model.hpp"
+#include "roster.hpp"
+#include "writer.hpp"
+
+namespace ringmain::explore {
+
+Topic topic;
+
+namespace {
+
+// Objects live in zeroed memory, so that their bytes, padding included, say all there is to say of their state.
+template <class T>
+struct Place {
+    alignas(16) std::byte bytes[(sizeof(T) + 7) / 8 * 8];
+    template <class... A>
+    T& make(A&&... arguments) {
+        std::memset(bytes, 0, sizeof bytes);
+        return *new (bytes) T(std::forward<A>(arguments)...);
+    }
+    T& get() { return *std::launder(reinterpret_cast<T*>(bytes)); }
+};
+
+struct Me {
+    std::shared_ptr<Segment>* segment = nullptr;  // never freed: a process that dies frees nothing
+    Seat* seat = nullptr;
+    Place<Writer> writer;
+    Place<Reader> reader;
+    uint64_t first = 0, next = 0, received = 0;  // reader's account
+};
+Me participants[kMaxActors];
+
+Ring ring_of(const Segment& s) { return {s.header(), &s.slot(0), s.data(), s.capacity_bytes, s.contract}; }
+
+void join(int actor, Role role, bool takeover) {
+    Me& me = participants[actor];
+    me.segment = new std::shared_ptr<Segment>(Segment::open(nullptr, std::to_string(actor), Access::write));
+    RosterLock lock(**me.segment);
+    me.seat = new Seat(*me.segment, role, "actor", takeover, lock);
+}
+
+Writer& make_writer(int actor) {
+    Me& me = participants[actor];
+    Writer& writer = me.writer.make(ring_of(**me.segment), me.seat->slot());
+    require(writer.attach() == Status::ok, "a new writer finds the words corrupt");
+    return writer;
+}
+
+Reader& make_reader(int actor, const Reads& reads) {
+    Me& me = participants[actor];
+    Reader& reader = me.reader.make(ring_of(**me.segment), me.seat->slot(), reads.on_lap, reads.conflates);
+    require(reader.attach(reads.start) == Status::ok, "a new reader finds the words corrupt");
+    me.first = me.next = reader.sequence();
+    me.received = 0;
+    return reader;
+}
+
+void compose(Writer& writer, uint32_t size, uint64_t id) {
+    uint64_t words[kMaxCapacity / 8];
+    for (uint32_t i = 0; i < size / 8; ++i) words[i] = id;
+    copy_in(writer.payload(0, 0), words, size);
+    note_sealed(writer.seq(), id);
+    writer.seal(writer.seq(), 7, size, {}, {});
+}
+
+void wait_for_obstacle(const Segment& segment, Writer& writer) {
+    Bell bell = writer.arm();
+    if (bell.word && sleep_on(bell, kSlice_ns) == Woken::timed_out)
+        reap_if_dead(segment, writer.obstacle.slot);
+}
+
+// Reads and checks one message. False: there was none.
+bool take_one(Me& me, Reader& reader, const Reads& reads) {
+    View view{};
+    Status status = reads.borrows ? reader.borrow(view) : reader.peek(view);
+    require(status == Status::ok || status == Status::empty, "a reader finds the words corrupt");
+    if (status == Status::empty) return false;
+    uint64_t head = 0, foot = 0;
+    require(view.size >= 8, "torn: a message of impossible size");
+    copy_out(&head, view.payload, 8);
+    copy_out(&foot, view.payload + view.size - 8, 8);
+    if (reads.borrows) {
+        uint64_t again = 0;
+        copy_out(&again, view.payload, 8);
+        require(again == head, "a held message was overwritten");
+        require(reader.still_whole(view), "a held message is called lapped");
+    } else if (!reader.still_whole(view)) {
+        return true;
+    }
+    uint64_t lost_before = reader.lost;
+    uint64_t gap = reader.take(view);
+    require(head == foot, "torn: the first and the last word are of different messages");
+    note_delivered(view.seq, head);
+    if (!reads.conflates)
+        require(view.seq == me.next + gap, "lost is not exact: number, gap and expectation differ");
+    require(view.seq >= me.next, "reordered: an older message after a newer one");
+    if (reader.always_holds() && !reads.conflates)
+        require(gap == 0, "a message was lost on a contract that waits");
+    require(reader.lost >= lost_before, "lost went back");
+    me.next = view.seq + 1;
+    ++me.received;
+    require(reader.release(), "a living reader's slot was given to another");
+    return true;
+}
+
+// A pipe has one place for a reader. If it is taken, there is nothing to do here.
+bool try_to_join() {
+    try {
+        join(self(), Role::reader, false);
+        return true;
+    } catch (const Failure& failure) {
+        require(failure.fault == Fault::busy,
+                "a newcomer is refused for another reason than a living reader");
+        return false;
+    }
+}
+
+void settle_reader(const Me& me, const Place<Reader>& place, uint64_t more) {
+    settle(place.bytes, sizeof place.bytes, mix(mix(me.next, me.received), more));
+    forget_stale_looks();
+}
+
+void last_look(Me& me, Reader& reader, const Reads& reads) {
+    refresh(self());
+    while (take_one(me, reader, reads)) {
+    }
+    uint64_t end = committed_number();
+    require(reader.sequence() == end, "a message was not delivered, though the reader looked to the end");
+    if (!reads.conflates)
+        require(me.received + reader.lost == end - me.first,
+                "lost is not exact: received and lost are not all");
+}
+
+}  // namespace
+
+void open_topic(Contract contract, uint64_t capacity_bytes) {
+    topic = {contract, capacity_bytes};
+    set_capacity(capacity_bytes);
+    auto& header = *reinterpret_cast<Header*>(control());
+    auto* slots = reinterpret_cast<Slot*>(control() + kRosterOffset);
+    for (size_t i = 0; i < kSlots; ++i) slots[i].hold.store(kNoHold, std::memory_order_relaxed);
+    if (contract == Contract::pipe) {
+        slots[kPipeReaderSlot].hold.store(0, std::memory_order_relaxed);
+        header.slots_used.store(1, std::memory_order_relaxed);
+    }
+}
+
+void seat_writer(int actor, const std::vector<uint32_t>& sent_before) {
+    join(actor, Role::writer, false);
+    Writer& writer = make_writer(actor);
+    for (uint32_t size : sent_before) {
+        writer.begin();
+        writer.prepare(room_for(footprint(size, 0, 0)));
+        compose(writer, size, 1);
+        writer.commit();
+    }
+}
+
+void seat_reader(int actor, const Reads& reads) {
+    join(actor, Role::reader, false);
+    make_reader(actor, reads);
+}
+
+void write(const Sends& sends) {
+    Me& me = participants[self()];
+    if (sends.joins) {
+        join(self(), Role::writer, sends.takeover);
+        make_writer(self());
+    }
+    Writer& writer = me.writer.get();
+    uint64_t step = 0;
+    size_t sent = 0;
+    auto id_of = [](uint64_t step) { return static_cast<uint64_t>(self() + 1) * 1000 + step; };
+    auto pause_here = [&] { settle(me.writer.bytes, sizeof me.writer.bytes, mix(step, sent)); };
+    while (sent < sends.sizes.size()) {
+        ++step;
+        pause_here();
+        Status status = writer.begin();
+        if (status == Status::taken_over) break;
+        require(status == Status::ok || status == Status::blocked, "a writer finds the words corrupt");
+        if (status == Status::blocked) {
+            --step;
+            wait_for_obstacle(**me.segment, writer);
+            continue;
+        }
+        do {
+            uint32_t size = sends.sizes[sent];
+            step += 100;
+            while ((status = writer.prepare(room_for(footprint(size, 0, 0)))) == Status::blocked) {
+                if (sends.gives_up) break;
+                wait_for_obstacle(**me.segment, writer);
+                pause_here();
+            }
+            if (status == Status::blocked) break;
+            require(status == Status::ok, "a writer finds the ring corrupt");
+            compose(writer, size, id_of(step));
+            ++sent;
+        } while (sends.batch && sent < sends.sizes.size());
+        if (status == Status::blocked) {
+            writer.end();
+            ++sent;
+        } else if (sends.drops_first && sent == 1) {
+            uint64_t dropped = writer.seq() - 1;
+            writer.end();
+            note_dropped(dropped, id_of(step));
+        } else {
+            writer.commit();
+        }
+        forget_stale_looks();
+    }
+    step = ~uint64_t{0};
+    pause_here();
+    if (sends.leaves) me.seat->leave();
+}
+
+void read(const Reads& reads) {
+    Me& me = participants[self()];
+    if (reads.joins) {
+        if (reads.when_free && !try_to_join()) return;
+        if (!reads.when_free) join(self(), Role::reader, false);
+        make_reader(self(), reads);
+    }
+    Reader& reader = me.reader.get();
+    if (reads.looks) {
+        for (int i = 0; i < reads.looks; ++i) {
+            settle_reader(me, me.reader, static_cast<uint64_t>(i));
+            take_one(me, reader, reads);
+        }
+        settle_reader(me, me.reader, 1000);
+        if (!reads.leaves_after) await_end();
+    } else {
+        while (!closing()) {
+            settle_reader(me, me.reader, 1001);
+            if (reads.leaves_after && me.received >= static_cast<uint64_t>(reads.leaves_after)) break;
+            if (take_one(me, reader, reads)) continue;
+            Bell bell = reader.bell();
+            if (bell.word) sleep_on(bell, kSlice_ns);
+        }
+    }
+    if (reads.leaves_after)
+        me.seat->leave();
+    else
+        last_look(me, reader, reads);
+}
+
+}  // namespace ringmain::explore

@@ -1,0 +1,48 @@
+// Those who take part: writers and readers that use the core as the binding does, and check what they get.
+#pragma once
+
+#include <vector>
+
+#include "engine.hpp"
+#include "layout.hpp"
+#include "reader.hpp"
+
+namespace ringmain::explore {
+
+struct Topic {
+    Contract contract;
+    uint64_t capacity_bytes;
+};
+extern Topic topic;
+
+struct Sends {
+    std::vector<uint32_t> sizes;  // one message each
+    bool batch = false;           // one commit for all
+    bool joins = false;           // while the others run; otherwise it is there from the start
+    bool takeover = false;
+    bool leaves = false;       // gives its seat back at the end
+    bool gives_up = false;     // rather than wait for a hold, ends its turn and sends the next
+    bool drops_first = false;  // seals the first message and ends the turn without a commit
+};
+
+struct Reads {
+    int looks = 0;  // so many tries, then only the last look at the end; 0: sleeps when there is nothing
+    Start start = Start::latest;
+    Start on_lap = Start::oldest;
+    bool joins = false;
+    bool when_free = false;  // the place may be taken: joins when it is not, at the latest at the end
+    bool borrows = false;
+    bool conflates = false;
+    int leaves_after = 0;  // so many messages; 0: stays
+};
+
+void open_topic(Contract contract, uint64_t capacity_bytes);
+// In setup: takes a seat. The writer may have sent something before the story begins.
+void seat_writer(int actor, const std::vector<uint32_t>& sent_before = {});
+void seat_reader(int actor, const Reads& reads);
+
+// The actors themselves.
+void write(const Sends& sends);
+void read(const Reads& reads);
+
+}  // namespace ringmain::explore

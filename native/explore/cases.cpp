@@ -1,0 +1,184 @@
+#include "cases.hpp"
+
+#include "actors.hpp"
+
+namespace ringmain::explore {
+
+namespace {
+
+constexpr uint64_t kRing = 512;  // stride: 64 bytes
+// Payload sizes. One S and its successor lie in one stride, an M does not.
+constexpr uint32_t S = 8, M = 40;
+
+const char* name_of(Contract c) {
+    switch (c) {
+        case Contract::broadcast:
+            return "broadcast";
+        case Contract::pipe:
+            return "pipe";
+        case Contract::bus:
+            return "bus";
+        default:
+            return "reliable";
+    }
+}
+
+// The parts of a case: who is there, in the order of their seats.
+struct Part {
+    std::string name;
+    bool writes;
+    Sends sends;
+    Reads reads;
+    std::vector<uint32_t> before;
+    bool mortal = false;
+};
+
+Part writer(Sends sends, std::vector<uint32_t> before = {}) { return {"writer", true, sends, {}, before}; }
+Part reader(Reads reads) { return {"reader", false, {}, reads, {}}; }
+Part mortal(Part part) {
+    part.mortal = true;
+    return part;
+}
+
+Case make(std::string name, Contract contract, std::vector<Part> parts, int deaths = 0, int slices = 0) {
+    Case c;
+    c.name = name;
+    c.contract = name_of(contract);
+    c.deaths = deaths;
+    c.slices = slices;
+    for (size_t i = 0; i < parts.size(); ++i) {
+        const Part& part = parts[i];
+        c.names.push_back(part.name + " " + std::to_string(i));
+        if (part.mortal) c.mortal.push_back(static_cast<int>(i));
+        if (part.writes)
+            c.actors.push_back([part] { write(part.sends); });
+        else
+            c.actors.push_back([part] { read(part.reads); });
+    }
+    c.setup = [contract, parts] {
+        open_topic(contract, kRing);
+        // Readers that are there from the start see all that was sent before them, unless they start at the latest.
+        for (bool writers : {true, false})
+            for (size_t i = 0; i < parts.size(); ++i) {
+                const Part& part = parts[i];
+                if (part.writes != writers || (part.writes ? part.sends.joins : part.reads.joins)) continue;
+                if (part.writes)
+                    seat_writer(static_cast<int>(i), part.before);
+                else
+                    seat_reader(static_cast<int>(i), part.reads);
+            }
+    };
+    return c;
+}
+
+Case deep(Case c) {
+    c.deep = true;
+    return c;
+}
+
+// What was sent before the story begins: the next message laps, or has to wait for, whoever is at the beginning.
+const std::vector<uint32_t> kBrim{200, 232};
+const std::vector<uint32_t> kOne{456};  // the same with a single message, for cases with many actors
+
+const Reads kAll{.start = Start::oldest};  // sleeps when there is nothing
+const Reads kOnce{.looks = 1, .start = Start::oldest};
+const Reads kTwice{.looks = 2, .start = Start::oldest};
+const Reads kBorrow{.looks = 1, .start = Start::oldest, .borrows = true};
+
+void add_broadcast(std::vector<Case>& cases) {
+    auto add = [&](const char* name, std::vector<Part> parts, int deaths = 0) {
+        cases.push_back(make(name, Contract::broadcast, parts, deaths));
+    };
+    add("lapped, goes on at the oldest",
+        {writer({.sizes = {S, S, M, S}}, kBrim), reader({.looks = 4, .start = Start::oldest})});
+    add("lapped, goes on at the latest",
+        {writer({.sizes = {S, S, M, S}}, kBrim),
+         reader({.looks = 3, .start = Start::oldest, .on_lap = Start::latest})});
+    add("lapped by a batch", {writer({.sizes = {S, S, S}, .batch = true}, kBrim), reader(kTwice)});
+    add("conflates", {writer({.sizes = {S, S, S}}, kBrim),
+                      reader({.looks = 3, .start = Start::oldest, .conflates = true})});
+    add("sealed and dropped", {writer({.sizes = {S, S, S}, .drops_first = true}), reader({.looks = 3})});
+    add("two readers", {writer({.sizes = {S, S, S}}, kBrim), reader(kTwice), reader(kTwice)});
+    add("sleeps and is woken", {writer({.sizes = {S, S}}), reader({})});
+    add("two sleep and are woken", {writer({.sizes = {S, S}}), reader({}), reader({})});
+    add("joins while it is written",
+        {writer({.sizes = {S, S}}, kBrim), reader({.looks = 2, .start = Start::oldest, .joins = true})});
+    add("taken over alive",
+        {writer({.sizes = {S, S}}), writer({.sizes = {S}, .joins = true, .takeover = true})});
+    add("taken over alive, read", {writer({.sizes = {S}}, kOne),
+                                   writer({.sizes = {S}, .joins = true, .takeover = true}), reader(kOnce)});
+    add("the writer dies, another comes",
+        {mortal(writer({.sizes = {M}}, kOne)), writer({.sizes = {S}, .joins = true, .takeover = true}),
+         reader(kOnce)},
+        1);
+    add("a taker dies, another takes over",
+        {writer({.sizes = {S}}), mortal(writer({.sizes = {S}, .joins = true, .takeover = true})),
+         writer({.sizes = {S}, .joins = true, .takeover = true})},
+        1);
+}
+
+void add_pipe(std::vector<Case>& cases) {
+    auto add = [&](const char* name, std::vector<Part> parts, int deaths = 0, int slices = 0) {
+        cases.push_back(make(name, Contract::pipe, parts, deaths, slices));
+    };
+    Sends newcomer{.sizes = {S}, .joins = true, .takeover = true};
+    add("full, both sleep", {writer({.sizes = {S, M, S}}, kBrim), reader({})}, 0, 1);
+    add("the writer dies, another comes",
+        {mortal(writer({.sizes = {M}}, kOne)), writer(newcomer), reader({})}, 1);
+    add("the reader dies, another comes",
+        {writer({.sizes = {S, S}}, kOne), mortal(reader({.looks = 2})),
+         reader({.joins = true, .when_free = true})},
+        1);
+}
+
+void add_bus(std::vector<Case>& cases) {
+    auto add = [&](const char* name, std::vector<Part> parts, int deaths = 0, int slices = 0) {
+        cases.push_back(make(name, Contract::bus, parts, deaths, slices));
+    };
+    add("lapped", {writer({.sizes = {S, S, S}}, kBrim), reader({.looks = 3, .start = Start::oldest})});
+    add("borrows",
+        {writer({.sizes = {S, S}}, kBrim), reader({.looks = 2, .start = Start::oldest, .borrows = true})}, 0,
+        1);
+    add("two writers, lapped", {writer({.sizes = {S}}, kOne), writer({.sizes = {S}}), reader(kOnce)});
+    add("two writers, borrows", {writer({.sizes = {S}}, kOne), writer({.sizes = {S}}), reader(kBorrow)});
+    add("two borrowers", {writer({.sizes = {S, S}}, kOne), reader(kBorrow), reader(kBorrow)});
+    add("three writers", {writer({.sizes = {S}}), writer({.sizes = {S}}), writer({.sizes = {S}})});
+    add("a borrower dies", {writer({.sizes = {S, S}}, kBrim), mortal(reader(kBorrow))}, 1);
+    add("a writer dies in its turn", {mortal(writer({.sizes = {M, S}}, kBrim)), writer({.sizes = {S, S}})},
+        1);
+    add("a writer dies, another goes on",
+        {mortal(writer({.sizes = {M}}, kOne)), writer({.sizes = {S}}), reader(kBorrow)}, 1);
+    add("a borrower dies, its reaper dies",
+        {mortal(writer({.sizes = {S}}, kOne)), writer({.sizes = {S}}), mortal(reader(kBorrow))}, 2);
+}
+
+void add_reliable(std::vector<Case>& cases) {
+    auto add = [&](const char* name, std::vector<Part> parts, int deaths = 0, int slices = 0) {
+        cases.push_back(make(name, Contract::reliable, parts, deaths, slices));
+    };
+    add("full, both sleep", {writer({.sizes = {S, S, S}}, kBrim), reader(kAll)}, 0, 1);
+    add("two readers", {writer({.sizes = {S}}, kOne), reader(kAll), reader(kAll)});
+    add("two writers", {writer({.sizes = {S}}, kOne), writer({.sizes = {S}}), reader(kAll)});
+    add("joins while it is written",
+        {writer({.sizes = {S, S}}, kBrim), reader({.start = Start::oldest, .joins = true})});
+    add("a reader leaves",
+        {writer({.sizes = {S, S}}, kBrim), reader({.start = Start::oldest, .leaves_after = 1})});
+    add("a reader dies", {writer({.sizes = {S, S}}, kBrim), mortal(reader(kAll))}, 1);
+    add("a writer gives up waiting",
+        {writer({.sizes = {S, S}, .gives_up = true}, kOne), writer({.sizes = {S}}), reader(kAll)});
+    add("a writer dies, another goes on",
+        {mortal(writer({.sizes = {M}}, kOne)), writer({.sizes = {S}}), reader(kAll)}, 1);
+}
+
+}  // namespace
+
+std::vector<Case> all_cases() {
+    std::vector<Case> cases;
+    add_broadcast(cases);
+    add_pipe(cases);
+    add_bus(cases);
+    add_reliable(cases);
+    return cases;
+}
+
+}  // namespace ringmain::explore

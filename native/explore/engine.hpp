@@ -1,0 +1,86 @@
+// Depth-first search over everything that can happen: which actor steps next, which store a load sees, where an
+// actor dies. Owns this invariant: an execution is a function of its list of choices, so any can be run again.
+//
+// An execution is run from the start each time, actors being fibers of one thread. Before each scheduling decision in
+// new territory the state is hashed, and a state seen before ends the execution: what follows from it has been or
+// will be explored. An actor's part of the state is the hash of what it has observed, since it is a
+// function of that; so two orders of independent steps meet in one state, and nothing is explored twice.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace ringmain::explore {
+
+constexpr int kMaxActors = 5;
+constexpr int kNobody = -1;  // setup: accesses go straight to memory
+
+inline uint64_t mix(uint64_t a, uint64_t b) {
+    uint64_t h = (a ^ (b + 0x9e3779b97f4a7c15)) * 0xff51afd7ed558ccd;
+    h ^= h >> 32;
+    h *= 0xc4ceb9fe1a85ec53;
+    return h ^ (h >> 29);
+}
+uint64_t hash_bytes(const void* bytes, size_t size);
+
+// What one case is: built anew for every execution by `setup`, then the actors run.
+struct Case {
+    std::string name, contract;
+    std::function<void()> setup;
+    std::vector<std::function<void()>> actors;
+    std::vector<std::string> names;
+    std::vector<int> mortal;  // actors that may die
+    int deaths = 0;           // at most so many in one execution
+    int slices = 0;           // so many sleeps may time out although nobody is dead
+    bool deep = false;        // only when asked for
+    bool plain = false;  // every access is interleaved, whether ordered or not: slow, to check the reduction
+    std::function<void()> finally;  // when an execution has come to its end
+};
+
+struct Outcome {
+    uint64_t executions = 0, states = 0, steps = 0;
+    uint64_t deaths = 0;    // executions in which somebody died
+    uint64_t restarts = 0;  // how often something turned out to be shared that was not taken for it
+    bool whole = false;     // everything was explored
+    std::string error;      // empty, or the invariant that broke, with the steps that led there
+    bool beyond = false;    // the error is that the explorer's limits were reached
+    double seconds = 0;
+};
+
+Outcome explore(const Case& c, double limit_s);
+
+// ---- for the parts that model memory and kernel ------------------------------------------------------------
+
+enum class Life : uint8_t { running, blocked, asleep, napping, done, dead };
+
+int self();  // the actor that runs, or kNobody
+Life life(int actor);
+int actor_count();
+bool may_die(int actor);
+bool plain();  // interleave every access
+int slices();
+
+void reach();      // a step that others can notice follows: let anybody go first
+bool dies_here();  // does the actor die before the step it is about to make? If so the call does not return
+int choose(int options);  // one of the ways on; each will be tried
+void block(Life how);     // goes on when somebody calls unblock()
+void unblock(int actor);
+void observe(uint64_t value);  // what the actor has learnt; part of its state
+void record(const std::string& text);
+bool tracing();
+[[noreturn]] void fail(const std::string& why);     // the core is broken
+[[noreturn]] void give_up(const std::string& why);  // the explorer is: the case is beyond its limits
+void start_again();  // what was taken for private is shared: begin the search anew, knowing it
+void count_step();
+
+// ---- for the actors --------------------------------------------------------------------------------------------
+
+// An operation is over and the actor's state is what these bytes say: what it observed on the way is forgotten.
+void settle(const void* state, size_t size, uint64_t extra);
+// All others have come to rest and nothing will happen any more: time for the last look.
+bool closing();
+void require(bool condition, const char* what);
+
+}  // namespace ringmain::explore

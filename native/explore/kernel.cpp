@@ -1,0 +1,269 @@
+// The kernel: locks that die with their owner, futexes, and a barrier for everybody. roster.cpp is compiled with its
+// system calls renamed to these, so that what is explored is the file that ships.
+//
+// The kernel synchronises: who gets a lock, or finds that its owner is dead, knows all that the owner did. A wait on a
+// futex compares and sleeps in one step. A wake-up carries no knowledge.
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+
+#include <cerrno>
+#include <cstdarg>
+#include <ctime>
+
+#include "bell.hpp"
+#include "layout.hpp"
+#include "model.hpp"
+
+namespace ringmain::explore {
+
+namespace {
+
+constexpr int kMaxExpiries = 4;  // of slices with nothing else happening: then somebody waits for ever
+
+struct Lock {
+    int owner = kNobody;
+    Knowledge left;  // what its past owners knew
+};
+
+struct Sleeper {
+    const void* word = nullptr;  // null: waits for the end
+    uint32_t value = 0;
+    Woken how{};
+    size_t watches = 0;  // napping: the location whose change it waits for
+    size_t wants = 0;    // blocked: the lock
+};
+
+Lock locks[1 + kSlots];
+uint8_t touched[1 + kSlots];  // for the whole case: by whom, as a bit set
+Sleeper sleepers[kMaxActors];
+int expiries;
+int slices_left;  // that may end although nothing is amiss
+
+size_t lock_index(int64_t byte) {
+    if (byte == kRosterLockByte) return 0;
+    return 1 + static_cast<size_t>(byte - static_cast<int64_t>(kRosterOffset)) / sizeof(Slot);
+}
+
+void let_go(Lock& lock) {
+    lock.owner = kNobody;
+    for (int i = 0; i < actor_count(); ++i)
+        if (life(i) == Life::blocked && &locks[sleepers[i].wants] == &lock) unblock(i);
+}
+
+bool missed(const Sleeper& s) { return s.word && static_cast<uint32_t>(latest(s.word, 4)) != s.value; }
+
+std::string who_waits() {
+    std::string text;
+    for (int i = 0; i < actor_count(); ++i)
+        if (life(i) == Life::asleep && sleepers[i].word)
+            text += " actor " + std::to_string(i) + " sleeps on " + name_of(sleepers[i].word) + ";";
+        else if (life(i) != Life::done && life(i) != Life::dead)
+            text += " actor " + std::to_string(i) + " waits;";
+    return text;
+}
+
+int get_or_set_lock(int fd, int command, struct flock* request) {
+    size_t index = lock_index(request->l_start);
+    Lock& lock = locks[index];
+    bool setup = self() == kNobody;
+    // The owner touches its lock even if it does nothing more: it may die.
+    auto touches = static_cast<uint8_t>(1u << fd);
+    bool surprise = !(touched[index] & touches);
+    touched[index] |= touches;
+    if (!setup) {
+        if (surprise) start_again();
+        for (int i = 0; i < actor_count(); ++i)
+            if (i != fd && (touched[index] >> i & 1) && life(i) != Life::done && life(i) != Life::dead) {
+                reach();
+                break;
+            }
+        count_step();
+    }
+    if (command == F_OFD_GETLK) {
+        bool taken = lock.owner != kNobody && lock.owner != fd;
+        request->l_type = taken ? F_WRLCK : F_UNLCK;
+        if (!setup && !taken) learn(self(), lock.left);
+        if (!setup) observe(taken);
+        if (tracing()) record("lives? lock " + std::to_string(index) + (taken ? " taken" : " free"));
+        return 0;
+    }
+    dies_here();
+    if (request->l_type == F_UNLCK) {
+        if (tracing()) record("unlock " + std::to_string(index));
+        if (!setup) observe(2);
+        if (lock.owner != fd) return 0;
+        if (!setup) lock.left.join(pass_on(self()));
+        let_go(lock);
+        return 0;
+    }
+    // The roster lock is tried again and again, with a time limit that no honest holder exceeds: here it is waited for.
+    while (index == 0 && lock.owner != kNobody && lock.owner != fd) {
+        sleepers[self()].wants = index;
+        block(Life::blocked);
+    }
+    bool taken = lock.owner != kNobody && lock.owner != fd;
+    if (!taken) lock.owner = fd;
+    if (!taken && !setup) learn(self(), lock.left);
+    if (!setup) observe(taken);
+    if (tracing()) record("lock " + std::to_string(index) + (taken ? " refused" : ""));
+    errno = EAGAIN;
+    return taken ? -1 : 0;
+}
+
+}  // namespace
+
+void kernel_forget() {
+    for (uint8_t& by : touched) by = 0;
+}
+
+void kernel_reset() {
+    for (Lock& lock : locks) lock = {};
+    for (Sleeper& s : sleepers) s = {};
+    expiries = 0;
+    slices_left = slices();
+}
+
+uint64_t kernel_hash() {
+    uint64_t hash = static_cast<uint64_t>(expiries + 16 * slices_left);
+    for (const Lock& lock : locks)
+        hash = mix(hash, mix(static_cast<uint64_t>(lock.owner), hash_ahead(lock.left)));
+    for (int i = 0; i < actor_count(); ++i) {
+        if (life(i) != Life::asleep) continue;
+        hash = mix(hash, mix(reinterpret_cast<uint64_t>(sleepers[i].word), sleepers[i].value));
+    }
+    return hash;
+}
+
+void kernel_buries(int actor) {
+    for (Lock& lock : locks) {
+        if (lock.owner != actor) continue;
+        lock.left.join(pass_on(actor));
+        let_go(lock);
+    }
+    for (int i = 0; i < actor_count(); ++i)
+        if (life(i) == Life::napping) unblock(i);
+}
+
+void kernel_notices(size_t where) {
+    for (int i = 0; i < actor_count(); ++i)
+        if (life(i) == Life::napping && sleepers[i].watches == where && look_again(i, where)) unblock(i);
+}
+
+bool kernel_is_quiet() {
+    bool anybody = false, only_legitimate = true, somebody_missed = false;
+    for (int i = 0; i < actor_count(); ++i) {
+        if (life(i) == Life::done || life(i) == Life::dead) continue;
+        anybody = true;
+        auto* commit = control() + offsetof(Header, commit);
+        bool waits_for_messages = !sleepers[i].word || sleepers[i].word == commit;
+        if (life(i) != Life::asleep || !waits_for_messages) only_legitimate = false;
+        if (life(i) == Life::asleep && missed(sleepers[i])) somebody_missed = true;
+    }
+    if (!anybody) return true;
+    if (closing()) fail("the last look at the ring did not come to an end:" + who_waits());
+    if (somebody_missed && deaths_so_far() == 0)
+        fail("a lost wake-up: the word has changed and its sleeper was not woken:" + who_waits());
+    bool last = only_legitimate && !somebody_missed;
+    if (!last && (deaths_so_far() == 0 || ++expiries > kMaxExpiries))
+        fail("somebody waits for ever:" + who_waits());
+    // Either the end, or a slice is over: the wake-up died with its waker, or whoever is waited for is dead.
+    if (last) begin_closing();
+    for (int i = 0; i < actor_count(); ++i) {
+        if (life(i) != Life::asleep || (!last && !sleepers[i].word)) continue;
+        sleepers[i].how = Woken::timed_out;
+        unblock(i);
+    }
+    return false;
+}
+
+void await_end() {
+    sleepers[self()].word = nullptr;
+    block(Life::asleep);
+}
+
+}  // namespace ringmain::explore
+
+namespace ringmain {
+
+using namespace explore;
+
+Woken sleep_on(Bell bell, int64_t) {
+    reach();
+    count_step();
+    Sleeper& s = sleepers[self()];
+    s = {bell.word, bell.value, Woken::changed, 0, 0};
+    dies_here();
+    bool slice_is_over = slices_left > 0 && choose(2) == 1;
+    if (slice_is_over) {
+        --slices_left;
+        s.how = Woken::timed_out;
+        if (tracing()) record("sleeps for a slice on " + name_of(bell.word));
+    } else if (!missed(s)) {
+        if (tracing()) record("sleeps on " + name_of(bell.word));
+        block(Life::asleep);
+        if (tracing()) record(s.how == Woken::timed_out ? "wakes: time is up" : "wakes");
+    }
+    observe(static_cast<uint64_t>(s.how) + 3);
+    return s.how;
+}
+
+void wake(const uint32_t* word, int how_many) {
+    if (self() == kNobody) return;
+    reach();
+    count_step();
+    dies_here();
+    if (tracing()) record("wakes those on " + name_of(word));
+    for (; how_many > 0; --how_many) {
+        int found[kMaxActors], count = 0;
+        for (int i = 0; i < actor_count(); ++i)
+            if (life(i) == Life::asleep && sleepers[i].word == word) found[count++] = i;
+        if (count == 0) break;
+        int chosen = found[how_many >= count ? 0 : choose(count)];
+        sleepers[chosen].how = Woken::changed;
+        unblock(chosen);
+    }
+    observe(4);
+}
+
+}  // namespace ringmain
+
+using namespace ringmain::explore;
+
+extern "C" {
+
+int explored_fcntl(int fd, int command, ...) {
+    va_list arguments;
+    va_start(arguments, command);
+    auto* request = va_arg(arguments, struct flock*);
+    va_end(arguments);
+    return get_or_set_lock(fd, command, request);
+}
+
+// Whoever naps looks at a word again and again: until it changes, or somebody dies, there is nothing new to see.
+int explored_usleep(unsigned) {
+    size_t where = last_looked_at(self());
+    dies_here();
+    observe(6);
+    if (look_again(self(), where)) return 0;
+    sleepers[self()].watches = where;
+    block(Life::napping);
+    return 0;
+}
+
+long explored_syscall(long number, ...) {
+    if (number != SYS_membarrier) give_up("a system call that is not modelled");
+    reach();
+    dies_here();
+    count_step();
+    if (tracing()) record("barrier for everybody");
+    barrier_for_all();
+    observe(5);
+    return 0;
+}
+
+int explored_clock_gettime(clockid_t, struct timespec* now) noexcept {
+    *now = {1, 0};  // time stands still: what is waited for comes, or is found never to come
+    return 0;
+}
+}

@@ -1,0 +1,8 @@
+// Does the explorer find what it should? See litmus.cpp.
+#pragma once
+
+namespace ringmain::explore {
+
+int run_litmus();  // how many were wrong
+
+}  // namespace ringmain::explore

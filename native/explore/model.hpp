@@ -1,0 +1,68 @@
+// What engine.cpp, memory.cpp and kernel.cpp know of each other.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "engine.hpp"
+
+namespace ringmain::explore {
+
+constexpr size_t kMaxLocations = 128;
+
+// How far an actor has come along the history of each location: it can no longer see what is older.
+struct alignas(16) Knowledge {
+    std::array<uint8_t, kMaxLocations> at{};
+
+    void join(const Knowledge& other) {
+        for (size_t i = 0; i < kMaxLocations; ++i) at[i] = at[i] > other.at[i] ? at[i] : other.at[i];
+    }
+    bool within(const Knowledge& other) const {
+        for (size_t i = 0; i < kMaxLocations; ++i)
+            if (at[i] > other.at[i]) return false;
+        return true;
+    }
+    uint64_t hash() const { return hash_bytes(at.data(), at.size()); }
+};
+
+// The shared memory of all cases: a header, a few slots, a small ring (its mirror is an address, not a mapping).
+constexpr size_t kSlots = 8;
+constexpr size_t kMaxCapacity = 1024;
+std::byte* control();
+std::byte* data();
+void set_capacity(size_t capacity_bytes);
+std::string name_of(const void* address);
+
+// memory.cpp
+void memory_forget();  // a new case: nothing is known of any location
+void memory_reset();   // a new execution
+uint64_t memory_hash();
+uint64_t hash_ahead(const Knowledge& k);  // of what not everybody knows; after memory_hash()
+uint64_t latest(const void* address, size_t bytes);
+void learn(int actor, const Knowledge& what);  // synchronises: the actor now knows this
+Knowledge pass_on(int actor);                  // what the actor knows, for somebody to learn
+void barrier_for_all();
+size_t last_looked_at(int actor);
+bool look_again(int actor, size_t where);  // time passes: the actor sees the newest there; false: it knew
+void forget_stale_looks();
+void refresh(int actor);  // time passes: the actor sees the newest of everything
+
+// kernel.cpp
+void kernel_forget();
+void kernel_reset();
+void await_end();  // nothing more to do until everything has come to rest
+uint64_t kernel_hash();
+void kernel_buries(int actor);
+void kernel_notices(size_t where);  // a store
+bool kernel_is_quiet();  // nobody can go on: false if that has woken somebody; fails if it should not have come to that
+
+// checks.cpp
+uint64_t ghost_hash();
+void ghost_reset();
+void begin_closing();  // engine.cpp
+int deaths_so_far();
+void check_words();  // after each change of claim, commit or tail
+
+}  // namespace ringmain::explore

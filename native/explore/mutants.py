@@ -1,0 +1,295 @@
+"""The core, broken on purpose: each mutant is a copy of the real sources with one step changed, and some case must
+catch it. Owns this invariant: a mutant whose pattern is no longer in the sources is an error, so the list
+cannot drift from the code.
+
+    mutants.py --list                 the names
+    mutants.py --table                name, what is broken, which cases are to catch it, as a Markdown table
+    mutants.py NAME NATIVE OUT        write the patched copies of NATIVE/*.hpp and NATIVE/roster.cpp to OUT
+    mutants.py --cases NAME           the text that selects the cases which catch it
+"""
+
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Mutant:
+    name: str
+    broken: str
+    cases: str
+    file: str
+    patches: tuple[tuple[str, str], ...]
+
+
+WRITER, READER, ROSTER = "writer.hpp", "reader.hpp", "roster.cpp"
+
+MUTANTS = [
+    Mutant(
+        "claim-after-look",
+        "the writer looks at the holds first and claims afterwards",
+        "bus: borrows",
+        WRITER,
+        (
+            ("            ring_.header.claim.exchange(target, std::memory_order_seq_cst);\n", ""),
+            (
+                "        return look_at_holds(end);\n",
+                "        Status status = look_at_holds(end);\n"
+                "        if (status == Status::ok) ring_.header.claim.exchange(claim_, std::memory_order_seq_cst);\n"
+                "        return status;\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "no-fence-after-claim",
+        "no seq_cst fence between the claim and what follows",
+        "bus: borrows",
+        WRITER,
+        (
+            (
+                '        fence(std::memory_order_seq_cst);\n        CRASH_POINT("publish: claimed',
+                '        CRASH_POINT("publish: claimed',
+            ),
+        ),
+    ),
+    Mutant(
+        "claim-goes-back",
+        "a writer that takes over claims from where it starts",
+        "writer dies",
+        WRITER,
+        (
+            ("std::max({end, position_ + stride_bytes_, claim_})", "std::max(end, position_ + stride_bytes_)"),
+            ("if (target > claim_) {", "if (target != claim_) {"),
+        ),
+    ),
+    Mutant(
+        "forgets-the-holds",
+        "a writer that was blocked once does not look at the holds again",
+        "reliable: full",
+        WRITER,
+        (
+            (
+                "                obstacle = {i, false, end};\n",
+                "                obstacle = {i, false, end};\n                safe_end_ = claim_;\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "commit-relaxed",
+        "[COMMIT] does not release the bytes before it",
+        "broadcast: sleeps",
+        WRITER,
+        (
+            (
+                "commit.exchange(position_, std::memory_order_acq_rel)",
+                "commit.exchange(position_, std::memory_order_relaxed)",
+            ),
+        ),
+    ),
+    Mutant(
+        "commit-in-two-steps",
+        "commit is loaded and then stored, not exchanged",
+        "broadcast: sleeps",
+        WRITER,
+        (
+            (
+                "        uint64_t old = ring_.header.commit.exchange(position_, std::memory_order_acq_rel);\n",
+                "        uint64_t old = ring_.header.commit.load(std::memory_order_acquire);\n"
+                "        ring_.header.commit.store(position_, std::memory_order_release);\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "number-after-commit",
+        "the number of the message to come is written after the commit",
+        "broadcast: lapped",
+        WRITER,
+        (
+            ("        ring_.word_at(position_).store(seq_, std::memory_order_relaxed);\n", ""),
+            (
+                '        CRASH_POINT("publish: committed, turn kept");\n',
+                "        ring_.word_at(position_).store(seq_, std::memory_order_relaxed);\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "turn-taken-relaxed",
+        "[TURN] does not acquire",
+        "bus: two writers",
+        WRITER,
+        (
+            (
+                "compare_exchange(seen, mine, std::memory_order_acquire)",
+                "compare_exchange(seen, mine, std::memory_order_relaxed)",
+            ),
+        ),
+    ),
+    Mutant(
+        "turn-given-back-relaxed",
+        "[RELEASE] of the turn does not release",
+        "bus: two writers",
+        WRITER,
+        (("turn.exchange(0, std::memory_order_release)", "turn.exchange(0, std::memory_order_relaxed)"),),
+    ),
+    Mutant(
+        "turn-forgets-sleepers",
+        "a writer that slept takes the turn without the flag for those who still sleep",
+        "bus: three writers",
+        WRITER,
+        (("(waited_for_turn_ ? kTurnSleeper : 0)", "0"),),
+    ),
+    Mutant(
+        "sleeps-without-flag",
+        "a writer sleeps on a hold without saying so in the word",
+        "reliable: full",
+        WRITER,
+        (("word.fetch_or(kSleeper, std::memory_order_seq_cst) | kSleeper", "word.load(std::memory_order_seq_cst)"),),
+    ),
+    Mutant(
+        "sealed-not-forgotten",
+        "a turn ends without a commit and the writer stays behind what it dropped",
+        "broadcast: sealed",
+        WRITER,
+        (("if (sealed_ != 0) {", "if (false) {"),),
+    ),
+    Mutant(
+        "no-check-before",
+        "the size is used without a look at claim",
+        "broadcast: lapped",
+        READER,
+        (("if (!held(at) && !intact(at)) {", "if (false) {"),),
+    ),
+    Mutant(
+        "no-check-after",
+        "the copy is used without a second look at claim",
+        "broadcast: lapped",
+        READER,
+        (("return held(view.position) || intact(view.position);", "return true;"),),
+    ),
+    Mutant(
+        "check-without-fence",
+        "[CHECK] has no acquire fence",
+        "broadcast: lapped",
+        READER,
+        (
+            (
+                "        fence(std::memory_order_acquire);\n        return ring_.header.claim",
+                "        return ring_.header.claim",
+            ),
+        ),
+    ),
+    Mutant(
+        "observe-relaxed",
+        "[OBSERVE] does not acquire",
+        "broadcast: sleeps",
+        READER,
+        (
+            (
+                "seen_ = ring_.header.commit.load(std::memory_order_acquire)",
+                "seen_ = ring_.header.commit.load(std::memory_order_relaxed)",
+            ),
+        ),
+    ),
+    Mutant(
+        "hold-without-fence",
+        "no seq_cst fence between [HOLD] and the look at claim",
+        "bus: borrows",
+        READER,
+        (
+            (
+                "        move_hold(position);\n        fence(std::memory_order_seq_cst);\n",
+                "        move_hold(position);\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "held-is-lapped",
+        "a claim that waits for a hold makes the held message look lapped",
+        "bus: borrows",
+        READER,
+        (("return always_holds_ || position >= held_from_;", "return always_holds_;"),),
+    ),
+    Mutant(
+        "takeover-without-barrier",
+        "whoever takes over looks at the busy flag without a barrier for everybody",
+        "broadcast: taken over alive",
+        ROSTER,
+        (("if (!fenced) barrier_for_everybody();", ""),),
+    ),
+    Mutant(
+        "takeover-without-rest",
+        "whoever takes over does not wait for a message under way",
+        "broadcast: taken over alive",
+        ROSTER,
+        (
+            (
+                "uint32_t restless = await_rest(s, slot_, timeout_ns);",
+                "uint32_t restless = kSlotCount; (void)timeout_ns;",
+            ),
+        ),
+    ),
+    Mutant(
+        "takeover-waits-for-owner-only",
+        "whoever takes over waits only if the turn's last owner lives",
+        "broadcast: a taker dies",
+        ROSTER,
+        (
+            (
+                "uint32_t restless = await_rest(s, slot_, timeout_ns);",
+                "uint32_t restless = alive ? await_rest(s, slot_, timeout_ns) : kSlotCount;",
+            ),
+        ),
+    ),
+    Mutant(
+        "reap-keeps-turn",
+        "a dead writer's turn is not given back",
+        "bus: a writer dies",
+        ROSTER,
+        (("if ((owner & ~kTurnSleeper) == index + 1) {", "if (owner == ~0u) {"),),
+    ),
+    Mutant(
+        "reap-frees-slot-first",
+        "the slot is free before its hold and turn are",
+        "its reaper dies",
+        ROSTER,
+        (
+            (
+                '    CRASH_POINT("reap: before the hold");\n',
+                "    slot.state.store(static_cast<uint32_t>(SlotState::free), memory_order_release);\n",
+            ),
+        ),
+    ),
+]
+
+
+def build(mutant: Mutant, native: Path, out: Path) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    for source in [*native.glob("*.hpp"), native / ROSTER]:
+        shutil.copyfile(source, out / source.name)
+    text = (out / mutant.file).read_text()
+    for old, new in mutant.patches:
+        if text.count(old) != 1:
+            sys.exit(f"mutant {mutant.name}: {mutant.file} has {text.count(old)} times, not once:\n{old}")
+        text = text.replace(old, new)
+    (out / mutant.file).write_text(text)
+
+
+def main(arguments: list[str]) -> None:
+    by_name = {m.name: m for m in MUTANTS}
+    match arguments:
+        case ["--list"]:
+            print("\n".join(by_name))
+        case ["--table"]:
+            print("| mutant | what is broken | caught by |\n|---|---|---|")
+            for m in MUTANTS:
+                print(f"| `{m.name}` | {m.broken} | {m.cases} |")
+        case ["--cases", name]:
+            print(by_name[name].cases)
+        case [name, native, out] if name in by_name:
+            build(by_name[name], Path(native), Path(out))
+        case _:
+            sys.exit(__doc__)
+
+
+main(sys.argv[1:])

@@ -1,0 +1,266 @@
+#include "frames.hpp"
+
+#include <unistd.h>
+
+#include <mutex>
+
+#include "endpoint.hpp"
+
+namespace ringmain {
+
+using std::memory_order_acquire;
+using std::memory_order_relaxed;
+using std::memory_order_release;
+using std::memory_order_seq_cst;
+
+Pool::Pool(std::shared_ptr<Segment> segment) : segment_(std::move(segment)) {
+    const PoolTable& t = table();
+    buffer_count_ = t.buffer_count;
+    buffer_bytes_ = t.buffer_bytes;
+    stride_bytes_ = t.buffer_stride_bytes;
+    bool sane = t.magic == kPoolMagic && t.version == kPoolVersion && buffer_count_ >= 1 &&
+                buffer_count_ <= kMaxBuffers && buffer_bytes_ <= stride_bytes_ &&
+                stride_bytes_ <= 2 * kMaxBufferBytes &&
+                kPoolTableBytes + buffer_count_ * stride_bytes_ <= segment_->capacity_bytes;
+    if (!sane)
+        throw Failure{Fault::corrupt,
+                      "the pool of stream '" + segment_->topic +
+                          "' is refused: its table is not one, is of another version, or does not "
+                          "fit the file. Close its users and unlink the stream"};
+}
+
+std::string Pool::describe_holders() const {
+    std::string text;
+    uint32_t used = std::min(segment_->header().slots_used.load(memory_order_acquire), kSlotCount);
+    for (uint32_t i = 0; i < used; ++i) {
+        // relaxed: for a sentence that a human reads.
+        uint64_t buffers = buffers_of(segment_->slot(i).hold.load(memory_order_relaxed));
+        if (!buffers || !slot_taken(*segment_, i)) continue;
+        text += (text.empty() ? "" : ", ") + look_at(*segment_, i, true).describe() + " holds " +
+                std::to_string(std::popcount(buffers));
+    }
+    return text;
+}
+
+// -------------------------------------------------------------------------------------------- publisher
+
+PoolWriter::PoolWriter(std::unique_ptr<Seat> seat) : pool_(seat->shared()), seat_(std::move(seat)) {}
+
+// The hottest memory that costs nobody a frame: what every reader is past, most recently written first. Then what was
+// never used, then the oldest frame. The newest is the last resort: who comes late finds it.
+uint32_t PoolWriter::choose(uint64_t candidates, uint64_t read_by_all) const {
+    auto rank = [&](uint32_t b) -> std::pair<int, uint64_t> {
+        const Use& use = uses_[b];
+        if (use.number == 0) return {2, 0};
+        if (use.number == newest_) return {0, 0};
+        if (use.end <= read_by_all) return {3, use.number};
+        return {1, UINT64_MAX - use.number};
+    };
+    uint32_t best = static_cast<uint32_t>(std::countr_zero(candidates));
+    for (uint64_t rest = candidates & (candidates - 1); rest; rest &= rest - 1)
+        if (uint32_t b = static_cast<uint32_t>(std::countr_zero(rest)); rank(b) > rank(best)) best = b;
+    return best;
+}
+
+Status PoolWriter::claim(uint64_t read_by_all, uint32_t& buffer) {
+    // relaxed: only to choose well. What counts is [INSPECT].
+    uint64_t candidates = pool_.all() & ~taken_ & ~pool_.held(memory_order_relaxed);
+    while (candidates) {
+        uint32_t chosen = choose(candidates, read_by_all);
+        uint64_t bit = uint64_t{1} << chosen;
+        Word<uint64_t>& number = pool_.table().buffers[chosen].number;
+        CRASH_POINT("frame: buffer chosen");
+        // [REWRITE] seq_cst: announced before we look at the holds. With [INSPECT], [LEASE] and [MATCH], all seq_cst,
+        // one of the two sides sees the other; a fence would cost and add nothing, since only these words take part.
+        number.exchange(0, memory_order_seq_cst);
+        CRASH_POINT("frame: rewriting announced");
+        // [INSPECT] seq_cst: after [REWRITE]. A hold that is gone took its reader's last look at the pixels along: pairs
+        // with [RETURN].
+        if (!(pool_.held(memory_order_seq_cst) & bit)) {
+            uses_[chosen] = {};
+            taken_ |= bit;
+            buffer = chosen;
+            return Status::ok;
+        }
+        // A reader was faster. Nothing was written: the frame is as whole as before, and may be leased again.
+        number.store(uses_[chosen].number, memory_order_release);
+        candidates &= ~bit;
+    }
+    return Status::blocked;
+}
+
+uint64_t PoolWriter::seal(uint32_t buffer, int64_t now_ns) {
+    PoolTable& table = pool_.table();
+    uses_[buffer].number = ++newest_;
+    // [NUMBER] release: with the descriptor, which is committed later, it vouches for the pixels. Pairs with [MATCH].
+    table.buffers[buffer].number.store(newest_, memory_order_release);
+    // relaxed, all four: for whoever watches.
+    int64_t last_ns = table.last_ns.load(memory_order_relaxed);
+    int64_t average_ns = table.interval_ns.load(memory_order_relaxed);
+    int64_t interval_ns = last_ns && now_ns > last_ns ? now_ns - last_ns : average_ns;
+    table.interval_ns.store(average_ns ? average_ns + (interval_ns - average_ns) / 8 : interval_ns,
+                            memory_order_relaxed);
+    table.last_ns.store(now_ns, memory_order_relaxed);
+    table.frames.store(newest_, memory_order_relaxed);
+    CRASH_POINT("frame: numbered, not sent");
+    return newest_;
+}
+
+bool PoolWriter::reap() {
+    bool any = false;
+    const Segment& s = pool_.segment();
+    uint32_t used = std::min(s.header().slots_used.load(memory_order_acquire), kSlotCount);
+    // relaxed: who holds nothing is not in our way; whether the others live is asked of the kernel.
+    for (uint32_t i = 0; i < used; ++i)
+        if (i != seat_->slot() && buffers_of(s.slot(i).hold.load(memory_order_relaxed)))
+            any |= reap_if_dead(s, i);
+    return any;
+}
+
+std::vector<Bell> PoolWriter::arm() {
+    std::vector<Bell> bells;
+    const Segment& s = pool_.segment();
+    uint32_t used = std::min(s.header().slots_used.load(memory_order_acquire), kSlotCount);
+    uint64_t held = 0;
+    for (uint32_t i = 0; i < used && bells.size() < kMaxBells; ++i) {
+        Word<uint64_t>& word = s.slot(i).hold;
+        if (!buffers_of(word.load(memory_order_relaxed))) continue;  // relaxed: the next line looks again
+        // seq_cst: either the holder's exchange returns our flag, or we see its new hold.
+        uint64_t seen = word.fetch_or(kSleeper, memory_order_seq_cst) | kSleeper;
+        held |= buffers_of(seen);
+        bells.push_back({word.futex(), static_cast<uint32_t>(seen)});
+    }
+    if (((held | taken_) & pool_.all()) != pool_.all()) bells.clear();
+    return bells;
+}
+
+// ----------------------------------------------------------------------------------------------- reader
+
+namespace {
+
+struct OpenReaders {
+    std::mutex mutex;
+    std::vector<PoolReader*> readers;
+
+    static OpenReaders& all() {
+        static OpenReaders* open = new OpenReaders;  // never destroyed: leases may live to the very end
+        return *open;
+    }
+};
+
+}  // namespace
+
+PoolReader::PoolReader(std::unique_ptr<Seat> seat) : pool_(seat->shared()), seat_(std::move(seat)) {
+    std::lock_guard lock(OpenReaders::all().mutex);
+    OpenReaders::all().readers.push_back(this);
+}
+
+PoolReader::~PoolReader() {
+    std::lock_guard lock(OpenReaders::all().mutex);
+    std::erase(OpenReaders::all().readers, this);
+}
+
+void leave_all_pools() {
+    std::lock_guard lock(OpenReaders::all().mutex);
+    for (PoolReader* reader : OpenReaders::all().readers) reader->leave();
+}
+
+// False: the slot is not ours any more.
+bool PoolReader::announce(uint64_t buffers) {
+    Slot& own = seat_->own();
+    uint64_t seen = hold_of(held_);
+    // Compared, not exchanged: had the slot been given away, its new owner's leases must survive us.
+    // [LEASE] / [RETURN] seq_cst. Taking: announced before we look at the number; see [REWRITE]. Giving back: what we
+    // read of the pixels comes before; pairs with [INSPECT].
+    while (!own.hold.compare_exchange(seen, hold_of(buffers), memory_order_seq_cst))
+        if (buffers_of(seen) != held_) return false;
+    held_ = buffers;
+    CRASH_POINT("frame: hold changed, bell not rung");
+    if (seen & kSleeper) wake(own.hold.futex());
+    // relaxed: it only tells of accidents, such as a process that closed all of its descriptors.
+    return own.generation.load(memory_order_relaxed) == seat_->generation();
+}
+
+Status PoolReader::lease(uint32_t buffer, uint64_t number) {
+    if (!seat_) return Status::taken_over;
+    uint64_t bit = uint64_t{1} << buffer;
+    if (!(held_ & bit)) {
+        if (!announce(held_ | bit)) return Status::taken_over;
+        CRASH_POINT("frame: lease announced");
+    }
+    // [MATCH] seq_cst, after [LEASE]: the number of the descriptor means that the publisher has not begun to rewrite, and
+    // will see our lease before it does. Pairs with [NUMBER] and [REWRITE].
+    if (pool_.table().buffers[buffer].number.load(memory_order_seq_cst) == number) {
+        ++leases_[buffer];
+        return Status::ok;
+    }
+    if (leases_[buffer] == 0) announce(held_ & ~bit);
+    return Status::empty;
+}
+
+void PoolReader::release(uint32_t buffer) {
+    if (--leases_[buffer] == 0 && seat_ && !forked()) announce(held_ & ~(uint64_t{1} << buffer));
+}
+
+// ------------------------------------------------------------------------------------------ open, create
+
+namespace {
+
+std::shared_ptr<Segment> lay_out(const std::shared_ptr<Directory>& directory, const std::string& stream,
+                                 const PoolRequest& request) {
+    uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+    uint64_t stride = align_up(request.buffer_bytes, request.huge_pages ? kHugePageBytes : page);
+    TopicOptions options;
+    options.contract = Contract::frames;
+    options.capacity_bytes = align_up(kPoolTableBytes + request.buffer_count * stride, page);
+    options.mode = request.mode;
+    options.huge_pages = request.huge_pages;
+    options.schema = request.schema;
+    std::shared_ptr<Segment> segment = Segment::create(directory, stream, options);
+    PoolTable& table = *reinterpret_cast<PoolTable*>(segment->data());
+    table.magic = kPoolMagic;
+    table.version = kPoolVersion;
+    table.buffer_count = request.buffer_count;
+    table.buffer_bytes = request.buffer_bytes;
+    table.buffer_stride_bytes = stride;
+    return segment;
+}
+
+// Takes the name from the pool that is there. Its readers keep what they hold of it.
+void retire_old(const std::shared_ptr<Directory>& directory, const std::string& stream) {
+    try {
+        std::shared_ptr<Segment> old = Segment::open(directory, stream, Access::read, FileKind::pool);
+        RosterLock lock(*old);
+        if (!old->retired() && old->has_its_name()) old->retire();
+    } catch (const Failure& failure) {
+        if (failure.fault != Fault::not_found) throw;
+    }
+}
+
+}  // namespace
+
+std::unique_ptr<PoolWriter> create_pool(const std::shared_ptr<Directory>& directory,
+                                        const std::string& stream, const PoolRequest& request) {
+    constexpr int kAttempts = 100;
+    for (int attempt = 0; attempt < kAttempts; ++attempt) {
+        retire_old(directory, stream);
+        CRASH_POINT("frame: old pool retired, none there");
+        std::shared_ptr<Segment> segment = lay_out(directory, stream, request);
+        std::unique_ptr<Seat> seat;
+        {
+            RosterLock lock(*segment);
+            seat = std::make_unique<Seat>(segment, Role::writer, request.name, false, lock);
+        }
+        auto writer = std::make_unique<PoolWriter>(std::move(seat));
+        if (segment->give_name()) return writer;
+    }
+    throw Failure{Fault::timed_out, "the pool of stream '" + stream + "' was made by others again and again"};
+}
+
+std::unique_ptr<PoolReader> open_pool(const std::shared_ptr<Directory>& directory, const std::string& stream,
+                                      const std::string& name) {
+    std::unique_ptr<Seat> seat = join_as_reader(directory, stream, name, Observe::never, FileKind::pool);
+    return seat ? std::make_unique<PoolReader>(std::move(seat)) : nullptr;
+}
+
+}  // namespace ringmain

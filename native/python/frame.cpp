@@ -1,0 +1,151 @@
+// ringmain._ring.Frame: a frame where it lies. Owns this invariant: its buffer is held as long as the block or any view
+// made from it; the mapping stays as long as the frame or any view.
+#include "frame_subscriber.hpp"
+
+namespace ringmain::py {
+
+namespace {
+
+FrameState& state_of(PyObject* self) { return reinterpret_cast<FrameObject*>(self)->state; }
+
+// The buffer goes back when the block has ended and the last view is gone.
+void settle(FrameState& f) {
+    if (f.open || f.exports > 0 || !f.leased) return;
+    f.leased = false;
+    f.pool->release(f.descriptor.buffer);
+    f.pool.reset();  // so that a frame that is kept for its numbers keeps nothing else
+}
+
+bool check_open(const FrameState& f) {
+    if (!f.open) {
+        PyErr_SetString(PyExc_ValueError,
+                        "the frame was given back: its block was left, or the loop went on. An array made "
+                        "inside stays good; copy() what is to be kept without holding the buffer");
+        return false;
+    }
+    if (f.pool->forked()) {
+        raise("Closed", "a frame does not outlive a fork: its buffer is held by the parent");
+        return false;
+    }
+    return true;
+}
+
+PyObject* enter(PyObject* self, PyObject*) { return check_open(state_of(self)) ? Py_NewRef(self) : nullptr; }
+
+PyObject* leave(PyObject* self, PyObject* const*, Py_ssize_t) {
+    end_frame(self);
+    Py_RETURN_FALSE;
+}
+
+PyObject* release(PyObject* self, PyObject*) {
+    end_frame(self);
+    Py_RETURN_NONE;
+}
+
+int get_buffer(PyObject* self, Py_buffer* view, int flags) {
+    FrameState& f = state_of(self);
+    if (!check_open(f)) return -1;
+    void* at = f.pool->pool().buffer(f.descriptor.buffer);
+    if (PyBuffer_FillInfo(view, self, at, static_cast<Py_ssize_t>(f.descriptor.size), 1, flags) != 0)
+        return -1;
+    ++f.exports;
+    return 0;
+}
+
+void release_buffer(PyObject* self, Py_buffer*) {
+    FrameState& f = state_of(self);
+    --f.exports;
+    settle(f);
+}
+
+PyObject* get_meta(PyObject* self, void*) {
+    FrameState& f = state_of(self);
+    if (!f.meta)
+        f.meta =
+            f.meta_bytes ? PyObject_CallFunctionObjArgs(decode_meta, f.meta_bytes, nullptr) : PyDict_New();
+    return f.meta ? Py_NewRef(f.meta) : nullptr;
+}
+
+template <auto Field>
+PyObject* get_unsigned(PyObject* self, void*) {
+    return PyLong_FromUnsignedLongLong(state_of(self).descriptor.*Field);
+}
+template <auto Field>
+PyObject* get_signed(PyObject* self, void*) {
+    return PyLong_FromLongLong(state_of(self).descriptor.*Field);
+}
+PyObject* get_valid(PyObject* self, void*) {
+    return PyBool_FromLong(state_of(self).descriptor.flags & kFrameValid);
+}
+PyObject* get_seq(PyObject* self, void*) { return PyLong_FromUnsignedLongLong(state_of(self).seq); }
+PyObject* get_lost(PyObject* self, void*) { return PyLong_FromUnsignedLongLong(state_of(self).lost); }
+PyObject* get_time(PyObject* self, void*) { return PyLong_FromLongLong(state_of(self).time_ns); }
+PyObject* get_sender(PyObject* self, void*) { return Py_NewRef(state_of(self).sender); }
+PyObject* get_kind(PyObject* self, void*) { return Py_NewRef(state_of(self).kind); }
+PyObject* get_layout(PyObject* self, void*) { return Py_NewRef(state_of(self).layout); }
+PyObject* get_data(PyObject* self, void*) { return PyMemoryView_FromObject(self); }
+PyObject* get_held(PyObject* self, void*) { return PyBool_FromLong(state_of(self).leased); }
+
+void destroy(PyObject* self) {
+    FrameState& f = state_of(self);
+    if (f.layout) {
+        end_frame(self);
+        for (PyObject* object : {f.layout, f.sender, f.kind, f.meta, f.meta_bytes}) Py_XDECREF(object);
+        f.~FrameState();
+    }
+    deallocate(self);
+}
+
+PyObject* refuse(PyTypeObject*, PyObject*, PyObject*) {
+    PyErr_SetString(PyExc_TypeError, "frames come from FrameSubscriber.recv()");
+    return nullptr;
+}
+
+PyMethodDef methods[] = {{"__enter__", enter, METH_NOARGS, nullptr},
+                         {"__exit__", method(leave), METH_FASTCALL, nullptr},
+                         {"release", release, METH_NOARGS,
+                          "release()\n--\n\nGive the buffer back, as soon as no view of it is left."},
+                         {nullptr, nullptr, 0, nullptr}};
+
+PyGetSetDef attributes[] = {
+    {"id", get_unsigned<&Descriptor::id>, nullptr, "The frame's number, as its publisher set it.", nullptr},
+    {"start_ns", get_signed<&Descriptor::start_ns>, nullptr, "When it began.", nullptr},
+    {"end_ns", get_signed<&Descriptor::end_ns>, nullptr, "When it ended.", nullptr},
+    {"size", get_unsigned<&Descriptor::size>, nullptr, "Bytes that are used.", nullptr},
+    {"buffer", get_unsigned<&Descriptor::buffer>, nullptr, "Which buffer of the pool it is in.", nullptr},
+    {"valid", get_valid, nullptr, "Is it good?", nullptr},
+    {"meta", get_meta, nullptr, "The small dict that came along.", nullptr},
+    {"seq", get_seq, nullptr, "Its sequence number.", nullptr},
+    {"time_ns", get_time, nullptr, "When it was published.", nullptr},
+    {"sender", get_sender, nullptr, "Who sent it.", nullptr},
+    {"kind", get_kind, nullptr, "What kind it is.", nullptr},
+    {"lost", get_lost, nullptr, "Frames lost just before it.", nullptr},
+    {"data", get_data, nullptr, "The frame where it lies, read-only.", nullptr},
+    {"layout", get_layout, nullptr, "How the bytes are arranged.", nullptr},
+    {"held", get_held, nullptr, "Is its buffer kept from being reused?", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+
+PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(refuse)},
+                       {Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
+                       {Py_tp_methods, methods},
+                       {Py_tp_getset, attributes},
+                       {Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
+                       {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
+                       {0, nullptr}};
+PyType_Spec spec = {"ringmain._ring.Frame", sizeof(FrameObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+                    slots};
+
+}  // namespace
+
+void end_frame(PyObject* frame) {
+    FrameState& f = state_of(frame);
+    f.open = false;
+    settle(f);
+}
+
+bool add_frame(PyObject* module) {
+    PyObject* type = PyType_FromSpec(&spec);
+    return type && PyModule_AddObjectRef(module, "Frame", type) == 0;
+}
+
+}  // namespace ringmain::py

@@ -1,0 +1,305 @@
+// ringmain._ring.FrameDraft: a frame being filled in its buffer. Owns this invariant: a buffer that a view of ours can
+// still write is not given to another frame.
+#include "frame_publisher.hpp"
+
+namespace ringmain::py {
+
+namespace {
+
+// The buffer can be used again when the block has ended and the last view is gone.
+void settle(DraftState& d) {
+    if (d.open || d.exports > 0 || !d.taken) return;
+    d.taken = false;
+    d.pool->give_back(d.buffer);
+}
+
+void end(DraftState& d) {
+    if (!d.open) return;
+    d.open = false;
+    FramePublisherState& f = publisher_of(d.owner);
+    if (f.pool == d.pool) --f.open_drafts;
+    settle(d);
+}
+
+bool check_open(const DraftState& d) {
+    if (d.open) return true;
+    PyErr_SetString(PyExc_ValueError, "the frame was sent or given up: its block was left");
+    return false;
+}
+
+// What the user keeps of a sent frame must not change it: arrays we made turn read-only.
+void freeze(DraftState& d) {
+    if (!d.arrays) return;
+    for (Py_ssize_t i = 0; i < PyList_Size(d.arrays); ++i) {
+        PyObject* array = PyWeakref_GetObject(PyList_GetItem(d.arrays, i));
+        if (array == Py_None) continue;
+        Py_INCREF(array);
+        PyObject* done = PyObject_CallMethod(array, "setflags", "O", Py_False);
+        if (!done) PyErr_Clear();
+        Py_XDECREF(done);
+        Py_DECREF(array);
+    }
+}
+
+bool encoded_meta(const DraftState& d, const PublisherState& p, PyObject*& bytes) {
+    int full = d.meta ? PyObject_IsTrue(d.meta) : 0;
+    if (full <= 0) return full == 0;
+    bytes = PyObject_CallFunctionObjArgs(encode_meta, d.meta, nullptr);
+    if (!bytes) return false;
+    uint64_t size = static_cast<uint64_t>(PyBytes_Size(bytes));
+    uint64_t most = p.largest_bytes - align_up(p.sender.size()) - sizeof(Descriptor);
+    if (size <= most) return true;
+    raise("MessageTooLarge", "the meta of a frame of stream '" + p.topic + "' takes " + std::to_string(size) +
+                                 " bytes, at most " + std::to_string(most) +
+                                 " fit beside its descriptor: put large things into the frame");
+    Py_DECREF(bytes);
+    return false;
+}
+
+bool publish(DraftState& d) {
+    FramePublisherState& f = publisher_of(d.owner);
+    PublisherState* p = f.publisher ? usable(f.publisher) : nullptr;
+    if (f.publisher && !p) return false;
+    if (!p || d.pool != f.pool || d.pool->forked()) {
+        raise("Closed", "the frame outlived its publisher, or a fork: it was not sent");
+        return false;
+    }
+    PyObject* meta = nullptr;
+    if (!encoded_meta(d, *p, meta)) return false;
+    uint64_t meta_bytes = meta ? static_cast<uint64_t>(PyBytes_Size(meta)) : 0;
+    uint64_t size = sizeof(Descriptor) + meta_bytes;
+    OneAtATime turn(p->occupant);
+    Deadline deadline(kForever);
+    bool started =
+        turn.entered && start_message(*p, room_for(footprint(size, p->sender.size(), 0)), deadline);
+    if (started) {
+        Writer& w = *p->writer;
+        int64_t now_ns = p->clock.now_ns();
+        Descriptor descriptor{kDescriptorMagic,
+                              kPoolVersion,
+                              static_cast<uint16_t>(d.valid ? kFrameValid : 0),
+                              d.buffer,
+                              0,
+                              d.pool->pool().epoch(),
+                              d.pool->seal(d.buffer, now_ns),
+                              d.id,
+                              d.start_ns,
+                              d.end_ns ? d.end_ns : now_ns,
+                              d.size};
+        std::byte* payload = w.payload(p->sender.size(), 0);
+        copy_in(payload, &descriptor, sizeof descriptor);
+        if (meta) copy_in(payload + sizeof descriptor, PyBytes_AsString(meta), meta_bytes);
+        d.seq = w.seq();
+        w.seal(d.seq, now_ns, size, p->sender, {});
+        w.commit();
+        d.pool->sent(d.buffer, w.position());
+        d.sent = true;
+    }
+    Py_XDECREF(meta);
+    return started;
+}
+
+PyObject* enter(PyObject* self, PyObject*) { return check_open(draft_of(self)) ? Py_NewRef(self) : nullptr; }
+
+bool finish(DraftState& d) {
+    if (d.exports > 0) [[unlikely]]
+        freeze(d);
+    bool done = !d.taken || publish(d);
+    end(d);
+    return done;
+}
+
+PyObject* commit(PyObject* self, PyObject*) {
+    DraftState& d = draft_of(self);
+    if (!check_open(d) || !finish(d)) return nullptr;
+    if (!d.sent) Py_RETURN_NONE;
+    return PyLong_FromUnsignedLongLong(d.seq);
+}
+
+PyObject* discard(PyObject* self, PyObject*) {
+    end(draft_of(self));
+    Py_RETURN_NONE;
+}
+
+PyObject* leave(PyObject* self, PyObject* const* args, Py_ssize_t count) {
+    DraftState& d = draft_of(self);
+    if (d.open) {
+        if (count > 0 && args[0] != Py_None)
+            end(d);
+        else if (!finish(d))
+            return nullptr;
+    }
+    Py_RETURN_FALSE;
+}
+
+// fill(buffer): copies it in, without the GIL.
+PyObject* fill(PyObject* self, PyObject* object) {
+    DraftState& d = draft_of(self);
+    Bytes source;
+    if (!check_open(d) || !source.get(object)) return nullptr;
+    if (static_cast<uint64_t>(source.size) > d.pool->pool().buffer_bytes()) {
+        PyErr_Format(PyExc_ValueError, "%zd bytes do not fit the frame of %llu", source.size,
+                     static_cast<unsigned long long>(d.pool->pool().buffer_bytes()));
+        return nullptr;
+    }
+    {
+        WithoutGil unlocked;
+        copy_in(d.data, source.data, static_cast<size_t>(source.size));
+    }
+    Py_RETURN_NONE;
+}
+
+PyObject* remember(PyObject* self, PyObject* array) {
+    DraftState& d = draft_of(self);
+    if (!d.arrays) d.arrays = PyList_New(0);
+    PyObject* reference = d.arrays ? PyWeakref_NewRef(array, nullptr) : nullptr;
+    int added = reference ? PyList_Append(d.arrays, reference) : -1;
+    Py_XDECREF(reference);
+    return added == 0 ? Py_NewRef(array) : nullptr;
+}
+
+int get_buffer(PyObject* self, Py_buffer* view, int flags) {
+    DraftState& d = draft_of(self);
+    if (!check_open(d)) return -1;
+    if (PyBuffer_FillInfo(view, self, d.data, static_cast<Py_ssize_t>(d.size), 0, flags) != 0) return -1;
+    ++d.exports;
+    return 0;
+}
+
+void release_buffer(PyObject* self, Py_buffer*) {
+    DraftState& d = draft_of(self);
+    --d.exports;
+    settle(d);
+}
+
+template <int64_t DraftState::* Field>
+PyObject* get_time(PyObject* self, void*) {
+    return PyLong_FromLongLong(draft_of(self).*Field);
+}
+template <int64_t DraftState::* Field>
+int set_time(PyObject* self, PyObject* value, void*) {
+    long long ns = value ? PyLong_AsLongLong(value) : 0;
+    if (PyErr_Occurred() || !check_open(draft_of(self))) return -1;
+    draft_of(self).*Field = ns;
+    return 0;
+}
+
+PyObject* get_id(PyObject* self, void*) { return PyLong_FromUnsignedLongLong(draft_of(self).id); }
+int set_id(PyObject* self, PyObject* value, void*) {
+    unsigned long long id = value ? PyLong_AsUnsignedLongLong(value) : 0;
+    if (PyErr_Occurred() || !check_open(draft_of(self))) return -1;
+    draft_of(self).id = id;
+    return 0;
+}
+
+PyObject* get_valid(PyObject* self, void*) { return PyBool_FromLong(draft_of(self).valid); }
+int set_valid(PyObject* self, PyObject* value, void*) {
+    int valid = value ? PyObject_IsTrue(value) : 1;
+    if (valid < 0 || !check_open(draft_of(self))) return -1;
+    draft_of(self).valid = valid;
+    return 0;
+}
+
+PyObject* get_size(PyObject* self, void*) { return PyLong_FromUnsignedLongLong(draft_of(self).size); }
+int set_size(PyObject* self, PyObject* value, void*) {
+    DraftState& d = draft_of(self);
+    unsigned long long size = value ? PyLong_AsUnsignedLongLong(value) : d.pool->pool().buffer_bytes();
+    if (PyErr_Occurred() || !check_open(d)) return -1;
+    if (size > d.pool->pool().buffer_bytes()) {
+        PyErr_Format(PyExc_ValueError, "a frame of %llu bytes does not fit the buffer of %llu", size,
+                     static_cast<unsigned long long>(d.pool->pool().buffer_bytes()));
+        return -1;
+    }
+    d.size = size;
+    return 0;
+}
+
+PyObject* get_meta(PyObject* self, void*) {
+    DraftState& d = draft_of(self);
+    if (!d.meta) d.meta = PyDict_New();
+    return d.meta ? Py_NewRef(d.meta) : nullptr;
+}
+int set_meta(PyObject* self, PyObject* value, void*) {
+    DraftState& d = draft_of(self);
+    if (value && !PyDict_Check(value)) {
+        PyErr_Format(PyExc_TypeError, "meta is a dict, not %R", value);
+        return -1;
+    }
+    if (!check_open(d)) return -1;
+    PyObject* old = d.meta;
+    d.meta = value ? Py_NewRef(value) : nullptr;
+    Py_XDECREF(old);
+    return 0;
+}
+
+PyObject* get_seq(PyObject* self, void*) {
+    const DraftState& d = draft_of(self);
+    if (!d.sent) Py_RETURN_NONE;
+    return PyLong_FromUnsignedLongLong(d.seq);
+}
+PyObject* get_data(PyObject* self, void*) { return PyMemoryView_FromObject(self); }
+PyObject* get_layout(PyObject* self, void*) {
+    PyObject* layout = publisher_of(draft_of(self).owner).layout;
+    return Py_NewRef(layout ? layout : Py_None);
+}
+PyObject* get_draft_dropped(PyObject* self, void*) {
+    return PyBool_FromLong(draft_of(self).scratch != nullptr);
+}
+
+void destroy_draft(PyObject* self) {
+    DraftState& d = draft_of(self);
+    if (d.owner) {
+        end(d);
+        Py_DECREF(d.owner);
+        Py_XDECREF(d.meta);
+        Py_XDECREF(d.arrays);
+        d.~DraftState();
+    }
+    deallocate(self);
+}
+
+PyObject* refuse(PyTypeObject*, PyObject*, PyObject*) {
+    PyErr_SetString(PyExc_TypeError, "frames to fill come from FramePublisher.frame()");
+    return nullptr;
+}
+
+PyMethodDef draft_methods[] = {
+    {"__enter__", enter, METH_NOARGS, nullptr},
+    {"__exit__", method(leave), METH_FASTCALL, nullptr},
+    {"commit", commit, METH_NOARGS, "commit()\n--\n\nSend it now; returns its sequence number."},
+    {"discard", discard, METH_NOARGS, "discard()\n--\n\nDo not send it."},
+    {"_fill", fill, METH_O, "Copy the bytes of a buffer in."},
+    {"_remember", remember, METH_O, "An array that turns read-only when the frame is sent."},
+    {nullptr, nullptr, 0, nullptr}};
+
+PyGetSetDef draft_attributes[] = {
+    {"id", get_id, set_id, "The frame's number, as its reader sees it.", nullptr},
+    {"start_ns", get_time<&DraftState::start_ns>, set_time<&DraftState::start_ns>, "When it began.", nullptr},
+    {"end_ns", get_time<&DraftState::end_ns>, set_time<&DraftState::end_ns>, "When it ended.", nullptr},
+    {"valid", get_valid, set_valid, "Is it good?", nullptr},
+    {"meta", get_meta, set_meta, "A small dict that travels along.", nullptr},
+    {"size", get_size, set_size, "Bytes that are used.", nullptr},
+    {"seq", get_seq, nullptr, "Its sequence number, once it is sent.", nullptr},
+    {"data", get_data, nullptr, "The buffer, writable.", nullptr},
+    {"layout", get_layout, nullptr, "How the bytes are arranged.", nullptr},
+    {"dropped", get_draft_dropped, nullptr, "No buffer was free: it will not be sent.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+
+PyType_Slot draft_slots[] = {{Py_tp_new, reinterpret_cast<void*>(refuse)},
+                             {Py_tp_dealloc, reinterpret_cast<void*>(destroy_draft)},
+                             {Py_tp_methods, draft_methods},
+                             {Py_tp_getset, draft_attributes},
+                             {Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
+                             {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
+                             {0, nullptr}};
+PyType_Spec draft_spec = {"ringmain._ring.FrameDraft", sizeof(DraftObject), 0,
+                          Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, draft_slots};
+
+}  // namespace
+
+bool add_frame_draft(PyObject* module) {
+    PyObject* type = PyType_FromSpec(&draft_spec);
+    return type && PyModule_AddObjectRef(module, "FrameDraft", type) == 0;
+}
+
+}  // namespace ringmain::py

@@ -1,0 +1,152 @@
+// Looking at streams of frames from outside, taking their pools away, and what ringmain.frames sets up once.
+#include <dirent.h>
+
+#include "endpoint.hpp"
+#include "frame_types.hpp"
+
+namespace ringmain::py {
+
+PyTypeObject *frame_class, *draft_class;
+PyObject *encode_meta, *decode_meta;
+
+namespace {
+
+// set_frame_classes(frame, draft, encode_meta, decode_meta)
+PyObject* set_frame_classes(PyObject*, PyObject* args) {
+    PyObject *frame, *draft, *encode, *decode;
+    if (!PyArg_ParseTuple(args, "OOOO", &frame, &draft, &encode, &decode)) return nullptr;
+    frame_class = reinterpret_cast<PyTypeObject*>(Py_NewRef(frame));
+    draft_class = reinterpret_cast<PyTypeObject*>(Py_NewRef(draft));
+    encode_meta = Py_NewRef(encode);
+    decode_meta = Py_NewRef(decode);
+    Py_RETURN_NONE;
+}
+
+// inspect_pool(directory, stream): a dict of all there is to know.
+PyObject* inspect_pool(PyObject*, PyObject* args) {
+    const char *path, *stream;
+    if (!PyArg_ParseTuple(args, "ss", &path, &stream)) return nullptr;
+    try {
+        auto directory = std::make_shared<Directory>(path, false);
+        std::shared_ptr<Segment> segment = Segment::open(directory, stream, Access::observe, FileKind::pool);
+        Pool pool(segment);
+        PoolTable& table = pool.table();
+        PyObject* holders = PyList_New(0);
+        uint32_t used = std::min(segment->header().slots_used.load(std::memory_order_acquire), kSlotCount);
+        bool published = false;
+        for (uint32_t i = 0; holders && i < used; ++i) {
+            if (!slot_taken(*segment, i) || !slot_alive(*segment, i)) continue;
+            Member m = look_at(*segment, i, true);
+            published |= m.role == Role::writer;
+            if (m.role == Role::writer) continue;
+            PyObject* holder = Py_BuildValue("sIi", m.name.c_str(), m.pid, std::popcount(buffers_of(m.hold)));
+            if (!holder || PyList_Append(holders, holder) != 0) Py_CLEAR(holders);
+            Py_XDECREF(holder);
+        }
+        if (!holders) return nullptr;
+        std::string schema = segment->schema();
+        // relaxed: a look from outside.
+        auto number = [](const auto& word) { return word.load(std::memory_order_relaxed); };
+        return Py_BuildValue(
+            "{sIsKsKsKsKsLsLsOsOsy#sN}", "buffers", pool.buffer_count(), "buffer_bytes", pool.buffer_bytes(),
+            "epoch", pool.epoch(), "frames", number(table.frames), "dropped", number(table.dropped),
+            "last_ns", number(table.last_ns), "interval_ns", number(table.interval_ns), "huge_pages",
+            segment->flags & kHugePages ? Py_True : Py_False, "alive", published ? Py_True : Py_False,
+            "schema", schema.data(), static_cast<Py_ssize_t>(schema.size()), "holders", holders);
+    } catch (const Failure& failure) {
+        return raise(failure);
+    }
+}
+
+// pools(directory): the names of the streams in it.
+PyObject* pools(PyObject*, PyObject* args) {
+    const char* path;
+    if (!PyArg_ParseTuple(args, "s", &path)) return nullptr;
+    PyObject* list = PyList_New(0);
+    if (!list) return nullptr;
+    try {
+        Directory directory(path, false);
+        DIR* entries = fdopendir(dup(directory.fd()));
+        if (!entries) return list;
+        rewinddir(entries);
+        while (const dirent* entry = readdir(entries)) {
+            std::string name = topic_name(entry->d_name, FileKind::pool);
+            if (name.empty()) continue;
+            PyObject* str =
+                PyUnicode_DecodeFSDefaultAndSize(name.data(), static_cast<Py_ssize_t>(name.size()));
+            if (!str || PyList_Append(list, str) != 0) {
+                Py_XDECREF(str);
+                Py_CLEAR(list);
+                break;
+            }
+            Py_DECREF(str);
+        }
+        closedir(entries);
+    } catch (const Failure& failure) {
+        if (failure.fault == Fault::not_found) return list;
+        Py_DECREF(list);
+        return raise(failure);
+    }
+    if (list && PyList_Sort(list) != 0) Py_CLEAR(list);
+    return list;
+}
+
+// unlink_pool(directory, stream, force): takes the pool away, unless forced only if everybody in it is dead and its topic
+// is gone. False: there is none, or it stays.
+PyObject* unlink_pool(PyObject*, PyObject* args) {
+    const char *path, *stream;
+    int force;
+    if (!PyArg_ParseTuple(args, "ssp", &path, &stream, &force)) return nullptr;
+    bool gone = false;
+    try {
+        WithoutGil unlocked;
+        auto directory = std::make_shared<Directory>(path, false);
+        gone = force ? unlink_topic(directory, stream, true, FileKind::pool)
+                     : unlink_if_dead(directory, stream, FileKind::pool);
+    } catch (const Failure& failure) {
+        if (failure.fault != Fault::not_found) return raise(failure);
+    }
+    return PyBool_FromLong(gone);
+}
+
+PyMethodDef functions[] = {
+    {"set_frame_classes", set_frame_classes, METH_VARARGS, "What frames are made as."},
+    {"inspect_pool", inspect_pool, METH_VARARGS, "All there is to know of a stream's pool."},
+    {"pools", pools, METH_VARARGS, "The names of the streams in a directory."},
+    {"unlink_pool", unlink_pool, METH_VARARGS, "Take a stream's pool away."},
+    {nullptr, nullptr, 0, nullptr}};
+
+bool add_layout(PyObject* module) {
+    PyObject* offsets = PyDict_New();
+    if (!offsets) return false;
+    auto put = [&](const char* name, uint64_t value) {
+        PyObject* number = PyLong_FromUnsignedLongLong(value);
+        bool done = number && PyDict_SetItemString(offsets, name, number) == 0;
+        Py_XDECREF(number);
+        return done;
+    };
+#define FIELD(type, field) put(#type "." #field, offsetof(type, field))
+    bool done = FIELD(PoolTable, magic) && FIELD(PoolTable, version) && FIELD(PoolTable, buffer_count) &&
+                FIELD(PoolTable, buffer_bytes) && FIELD(PoolTable, buffer_stride_bytes) &&
+                FIELD(PoolTable, frames) && FIELD(PoolTable, dropped) && FIELD(PoolTable, last_ns) &&
+                FIELD(PoolTable, interval_ns) && FIELD(PoolTable, buffers) && FIELD(BufferState, number) &&
+                FIELD(Descriptor, magic) && FIELD(Descriptor, version) && FIELD(Descriptor, flags) &&
+                FIELD(Descriptor, buffer) && FIELD(Descriptor, reserved) && FIELD(Descriptor, pool) &&
+                FIELD(Descriptor, number) && FIELD(Descriptor, id) && FIELD(Descriptor, start_ns) &&
+                FIELD(Descriptor, end_ns) && FIELD(Descriptor, size) && put("PoolTable", sizeof(PoolTable)) &&
+                put("BufferState", sizeof(BufferState)) && put("Descriptor", sizeof(Descriptor)) &&
+                put("max_buffers", kMaxBuffers) && put("max_buffer_bytes", kMaxBufferBytes) &&
+                put("hold_shift", kHoldShift) && put("version", kPoolVersion);
+#undef FIELD
+    done = done && PyModule_AddObjectRef(module, "FRAMES_LAYOUT", offsets) == 0;
+    Py_DECREF(offsets);
+    return done;
+}
+
+}  // namespace
+
+bool add_frame_inspection(PyObject* module) {
+    return PyModule_AddFunctions(module, functions) == 0 && add_layout(module);
+}
+
+}  // namespace ringmain::py

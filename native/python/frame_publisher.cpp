@@ -1,0 +1,254 @@
+// ringmain._ring.FramePublisher: the pool of a stream, and the next buffer to fill. The rest is src/ringmain/frames.
+#include "frame_publisher.hpp"
+
+#include <new>
+
+namespace ringmain::py {
+
+namespace {
+
+// ------------------------------------------------------------------------------------------- the next buffer
+
+// How far every reader of the descriptors has come. A hint: it decides which buffer is reused, not whether it may be.
+uint64_t read_by_all(const PublisherState& p) {
+    const Ring& ring = p.ring();
+    uint64_t least = UINT64_MAX;
+    uint32_t used = ring.slots_used();
+    for (uint32_t i = 0; i < used; ++i) {
+        const Slot& slot = ring.slots[i];
+        if (slot.state.load(std::memory_order_relaxed) == static_cast<uint32_t>(SlotState::taken) &&
+            slot.role.load(std::memory_order_relaxed) == static_cast<uint32_t>(Role::reader))
+            least = std::min(least, slot.position.load(std::memory_order_relaxed));
+    }
+    return least;
+}
+
+// 1: a buffer; 0: none, and the frame is to be dropped; -1: raised.
+int next_buffer(FramePublisherState& f, const PublisherState& p, Deadline& deadline, uint32_t& buffer) {
+    if (f.pool->claim(read_by_all(p), buffer) == Status::ok) [[likely]]
+        return 1;
+    Counted<PoolWriter> pool = f.pool;  // another thread may close us while we wait
+    for (;;) {
+        if (pool->taken() == pool->pool().all()) {
+            raise("InUse",
+                  "all " + std::to_string(pool->pool().buffer_count()) + " buffers of stream '" + p.topic +
+                      "' are in use by this process itself: leave the blocks of frames being filled, and "
+                      "delete the arrays kept of frames that were sent");
+            return -1;
+        }
+        try {
+            if (pool->reap() && pool->claim(read_by_all(p), buffer) == Status::ok) return 1;
+        } catch (const Failure& failure) {
+            raise(failure);
+            return -1;
+        }
+        if (f.drops) return 0;
+        int64_t left = deadline.left_ns();
+        if (left == 0) {
+            raise("Full", "stream '" + p.topic + "' had no free buffer within " +
+                              seconds(deadline.timeout_ns()) + ": of its " +
+                              std::to_string(pool->pool().buffer_count()) + ", " +
+                              pool->pool().describe_holders());
+            return -1;
+        }
+        const Pool& there = pool->pool();
+        auto given_back = [&, ours = pool->taken()] {
+            return (there.held(std::memory_order_relaxed) | ours) != there.all();
+        };
+        if (!spin_until(std::min(p.spin_ns, left), given_back)) {
+            std::vector<Bell> bells = pool->arm();
+            if (!bells.empty()) {
+                WithoutGil unlocked;
+                sleep_on_any(bells.data(), bells.size(), std::min(kSlice_ns, left));
+            }
+        }
+        if (PyErr_CheckSignals() != 0) return -1;
+        if (f.closing || f.pool != pool) {
+            raise("Closed", "the publisher of stream '" + p.topic + "' was closed while it waited");
+            return -1;
+        }
+        if (pool->claim(read_by_all(p), buffer) == Status::ok) return 1;
+    }
+}
+
+// Raises unless frames can be sent now.
+PublisherState* usable_publisher(PyObject* self, FramePublisherState& f) {
+    if (!f.publisher) {
+        raise("Closed", "the frame publisher is closed");
+        return nullptr;
+    }
+    PublisherState* p = usable(f.publisher);
+    if (p && f.pool && !f.pool->forked()) [[likely]]
+        return p;
+    if (!p) return nullptr;
+    // Inherited through fork: the pool is the parent's, make one of our own.
+    PyObject* done = PyObject_CallMethod(self, "_make_pool", nullptr);
+    Py_XDECREF(done);
+    return done ? p : nullptr;
+}
+
+// frame(timeout=None)
+PyObject* frame(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+    FramePublisherState& f = publisher_of(self);
+    int64_t timeout_ns = kForever;
+    if (count != 0 || names) {
+        PyObject* given[1] = {};
+        static const char* const kNames[] = {"timeout"};
+        if (!parse_arguments("frame", args, count, names, kNames, 0, given, 1) ||
+            !parse_timeout(given[0], timeout_ns))
+            return nullptr;
+    }
+    PublisherState* p = usable_publisher(self, f);
+    if (!p) return nullptr;
+    Deadline deadline(timeout_ns);
+    uint32_t buffer = 0;
+    int found = next_buffer(f, *p, deadline, buffer);
+    if (found < 0) return nullptr;
+    PyObject* object = allocate(draft_class);
+    if (!object) {
+        if (found) f.pool->give_back(buffer);
+        return nullptr;
+    }
+    DraftState& d = *new (&draft_of(object)) DraftState;
+    d.owner = Py_NewRef(self);
+    d.pool = f.pool;
+    d.size = f.pool->pool().buffer_bytes();
+    d.id = f.next_id++;
+    d.start_ns = p->clock.now_ns();
+    d.taken = found;
+    d.buffer = buffer;
+    ++f.open_drafts;
+    if (found) [[likely]] {
+        d.data = f.pool->pool().buffer(buffer);
+        return object;
+    }
+    ++f.dropped;
+    f.pool->count_dropped();
+    if (f.scratch.use_count() != 1) f.scratch.reset(new (std::nothrow) std::byte[d.size]);
+    if (!f.scratch) {
+        Py_DECREF(object);
+        return PyErr_NoMemory();
+    }
+    d.scratch = f.scratch;
+    d.data = d.scratch.get();
+    return object;
+}
+
+// ------------------------------------------------------------------------------------- opening and closing
+
+// open(publisher, layout, buffers, buffer_bytes, mode, huge_pages, drops, schema, name)
+PyObject* open(PyObject* self, PyObject* args) {
+    FramePublisherState& f = publisher_of(self);
+    PyObject *publisher, *layout;
+    PoolRequest request;
+    unsigned long long buffer_bytes;
+    int huge_pages, drops;
+    const char *schema, *name;
+    Py_ssize_t schema_size;
+    if (!PyArg_ParseTuple(args, "O!OIKIppy#s", publisher_type, &publisher, &layout, &request.buffer_count,
+                          &buffer_bytes, &request.mode, &huge_pages, &drops, &schema, &schema_size, &name))
+        return nullptr;
+    PublisherState* p = usable(publisher);
+    if (!p) return nullptr;
+    request.buffer_bytes = buffer_bytes;
+    request.huge_pages = huge_pages;
+    request.schema.assign(schema, static_cast<size_t>(schema_size));
+    request.name = name;
+    std::unique_ptr<PoolWriter> pool;
+    try {
+        std::shared_ptr<Directory> directory = p->directory;
+        WithoutGil unlocked;
+        pool = create_pool(directory, p->topic, request);
+    } catch (const Failure& failure) {
+        return raise(failure);
+    }
+    f.pool = Counted(std::move(pool));
+    Py_INCREF(publisher);
+    Py_XDECREF(f.publisher);
+    f.publisher = publisher;
+    Py_INCREF(layout);
+    Py_XDECREF(f.layout);
+    f.layout = layout;
+    f.drops = drops;
+    f.closing = false;
+    f.open_drafts = 0;
+    Py_RETURN_NONE;
+}
+
+PyObject* check_no_drafts(PyObject* self, PyObject*) {
+    FramePublisherState& f = publisher_of(self);
+    if (!f.pool || f.open_drafts == 0 || f.pool->forked()) Py_RETURN_NONE;
+    return raise("InUse", "stream '" + f.pool->pool().segment().topic +
+                              "' cannot be closed: a frame is still being filled; leave its block first");
+}
+
+PyObject* leave(PyObject* self, PyObject*) {
+    FramePublisherState& f = publisher_of(self);
+    f.closing = true;
+    Counted<PoolWriter> pool = std::move(f.pool);
+    Py_CLEAR(f.publisher);
+    if (pool) {
+        WithoutGil unlocked;
+        pool->leave();
+    }
+    Py_RETURN_NONE;
+}
+
+PyObject* get_dropped(PyObject* self, void*) {
+    return PyLong_FromUnsignedLongLong(publisher_of(self).dropped);
+}
+PyObject* get_closed(PyObject* self, void*) { return PyBool_FromLong(!publisher_of(self).pool); }
+
+// Where the buffers are in this process: (address, bytes).
+PyObject* memory(PyObject* self, PyObject*) {
+    FramePublisherState& f = publisher_of(self);
+    if (!f.pool) Py_RETURN_NONE;
+    const Segment& s = f.pool->pool().segment();
+    return Py_BuildValue("KK", reinterpret_cast<unsigned long long>(s.data()), s.capacity_bytes);
+}
+
+PyObject* create(PyTypeObject* type, PyObject*, PyObject*) {
+    PyObject* self = allocate(type);
+    if (self) reinterpret_cast<FramePublisherObject*>(self)->state = new FramePublisherState;
+    return self;
+}
+
+void destroy(PyObject* self) {
+    FramePublisherState* f = reinterpret_cast<FramePublisherObject*>(self)->state;
+    Py_XDECREF(f->publisher);
+    Py_XDECREF(f->layout);
+    delete f;
+    deallocate(self);
+}
+
+PyMethodDef methods[] = {
+    {"frame", method(frame), METH_FASTCALL | METH_KEYWORDS,
+     "frame(timeout=None)\n--\n\nThe next free buffer, to be filled and sent."},
+    {"_open", open, METH_VARARGS, "Make the pool."},
+    {"_check_no_drafts", check_no_drafts, METH_NOARGS, "Raise if a frame is being filled."},
+    {"_leave", leave, METH_NOARGS, "Leave the pool."},
+    {"_memory", memory, METH_NOARGS, "(address, bytes) of the buffers in this process."},
+    {nullptr, nullptr, 0, nullptr}};
+
+PyGetSetDef attributes[] = {
+    {"dropped", get_dropped, nullptr, "Frames dropped because no buffer was free.", nullptr},
+    {"closed", get_closed, nullptr, "Is it closed?", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+
+PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(create)},
+                       {Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
+                       {Py_tp_methods, methods},
+                       {Py_tp_getset, attributes},
+                       {0, nullptr}};
+PyType_Spec spec = {"ringmain._ring.FramePublisher", sizeof(FramePublisherObject), 0,
+                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+
+}  // namespace
+
+bool add_frame_publisher(PyObject* module) {
+    PyObject* publisher = PyType_FromSpec(&spec);
+    return publisher && add_frame_draft(module) &&
+           PyModule_AddObjectRef(module, "FramePublisher", publisher) == 0;
+}
+
+}  // namespace ringmain::py

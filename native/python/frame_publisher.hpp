@@ -1,0 +1,51 @@
+// What FramePublisher and the frames it lets be filled share.
+#pragma once
+
+#include "frame_types.hpp"
+#include "publisher.hpp"
+
+namespace ringmain::py {
+
+struct FramePublisherState {
+    PyObject* publisher = nullptr;  // of the descriptors
+    Counted<PoolWriter> pool;
+    PyObject* layout = nullptr;
+    bool drops = false;  // when no buffer is free
+    bool closing = false;
+    uint64_t next_id = 0, dropped = 0;
+    uint32_t open_drafts = 0;
+    std::shared_ptr<std::byte[]> scratch;  // what a dropped frame is filled in
+};
+
+struct FramePublisherObject {
+    PyObject_HEAD FramePublisherState* state;
+};
+
+struct DraftState {
+    PyObject* owner = nullptr;             // the FramePublisher
+    Counted<PoolWriter> pool;              // keeps the mapping while views live
+    std::shared_ptr<std::byte[]> scratch;  // in place of a buffer, if the frame is dropped
+    std::byte* data = nullptr;
+    uint64_t size = 0;
+    uint32_t buffer = 0;
+    bool open = true, taken = false, valid = true;
+    Py_ssize_t exports = 0;
+    PyObject *meta = nullptr, *arrays = nullptr;  // `arrays`: weak references to those we made
+    uint64_t id = 0, seq = 0;
+    int64_t start_ns = 0;
+    int64_t end_ns = 0;  // 0: when it is sent
+    bool sent = false;
+};
+
+struct DraftObject {
+    PyObject_HEAD DraftState state;
+};
+
+inline FramePublisherState& publisher_of(PyObject* self) {
+    return *reinterpret_cast<FramePublisherObject*>(self)->state;
+}
+inline DraftState& draft_of(PyObject* self) { return reinterpret_cast<DraftObject*>(self)->state; }
+
+bool add_frame_draft(PyObject* module);
+
+}  // namespace ringmain::py

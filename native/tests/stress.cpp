@@ -1,0 +1,242 @@
+// Writers and readers at full speed on one ring, every message checked.
+//
+//   stress CONTRACT processes|threads MESSAGES [WRITERS READERS]
+//
+// As processes: each opens the topic by itself, as in life. As threads: each has its own seat, and all use one mapping,
+// so that ThreadSanitizer sees that they touch the same memory. Checked: every message whole, each writer's in order, none
+// missing where the contract waits, and lost + received = sent where it laps. The ring is small, so that it wraps often;
+// RINGMAIN_LAB_ORIGIN moves its beginning to where 32 or 63 bits wrap.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "endpoint.hpp"
+
+using namespace ringmain;
+
+namespace {
+
+constexpr uint64_t kCapacity = 4096;
+constexpr uint64_t kGoodbye = ~uint64_t{0};
+
+struct Payload {
+    uint64_t writer, counter, size;
+    uint8_t filler[512];
+    uint64_t bytes() const { return 24 + size; }
+};
+
+Payload compose(uint64_t writer, uint64_t counter) {
+    Payload p{writer, counter, counter * 37 % 500, {}};
+    std::memset(p.filler, static_cast<int>(writer * 31 + counter * 7), p.size);
+    return p;
+}
+
+[[noreturn]] void wrong(const std::string& what) {
+    std::fprintf(stderr, "%s\n", what.c_str());
+    std::exit(1);
+}
+
+void check_whole(const Payload& p, uint64_t bytes) {
+    if (bytes < 24 || bytes != p.bytes() || p.size > sizeof p.filler) wrong("a message of the wrong size");
+    for (uint64_t i = 0; i < p.size; ++i)
+        if (p.filler[i] != static_cast<uint8_t>(p.writer * 31 + p.counter * 7)) wrong("a torn message");
+}
+
+void publish(Writer& w, const Segment& segment, const Payload& p) {
+    for (;;) {
+        Status status = w.begin();
+        if (status == Status::ok) {
+            status = w.prepare(room_for(footprint(p.bytes(), 0, 0)));
+            if (status == Status::ok) break;
+            w.end();
+        }
+        if (status != Status::blocked)
+            wrong("a writer cannot go on: " + std::to_string(static_cast<int>(status)));
+        if (reap_if_dead(segment, w.obstacle.slot)) continue;
+        if (Bell bell = w.arm(); bell.word) sleep_on(bell, kSlice_ns);
+    }
+    copy_in(w.payload(0, 0), &p, p.bytes());
+    w.seal(w.seq(), 0, p.bytes(), {}, {});
+    w.commit();
+}
+
+void write_all(Ring ring, const Seat& seat, uint64_t number, uint64_t messages) {
+    Writer w(ring, seat.slot());
+    if (has_one_writer(ring.contract) && w.attach() != Status::ok) wrong("a writer cannot begin");
+    for (uint64_t i = 0; i < messages; ++i) publish(w, seat.segment(), compose(number, i));
+    Payload goodbye{number, kGoodbye, 0, {}};
+    // Where a reader can be lapped, it may miss a goodbye: go on until all have gone, at most a minute.
+    publish(w, seat.segment(), goodbye);
+    for (int i = 0; !writer_waits(ring.contract) && i < 60'000; ++i) {
+        bool anybody = false;
+        for (uint32_t s = 0; s < ring.slots_used(); ++s)
+            anybody |=
+                slot_taken(seat.segment(), s) && s != seat.slot() &&
+                ring.slots[s].role.load(std::memory_order_relaxed) == static_cast<uint32_t>(Role::reader);
+        if (!anybody) return;
+        usleep(1000);
+        publish(w, seat.segment(), goodbye);
+    }
+}
+
+// Returns how many it received.
+uint64_t read_all(Ring ring, const Seat& seat, uint64_t writers) {
+    Reader r(ring, seat.slot(), Start::oldest, false);
+    if (r.attach(Start::oldest) != Status::ok) wrong("a reader cannot begin");
+    std::map<uint64_t, uint64_t> due;
+    uint64_t gone = 0, received = 0, began = r.sequence(), next_seq = began;
+    while (gone < writers) {
+        View view;
+        bool borrows = received % 3 == 0;
+        Status status = borrows ? r.borrow(view) : r.peek(view);
+        if (status == Status::corrupt) wrong("a reader finds the ring corrupt");
+        if (status == Status::empty) {
+            if (Bell bell = r.bell(); bell.word) sleep_on(bell, kSlice_ns);
+            continue;
+        }
+        Payload p{};
+        if (view.size > sizeof p) wrong("a message too large");
+        copy_out(&p, view.payload(), view.size);
+        if (!r.still_whole(view)) {
+            if (borrows) r.release();
+            continue;
+        }
+        check_whole(p, view.size);
+        uint64_t lost = r.take(view);
+        r.release();
+        if (view.seq != next_seq + lost) wrong("lost is not exact");
+        if (lost && r.always_holds()) wrong("messages lost where none may be");
+        next_seq = view.seq + 1;
+        ++received;
+        if (p.counter == kGoodbye) {
+            gone += due[p.writer] != kGoodbye;
+            due[p.writer] = kGoodbye;
+            continue;
+        }
+        // Announcing a hold is not yet having one: a writer that was first may have made us begin later.
+        if (began > 0) due.try_emplace(p.writer, p.counter);
+        if (p.counter < due[p.writer]) wrong("a writer's messages out of order");
+        if (r.always_holds() && p.counter != due[p.writer])
+            wrong("writer " + std::to_string(p.writer) + "'s message " + std::to_string(due[p.writer]) +
+                  " is missing: " + std::to_string(p.counter) + " came, as number " +
+                  std::to_string(view.seq) + ", after " + std::to_string(received) + " messages");
+        due[p.writer] = p.counter + 1;
+    }
+    return received;
+}
+
+WriterRequest request(Contract contract) {
+    WriterRequest r;
+    r.contract = contract;
+    r.capacity_bytes = kCapacity;
+    r.name = "stress";
+    return r;
+}
+
+// No writer starts before all are there, and those who hold do: readers of the oldest then see everything.
+void wait_for_members(const Segment& s, uint32_t count) {
+    for (;;) {
+        uint32_t there = 0;
+        for (uint32_t i = 0; i < kSlotCount; ++i) {
+            bool writes =
+                s.slot(i).role.load(std::memory_order_relaxed) == static_cast<uint32_t>(Role::writer);
+            bool holds = (s.slot(i).hold.load(std::memory_order_acquire) & kPositionMask) != kNoHold;
+            there += slot_taken(s, i) && (writes || holds || !writer_waits(s.contract));
+        }
+        if (there >= count) return;
+        usleep(200);
+    }
+}
+
+int as_processes(const std::shared_ptr<Directory>& directory, Contract contract, uint64_t messages,
+                 uint32_t writers, uint32_t readers) {
+    auto founder = Segment::create(directory, "t", {contract, kCapacity, 0600, true, ""});
+    founder->give_name();
+    std::vector<pid_t> children;
+    for (uint32_t i = 0; i < writers + readers; ++i) {
+        pid_t child = fork();
+        if (child == 0) {
+            auto own = std::make_shared<Directory>(directory->path(), false);
+            auto seat =
+                i < writers ? join_as_writer(own, "t", request(contract)) : join_as_reader(own, "t", "r");
+            Ring ring = ring_of(seat->segment());
+            if (i < writers) {
+                wait_for_members(seat->segment(), writers + readers);
+                write_all(ring, *seat, i, messages);
+            } else {
+                read_all(ring, *seat, writers);
+            }
+            seat.reset();
+            std::exit(0);
+        }
+        children.push_back(child);
+    }
+    int failed = 0;
+    for (pid_t child : children) {
+        int status = 0;
+        waitpid(child, &status, 0);
+        failed += status != 0;
+    }
+    founder.reset();
+    unlink_topic(directory, "t", true);
+    return failed;
+}
+
+int as_threads(const std::shared_ptr<Directory>& directory, Contract contract, uint64_t messages,
+               uint32_t writers, uint32_t readers) {
+    std::vector<std::unique_ptr<Seat>> seats;
+    for (uint32_t i = 0; i < writers; ++i) seats.push_back(join_as_writer(directory, "t", request(contract)));
+    for (uint32_t i = 0; i < readers; ++i) seats.push_back(join_as_reader(directory, "t", "r"));
+    Ring ring = ring_of(seats[0]->segment());
+    std::vector<std::thread> threads;
+    for (uint32_t i = writers; i < writers + readers; ++i)
+        threads.emplace_back([&, i] {
+            read_all(ring, *seats[i], writers);
+            seats[i].reset();
+        });
+    for (uint32_t i = 0; i < writers; ++i)
+        threads.emplace_back([&, i] {
+            wait_for_members(seats[i]->segment(), writers + readers);
+            write_all(ring, *seats[i], i, messages);
+        });
+    for (std::thread& thread : threads) thread.join();
+    return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    std::optional<Contract> contract = argc > 3 ? contract_named(argv[1]) : std::nullopt;
+    if (!contract) {
+        std::fputs("stress CONTRACT processes|threads MESSAGES [WRITERS READERS]\n", stderr);
+        return 2;
+    }
+    bool one = has_one_writer(*contract);
+    uint64_t messages = std::strtoull(argv[3], nullptr, 0);
+    uint32_t writers = one ? 1 : argc > 4 ? static_cast<uint32_t>(std::atoi(argv[4])) : 2;
+    uint32_t readers = *contract == Contract::pipe ? 1
+                       : argc > 5                  ? static_cast<uint32_t>(std::atoi(argv[5]))
+                                                   : 2;
+    char path[] = "/dev/shm/ringmain-stress-XXXXXX";
+    if (!mkdtemp(path)) return 1;
+    int failed = 1;
+    try {
+        auto directory = std::make_shared<Directory>(path, false);
+        failed = (std::string(argv[2]) == "threads" ? as_threads : as_processes)(directory, *contract,
+                                                                                 messages, writers, readers);
+        unlinkat(directory->fd(), "bell", 0);
+        if (rmdir(path) != 0) {
+            std::fputs("something is left behind\n", stderr);
+            ++failed;
+        }
+    } catch (const Failure& failure) {
+        std::fprintf(stderr, "%s\n", failure.text.c_str());
+    }
+    return failed != 0;
+}

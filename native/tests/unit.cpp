@@ -1,0 +1,185 @@
+// The parts of the core by themselves: text, segment, roster, and the rule in one process.
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "check.hpp"
+#include "endpoint.hpp"
+#include "text.hpp"
+
+using namespace ringmain;
+
+namespace {
+
+std::shared_ptr<Directory> fresh_directory() {
+    char path[] = "/dev/shm/ringmain-native-XXXXXX";
+    if (!mkdtemp(path)) std::abort();
+    return std::make_shared<Directory>(path, false);
+}
+
+void remove_directory(const Directory& directory) {
+    unlinkat(directory.fd(), "bell", 0);
+    CHECK(rmdir(directory.path().c_str()) == 0);  // fails if a topic was left
+}
+
+WriterRequest request(Contract contract, uint64_t capacity = 4096) {
+    WriterRequest r;
+    r.contract = contract;
+    r.capacity_bytes = capacity;
+    r.name = "unit";
+    return r;
+}
+
+void text_is_made_valid() {
+    CHECK(is_utf8("caf\xc3\xa9 \xf0\x9f\x8e\x89"));
+    for (const char* wrong :
+         {"\xff", "\xc3", "\xc0\x80", "\xe0\x80\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "a\x80"}) {
+        CHECK(!is_utf8(wrong));
+        CHECK(is_utf8(valid_utf8(wrong)));
+    }
+    CHECK(printable("a\x1b[2J\x7f\xc2\x9bz") == "a?[2J??z");
+}
+
+void sizes_are_what_the_layout_says() {
+    CHECK(footprint(0, 0, 0) == 24);
+    CHECK(footprint(1, 1, 0) == 40);
+    for (Contract c : {Contract::broadcast, Contract::pipe, Contract::bus, Contract::reliable}) {
+        uint64_t most = largest_message(c, 4096);
+        CHECK(room_for(footprint(most, 0, 0)) <= (writer_waits(c) ? 4096 : 2048));
+    }
+    CHECK(round_capacity(4097) == 8192);
+    CHECK(topic_name(file_name("a/b")) == "a/b");
+    CHECK(topic_name("bell").empty());
+}
+
+void what_is_no_topic_is_refused() {
+    auto directory = fresh_directory();
+    CHECK_FAULT(not_found, Segment::open(directory, "t", Access::read));
+    int fd = openat(directory->fd(), "t.ring", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    CHECK_FAULT(corrupt, Segment::open(directory, "t", Access::read));
+    CHECK(ftruncate(fd, 1 << 20) == 0);
+    CHECK_FAULT(corrupt, Segment::open(directory, "t", Access::write));
+    CHECK_FAULT(corrupt, unlink_topic(directory, "t", false));
+    CHECK(unlink_topic(directory, "t", true));
+    CHECK(symlinkat("/etc/passwd", directory->fd(), "t.ring") == 0);
+    CHECK_FAULT(not_allowed, Segment::open(directory, "t", Access::read));
+    CHECK_FAULT(not_allowed, unlink_topic(directory, "t", true));
+    unlinkat(directory->fd(), "t.ring", 0);
+    close(fd);
+    remove_directory(*directory);
+}
+
+void the_last_to_leave_takes_the_topic_away() {
+    auto directory = fresh_directory();
+    auto writer = join_as_writer(directory, "t", request(Contract::reliable));
+    auto reader = join_as_reader(directory, "t", "r");
+    CHECK(reader && reader->slot() != writer->slot());
+    CHECK_FAULT(busy, unlink_topic(directory, "t", false));
+    writer.reset();
+    CHECK(join_as_reader(directory, "t", "another"));
+    reader.reset();
+    CHECK(!join_as_reader(directory, "t", "late"));
+    remove_directory(*directory);
+}
+
+void one_writer_is_one_writer() {
+    auto directory = fresh_directory();
+    auto first = join_as_writer(directory, "t", request(Contract::broadcast));
+    CHECK_FAULT(busy, join_as_writer(directory, "t", request(Contract::broadcast)));
+    Writer old(ring_of(first->segment()), first->slot());
+    CHECK(old.attach() == Status::ok && old.begin() == Status::ok);
+    old.end();
+    WriterRequest wanted = request(Contract::broadcast);
+    wanted.takeover = true;
+    auto second = join_as_writer(directory, "t", wanted);
+    CHECK(old.begin() == Status::taken_over);
+    first.reset();
+    second.reset();
+    remove_directory(*directory);
+}
+
+void the_dead_are_reaped() {
+    auto directory = fresh_directory();
+    auto writer = join_as_writer(directory, "t", request(Contract::reliable));
+    pid_t child = fork();
+    if (child == 0) {
+        auto own = std::make_shared<Directory>(directory->path(), false);
+        auto seat = join_as_reader(own, "t", "dead");
+        Reader reader(ring_of(seat->segment()), seat->slot(), Start::latest, false);
+        _exit(reader.attach(Start::latest) == Status::ok ? 7 : 8);  // without leaving
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    CHECK(WEXITSTATUS(status) == 7);
+    Segment& s = writer->segment();
+    uint32_t dead = writer->slot() + 1;
+    CHECK(slot_taken(s, dead) && !slot_alive(s, dead));
+    CHECK((s.slot(dead).hold.load(std::memory_order_relaxed) & kPositionMask) != kNoHold);
+    CHECK(reap_if_dead(s, dead) && !slot_taken(s, dead));
+    CHECK((s.slot(dead).hold.load(std::memory_order_relaxed) & kPositionMask) == kNoHold);
+    CHECK(!reap_if_dead(s, dead));
+    // A hold without an owner is nobody's: taken back as well.
+    s.slot(dead).hold.store(0, std::memory_order_relaxed);
+    CHECK(reap_if_dead(s, dead));
+    writer.reset();
+    remove_directory(*directory);
+}
+
+void a_schema_is_whole_or_the_one_before() {
+    auto directory = fresh_directory();
+    WriterRequest wanted = request(Contract::bus);
+    wanted.schema = "first";
+    auto writer = join_as_writer(directory, "t", wanted);
+    Segment& s = writer->segment();
+    CHECK(s.schema() == "first");
+    for (std::string next : {std::string(4000, 'x'), std::string(), std::string("third")}) {
+        RosterLock lock(s);
+        s.set_schema(next);
+        CHECK(s.schema() == next);
+    }
+    RosterLock lock(s);
+    CHECK_FAULT(system, s.set_schema(std::string(100'000, 'y')));
+    CHECK(s.schema() == "third");
+    s.header().schema_bytes[0].store(~uint64_t{0}, std::memory_order_relaxed);
+    s.header().schema_bytes[1].store(~uint64_t{0}, std::memory_order_relaxed);
+    CHECK_FAULT(corrupt, s.schema());
+}
+
+void a_removal_begun_is_finished() {
+    auto directory = fresh_directory();
+    auto writer = join_as_writer(directory, "t", request(Contract::bus));
+    {
+        RosterLock lock(writer->segment());
+        stop_writers(writer->segment(), lock);  // and then whoever removes it dies
+    }
+    Writer w(ring_of(writer->segment()), writer->slot());
+    CHECK(w.begin() == Status::taken_over);
+    auto next = join_as_writer(directory, "t", request(Contract::bus));
+    CHECK(next->segment().inode != writer->segment().inode && writer->segment().retired());
+    next->segment().header().retired.store(1, std::memory_order_release);  // marked, and then it dies
+    auto third = join_as_writer(directory, "t", request(Contract::bus));
+    CHECK(third->segment().inode != next->segment().inode);
+    CHECK(finish_removal(writer->segment()) && !finish_removal(third->segment()));
+    writer.reset();
+    next.reset();
+    third.reset();
+    remove_directory(*directory);
+}
+
+}  // namespace
+
+int main() {
+    text_is_made_valid();
+    sizes_are_what_the_layout_says();
+    what_is_no_topic_is_refused();
+    the_last_to_leave_takes_the_topic_away();
+    one_writer_is_one_writer();
+    the_dead_are_reaped();
+    a_schema_is_whole_or_the_one_before();
+    a_removal_begun_is_finished();
+    std::printf("%s\n", tests::failures ? "failed" : "all hold");
+    return tests::failures != 0;
+}

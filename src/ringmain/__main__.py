@@ -1,0 +1,8 @@
+"""`python -m ringmain` is the command `ringmain`."""
+
+import sys
+
+from ringmain.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

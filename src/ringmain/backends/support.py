@@ -1,0 +1,89 @@
+"""What each backend can do: the one table. The docs print it, the conformance tests run by it, refusals quote it.
+
+Owns this invariant: a backend either behaves as the shared-memory ring does, or this table says how it differs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NoReturn
+
+from ringmain.backends import BACKENDS, Backend
+from ringmain.errors import Unsupported
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One row. `zmq` and `fake` say why not, or are None where the backend does it; shm does everything."""
+
+    name: str
+    zmq: str | None = None
+    fake: str | None = None
+
+    def missing_on(self, backend: Backend) -> str | None:
+        """Why the backend does not do it; None if it does."""
+        return {"shm": None, "zmq": self.zmq, "fake": self.fake}[backend]
+
+
+_NO_TURNS = "several writers need turns under one lock, and ZeroMQ has none between machines"
+_NO_HISTORY = "ZeroMQ keeps nothing for whoever comes later"
+_NO_OTHER_PROCESS = "a fake world exists in one process alone; `Lockstep` is for several"
+
+FEATURES = (
+    Feature("contract broadcast"),
+    Feature("contract pipe"),
+    Feature("contract bus", zmq=_NO_TURNS + "; use broadcast, one topic a writer"),
+    Feature("contract reliable", zmq=_NO_TURNS + "; use pipe, one topic a reader"),
+    Feature("send, send_many, kinds and senders"),
+    Feature("recv, recv_many, recv_into, recv_batch, iteration"),
+    Feature("reserve, stream, borrow"),
+    Feature("zero copy", zmq="the bytes must travel: one copy", fake="one copy, to notice views that outlive a block"),
+    Feature("screening, conflate, wait, asyncio"),
+    Feature("losses are counted"),
+    Feature("what fits is counted in bytes", zmq="its queues count messages: `Address.queue`, on each side"),
+    Feature("start='oldest' finds earlier messages", zmq=_NO_HISTORY),
+    Feature("a pipe's next reader goes on", zmq="what the last reader's queue held is gone with it"),
+    Feature("observers of a pipe", zmq="a message that one peer of a PUSH socket gets, no other does"),
+    Feature("a second publisher is refused", zmq="only on ipc; on tcp the address is taken, and binding fails"),
+    Feature("takeover", zmq="an address can only be bound anew when its owner is gone; close the old publisher"),
+    Feature("persist", zmq=_NO_HISTORY),
+    Feature(
+        "all_read", zmq="what was sent is out of the publisher's sight; let readers answer on a topic of their own"
+    ),
+    Feature("typed topics"),
+    Feature("topics and info", zmq="only publishers on ipc, of this machine; readers are not listed"),
+    Feature("between processes", fake=_NO_OTHER_PROCESS),
+    Feature("between machines", fake=_NO_OTHER_PROCESS),
+    Feature("virtual time, faults on demand", zmq="real sockets, real time"),
+)
+_BY_NAME = {feature.name: feature for feature in FEATURES}
+_NOT_SHM = {
+    "between machines": "shared memory is one machine's; `ringmain.bridge` carries topics to zmq and back",
+    "virtual time, faults on demand": "real memory, real time; `Lockstep` and `Sequencer` force an order",
+}
+
+
+def missing(backend: Backend, feature: str) -> str | None:
+    """Why the backend does not do it; None if it does."""
+    if backend == "shm":
+        return _NOT_SHM.get(feature)
+    return _BY_NAME[feature].missing_on(backend)
+
+
+def refuse(backend: Backend, topic: str, feature: str) -> NoReturn:
+    raise Unsupported(f"the backend {backend} has no {feature!r} (topic '{topic}'): {missing(backend, feature)}")
+
+
+def as_markdown() -> str:
+    """The table, as the docs print it."""
+    lines = ["| | " + " | ".join(BACKENDS) + " |", "|---|" + "---|" * len(BACKENDS)]
+    notes: list[str] = []
+    for feature in FEATURES:
+        cells = []
+        for backend in BACKENDS:
+            why = missing(backend, feature.name)
+            if why is not None and why not in notes:
+                notes.append(why)
+            cells.append("yes" if why is None else f"no [{notes.index(why) + 1}]")
+        lines.append(f"| {feature.name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n\n" + "\n".join(f"{n}. {note}" for n, note in enumerate(notes, 1)) + "\n"

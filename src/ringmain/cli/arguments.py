@@ -1,0 +1,73 @@
+"""Arguments that several commands share, and the checks on what they are given."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def add_topic(parser: argparse.ArgumentParser, *, many: bool = False) -> None:
+    """TOPIC, or any number of them."""
+    if many:
+        parser.add_argument("topic", nargs="*", help="the topics (default: all)")
+    else:
+        parser.add_argument("topic", help="the topic's name")
+
+
+def add_timeout(parser: argparse.ArgumentParser, help: str) -> None:
+    parser.add_argument("--timeout", type=seconds, metavar="S", help=help)
+
+
+def add_sampling(parser: argparse.ArgumentParser) -> None:
+    """How often and how long a command that measures does so."""
+    parser.add_argument(
+        "--interval", type=positive_seconds, default=1.0, metavar="S", help="seconds a line (default: 1)"
+    )
+    parser.add_argument("--count", type=positive, metavar="N", help="stop after N lines (default: at Ctrl-C)")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+
+
+def positive(text: str) -> int:
+    """A whole number above zero."""
+    try:
+        if (number := int(text)) > 0:
+            return number
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"a whole number above 0 is wanted, not {text!r}")
+
+
+def natural(text: str) -> int:
+    """A whole number, zero or more."""
+    try:
+        if (number := int(text)) >= 0:
+            return number
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"a whole number, 0 or more, is wanted, not {text!r}")
+
+
+def seconds(text: str) -> float:
+    """Seconds, zero or more."""
+    try:
+        if 0 <= (number := float(text)) < 1e9:
+            return number
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"seconds are wanted, 0 or more, not {text!r}")
+
+
+def positive_seconds(text: str) -> float:
+    """Seconds, more than zero."""
+    if (number := seconds(text)) > 0:
+        return number
+    raise argparse.ArgumentTypeError("more than 0 seconds are wanted")
+
+
+def rate(text: str) -> float:
+    """Times a second, more than zero."""
+    try:
+        if 0 < (number := float(text)) < 1e9:
+            return number
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"a rate in Hz above 0 is wanted, not {text!r}")

@@ -1,0 +1,101 @@
+"""Numbers and tables as text. Nothing here knows of topics."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+
+_BYTES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_THOUSANDS = ("", "k", "M", "G", "T")
+
+
+def bytes_text(count: float) -> str:
+    """1536 -> '1.5 KiB'."""
+    unit = 0
+    while abs(count) >= 1024 and unit < len(_BYTES) - 1:
+        count /= 1024
+        unit += 1
+    return f"{count:.0f} {_BYTES[unit]}" if unit == 0 or count >= 100 else f"{count:.1f} {_BYTES[unit]}"
+
+
+def count_text(count: float) -> str:
+    """12345678 -> '12.3M'; small whole numbers stay as they are."""
+    if count < 10_000:
+        return f"{count:.0f}"
+    unit = 0
+    while count >= 1000 and unit < len(_THOUSANDS) - 1:
+        count /= 1000
+        unit += 1
+    return f"{count:.1f}{_THOUSANDS[unit]}" if count < 100 else f"{count:.0f}{_THOUSANDS[unit]}"
+
+
+def rate_text(per_second: float) -> str:
+    """99.62 -> '99.6', 12345 -> '12.3k', 0.25 -> '0.25'."""
+    if per_second == 0:
+        return "0"
+    if per_second < 1:
+        return f"{per_second:.2f}"
+    return f"{per_second:.1f}" if per_second < 10_000 else count_text(per_second)
+
+
+def duration_text(nanoseconds: float) -> str:
+    """1500 -> '1.5 µs'."""
+    sign, size = ("-" if nanoseconds < 0 else ""), abs(nanoseconds)
+    for limit, divisor, unit in ((1e3, 1, "ns"), (1e6, 1e3, "µs"), (1e9, 1e6, "ms")):
+        if size < limit:
+            return f"{sign}{size / divisor:.3g} {unit}"
+    seconds = size / 1e9
+    if seconds < 120:
+        return f"{sign}{seconds:.3g} s"
+    if seconds < 7200:
+        return f"{sign}{seconds / 60:.0f} min"
+    return f"{sign}{seconds / 3600:.0f} h" if seconds < 172_800 else f"{sign}{seconds / 86400:.0f} d"
+
+
+def printable(text: str) -> str:
+    """Text of others, without what would move the cursor or change the terminal's state."""
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
+
+
+class Right:
+    """A cell that stands to the right, as numbers do."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[object]], indent: str = "") -> str:
+    """Columns as wide as they need to be. What is not a str stands to the right."""
+    listed = [list(row) for row in rows]
+    texts = [[printable(str(cell)) for cell in row] for row in listed]
+    widths = [max([len(head), *(len(row[i]) for row in texts)]) for i, head in enumerate(heads)]
+    right = [bool(listed) and all(not isinstance(row[i], str) for row in listed) for i in range(len(heads))]
+
+    def line(cells: Sequence[str]) -> str:
+        put = (c.rjust(w) if r else c.ljust(w) for c, w, r in zip(cells, widths, right, strict=True))
+        return (indent + "  ".join(put)).rstrip()
+
+    return "\n".join([bold(line(heads)), *(line(row) for row in texts)])
+
+
+def wants_colour() -> bool:
+    """Is stdout a terminal that takes colours, and did nobody ask for none (NO_COLOR)?"""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def bold(text: str) -> str:
+    return f"\033[1m{text}\033[0m" if wants_colour() else text
+
+
+def dim(text: str) -> str:
+    return f"\033[2m{text}\033[0m" if wants_colour() else text
+
+
+def coloured(text: str, colour: str) -> str:
+    """`colour`: red, green or yellow."""
+    code = {"red": 31, "green": 32, "yellow": 33}[colour]
+    return f"\033[{code}m{text}\033[0m" if wants_colour() else text

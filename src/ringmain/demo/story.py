@@ -1,0 +1,104 @@
+"""The demo as a story: what is done, what is to be seen, and a table at the end. Every claim is checked first."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+
+import ringmain as rm
+from ringmain.cli.tables import Right, bytes_text, duration_text, table
+from ringmain.demo.messages import COMMAND, GPS, IMU, TOPICS, Command
+from ringmain.demo.stage import PARTS, Stage
+from ringmain.errors import TopicNotFound
+from ringmain.recording import Recorder, Recording
+
+Say = Callable[[str], None]
+
+
+def sent(topic: str) -> int:
+    """How many messages a topic has carried in this life; 0 if it is not there."""
+    with suppress(TopicNotFound):
+        return rm.info(topic).next_sequence
+    return 0
+
+
+def lost_by(name: str) -> int:
+    """What a reader of the IMU has lost."""
+    with suppress(TopicNotFound):
+        return sum(reader.lost for reader in rm.info(IMU).readers if reader.name == name)
+    return 0
+
+
+def run_robot(recording: Path, seconds: float, say: Say) -> None:
+    """Runs the robot and records it: everything from the first message to the last process's end."""
+    with Recorder(recording, TOPICS, observe=True), Stage() as stage:
+        stage.start(*PARTS)
+        stage.until("all topics", lambda: all(sent(topic) > 0 for topic in TOPICS))
+        say(f"{len(PARTS)} processes, {len(TOPICS)} typed topics, all being recorded by one that only looks on")
+        _drive(stage, seconds / 3)
+        _show_loss(stage, say)
+        _show_crash(stage, seconds / 3, say)
+        _drive(stage, seconds / 3)
+    say("all told to end; nothing is left in shared memory")
+
+
+def _drive(stage: Stage, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    stage.until("the drive", lambda: time.monotonic() >= end)
+
+
+def _show_loss(stage: Stage, say: Say) -> None:
+    stage.until("the dashboard to be lapped", lambda: lost_by("dashboard") > 0)
+    lost = lost_by("dashboard")
+    say(f"the dashboard is too slow: lapped, and told that it lost {lost} messages; nobody waited for it")
+
+
+def _show_crash(stage: Stage, seconds: float, say: Say) -> None:
+    with rm.Subscriber(COMMAND, type=Command, name="demo", observe="always") as commands:
+        pid = stage.kill("gps")
+        before = sent(COMMAND)
+        _drive(stage, seconds)
+        stage.until("control to notice", lambda: _newest(commands) is False)
+        after = sent(COMMAND)
+        say(f"gps (pid {pid}) killed with -9: control noticed, and went on with {after - before} commands")
+        stage.start("gps")
+        stage.until("gps to be back", lambda: _newest(commands) is True)
+        say(f"another gps (pid {stage.pid('gps')}) took its place on {GPS}; control has it back")
+
+
+def _newest(commands: rm.Subscriber) -> bool | None:
+    """Does the newest command say that the GPS is alive? None: there is none yet."""
+    newest = None
+    while (command := commands.try_recv()) is not None:
+        newest = command.gps_alive
+    return newest
+
+
+def summary(recording: Path) -> str:
+    """What was recorded, as a table."""
+    rows = []
+    for name, topic in sorted(Recording(recording).topics().items()):
+        seconds = max((topic.max_ns - topic.min_ns) / 1e9, 1e-9)
+        rate = Right(f"{topic.rows / seconds:.1f}")
+        rows.append(
+            [name, topic.rows, rate, Right(bytes_text(topic.bytes)), topic.lost, Right(duration_text(seconds * 1e9))]
+        )
+    return table(("TOPIC", "MESSAGES", "HZ", "BYTES", "LOST", "FOR"), rows)
+
+
+def run_pipeline(recording: Path, out: Path, say: Say) -> Path | None:
+    """Takes the recording through Spark and writes the report; None if Spark is not installed."""
+    try:
+        import_module("pyspark")
+        pipeline = import_module("ringmain.pipeline")
+    except ImportError as error:
+        say(f"no {error.name}, so no Spark part: pip install 'ringmain[spark]'")
+        return None
+    say("Spark starts; this takes a while")
+    result = pipeline.run(recording, out / "lake")
+    say(f"through the pipeline: {str(result).splitlines()[0]}")
+    report: Path = pipeline.report(out / "lake", out / "report.html", title="ringmain demo")
+    return report

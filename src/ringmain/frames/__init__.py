@@ -1,0 +1,37 @@
+"""Frames: images, video, point clouds and tensors of megabytes, handed over without a copy.
+
+A stream is a topic whose messages are descriptors, and beside it a pool of buffers that they point into. The publisher
+fills a buffer where it lies, the readers see the same memory, and a buffer that somebody holds is not reused.
+
+`FramePublisher` and `FrameDraft` (publisher.py), `FrameSubscriber` and `Frame` (subscriber.py), `FrameLayout`
+(layout.py), `frame_streams` and `frame_stream` (streams.py). What is hot is native: native/frames.hpp and
+native/python/frame*.
+"""
+
+from __future__ import annotations
+
+import atexit
+
+import msgspec
+
+from ringmain import _native
+from ringmain.frames.layout import FrameLayout, View
+from ringmain.frames.publisher import FrameDraft, FramePublisher
+from ringmain.frames.streams import FrameStream, frame_stream, frame_streams
+from ringmain.frames.subscriber import Frame, FrameSubscriber
+
+__all__ = [
+    "Frame",
+    "FrameDraft",
+    "FrameLayout",
+    "FramePublisher",
+    "FrameStream",
+    "FrameSubscriber",
+    "View",
+    "frame_stream",
+    "frame_streams",
+]
+
+_native.set_frame_classes(Frame, FrameDraft, msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder().decode)
+# An array that lives to the end keeps its pool's seat until then; the pool's file must not outlive the process.
+atexit.register(_native.leave_pools)

@@ -1,0 +1,73 @@
+"""What a frame looks like from Python, whether it is being filled or read: arrays, planes, DLPack. numpy is imported
+when an array is asked for, not before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from ringmain.frames.layout import FrameLayout, View
+
+
+class FrameViews:
+    """Mixed into the native types, which are buffers of bytes."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        @property
+        def layout(self) -> FrameLayout: ...
+
+    def _view(self, view: View | None) -> npt.NDArray[Any]:
+        """An array in place; without a view, the bytes that are used."""
+        import numpy as np
+
+        # From the buffer, not `ndarray(buffer=self)`: only so does the array keep the buffer exported while it lives.
+        flat = np.frombuffer(self, np.uint8)  # type: ignore[call-overload]  # a buffer, though its class cannot say so
+        if view is None:
+            return flat  # type: ignore[no-any-return]
+        return np.ndarray(view.shape, view.dtype, flat, view.offset, view.strides or None)
+
+    @property
+    def array(self) -> npt.NDArray[Any]:
+        """The frame as an array, in place. Of a frame of bytes, those that are used."""
+        layout = self.layout
+        return self._view(None if layout.format == "bytes" else layout.array)
+
+    def plane(self, name: str) -> npt.NDArray[Any]:
+        """A plane of an image, in place: `f.plane("y")`."""
+        return self._view(self.layout.plane(name))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.layout.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.layout.dtype
+
+    @property
+    def width(self) -> int:
+        """Of an image, in pixels; 0 of anything else."""
+        return self.layout.width
+
+    @property
+    def height(self) -> int:
+        """Of an image, in pixels; 0 of anything else."""
+        return self.layout.height
+
+    @property
+    def stride(self) -> int:
+        """Of an image: bytes from one row to the next."""
+        return self.layout.stride
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """For `torch.from_dlpack(f)` and others. The tensor keeps the buffer, as an array does."""
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)  # kDLCPU

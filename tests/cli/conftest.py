@@ -1,0 +1,65 @@
+"""Running the command as a user does: in a process of its own, with its output, its errors and its exit code."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import msgspec
+import pytest
+
+PATIENCE_S = 60.0
+
+
+class Imu(msgspec.Struct):
+    """What the typed topics of these tests carry."""
+
+    time: float
+    acceleration: tuple[float, float, float]
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def ringmain() -> Callable[..., Ended]:
+    """Runs `python -m ringmain ...` to its end."""
+
+    def run(*args: str, stdin: str | None = None) -> Ended:
+        done = subprocess.run(
+            [sys.executable, "-m", "ringmain", *args], capture_output=True, text=True, timeout=PATIENCE_S, input=stdin
+        )
+        return Ended(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+@pytest.fixture
+def started() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts `python -m ringmain ...` and leaves it running; whatever still runs at the end is ended."""
+    running: list[subprocess.Popen[str]] = []
+
+    def start(*args: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "ringmain", *args],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+        running.append(process)
+        return process
+
+    yield start
+    for process in running:
+        process.terminate()  # which lets it leave its topics
+        process.communicate(timeout=PATIENCE_S)

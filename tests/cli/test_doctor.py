@@ -1,0 +1,122 @@
+"""`doctor`: what it says of this machine, and of topics that are really stuck, in every way a topic can be."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import stat
+
+import pytest
+
+import ringmain as rm
+from ringmain.cli import health
+from ringmain.cli.diagnosis import diagnose
+
+
+def test_the_machine(ringmain):
+    ended = ringmain("doctor", "--json")
+    findings = {finding["what"]: finding for finding in json.loads(ended.out)}
+    assert {"kernel", "futex_waitv", "OFD locks", "shared memory", "directory", "topics", "limits"} <= set(findings)
+    bad = [finding for finding in findings.values() if finding["state"] == "bad"]
+    assert (ended.code == 5) == bool(bad)
+    assert all(finding["remedy"] for finding in bad)
+
+
+def test_leftovers_are_named_with_what_to_do(ringmain, child):
+    dying = child("pub = rm.Publisher('left/over'); say('ready'); hear()")
+    dying.line()
+    dying.kill()
+    out = ringmain("doctor").out
+    assert "everybody is dead in left/over" in out
+    assert "-> ringmain clean" in out
+    assert rm.clean() == ["left/over"]
+
+
+def test_a_directory_everybody_can_write_is_bad(runtime_dir, monkeypatch):
+    runtime_dir.chmod(0o777)
+    found = {finding.what: finding for finding in health.examine()}
+    assert found["directory"].state == "bad"
+    assert "chmod o-w" in found["directory"].remedy
+    runtime_dir.chmod(stat.S_IRWXU)
+
+
+def test_little_room_is_a_note(monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: (64 << 20, 63 << 20, 1 << 20))
+    found = {finding.what: finding for finding in health.examine()}
+    assert found["shared memory"].state == "note"
+    assert "--shm-size" in found["shared memory"].remedy
+
+
+def test_a_moving_topic_is_well(ringmain, child):
+    mover = child("""
+        with rm.Publisher('t') as pub:
+            say('ready')
+            for number in iter(int, 1):
+                pub.send(b'x'); time.sleep(0.001)
+    """)
+    mover.line()
+    ended = ringmain("doctor", "t")
+    assert ended.code == 0
+    assert "moving:" in ended.out
+    mover.kill()
+    assert rm.clean() == ["t"]
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_stuck_topic_names_who_is_in_the_way(ringmain, child, until, stopped):
+    writer = child("""
+        with rm.Publisher('t', contract='reliable', capacity=4096, sender='eager') as pub:
+            say('ready'); pub.wait_for_readers(1, timeout=30)
+            while True:
+                pub.send(bytes(1000))
+    """)
+    writer.line()
+    reader = child("""
+        sub = rm.Subscriber('t', name='sleeper')
+        say('ready'); hear()
+    """)
+    reader.line()
+    until(lambda: rm.info("t").writers[0].waits_for)
+    if stopped:
+        os.kill(reader.pid, signal.SIGSTOP)
+    ended = ringmain("doctor", "t", "--interval", "0.2")
+    assert ended.code == 5
+    assert f"writer 'eager' (pid {writer.pid}) waits for reader 'sleeper' (pid {reader.pid})" in ended.out
+    if stopped:
+        assert f"kill -CONT {reader.pid}" in ended.out
+    else:
+        assert f"kill {reader.pid}" in ended.out
+    reader.kill()
+    writer.kill()
+    assert rm.clean() == ["t"]
+
+
+def test_an_idle_topic(ringmain):
+    with rm.Publisher("t", sender="quiet"):
+        ended = ringmain("doctor", "t", "--interval", "0.01")
+        assert ended.code == 0
+        assert "'quiet'" in ended.out
+        assert "nobody reads" in ended.out
+
+
+def test_a_reader_that_loses_is_named():
+    with rm.Publisher("t", capacity=4096) as pub, rm.Subscriber("t", name="slow", start="oldest") as sub:
+        pub.send(b"first")
+        sub.recv(0)
+        before = rm.info("t")
+        for _ in range(100):
+            pub.send(bytes(500))
+        while sub.try_recv() is not None:
+            pass
+        pub.send(b"next")
+        sub.recv(0)  # with which it finds out
+        found = {finding.what: finding for finding in diagnose(before, rm.info("t"), 1.0)}
+    assert found["losing"].state == "bad"
+    assert "'slow'" in found["losing"].text
+    assert "capacity" in found["losing"].remedy
+
+
+def test_no_such_topic(ringmain):
+    assert ringmain("doctor", "nothing").code == 3

@@ -1,0 +1,142 @@
+"""`echo`: messages printed as what they are, filtered, counted; and what it says of what it could not show."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+import numpy
+import pyarrow
+import pytest
+
+import ringmain as rm
+from tests.cli.conftest import PATIENCE_S, Imu
+
+
+@pytest.fixture
+def kept():
+    """A topic whose messages stay in the ring for `--oldest` to find."""
+    publishers = []
+
+    def publish(messages, **options):
+        pub = rm.Publisher("t", **options)
+        publishers.append(pub)
+        for message in messages:
+            pub.send(message)
+        return pub
+
+    yield publish
+    for pub in publishers:
+        pub.close()
+
+
+def test_typed_messages_are_printed_as_such(ringmain, kept):
+    kept([Imu(1.5, (0, 0, 9.8), "left")], type=Imu, sender="me")
+    out = ringmain("echo", "t", "--oldest", "--once").out.splitlines()
+    assert out[0].startswith("#0  ")
+    assert out[0].endswith("from me")
+    assert out[1:] == ["time: 1.5", "acceleration: [0.0, 0.0, 9.8]", "label: left"]
+
+
+def test_bytes_are_printed_as_hex_and_text(ringmain, kept):
+    kept([b"hello\x00\xff" + b"x" * 12])
+    out = ringmain("echo", "t", "--oldest", "--once", "--no-envelope").out.splitlines()
+    assert out[0] == "00000000  68 65 6c 6c 6f 00 ff 78 78 78 78 78 78 78 78 78  |hello..xxxxxxxxx|"
+    assert out[1].endswith("|xxx|")
+
+
+def test_arrays_and_tables(ringmain, kept):
+    kept([numpy.arange(6, dtype="f4").reshape(2, 3)], type=numpy.ndarray)
+    out = ringmain("echo", "t", "--oldest", "--once", "--no-envelope").out.splitlines()
+    assert out == ["float32[2, 3]", "[[0. 1. 2.]", " [3. 4. 5.]]"]
+    told = json.loads(ringmain("echo", "t", "--oldest", "--once", "--json").out)
+    assert told["data"] == {"dtype": "float32", "shape": [2, 3], "values": [[0, 1, 2], [3, 4, 5]]}
+
+
+def test_arrow_tables(ringmain, kept):
+    kept([pyarrow.table({"a": [1, 2]})], type=pyarrow.Table)
+    out = ringmain("echo", "t", "--oldest", "--once", "--no-envelope").out.splitlines()
+    assert out == ["2 rows of a: int64", "{a: 1}", "{a: 2}"]
+
+
+def test_nested_records(ringmain, kept):
+    kept([{"a": [{"b": 1, "c": 2}, {"b": 3}], "empty": {}, "none": None}], type=dict)
+    out = ringmain("echo", "t", "--oldest", "--once", "--no-envelope").out.splitlines()
+    assert out == ["a:", "  - b: 1", "    c: 2", "  - b: 3", "empty: {}", "none: null"]
+
+
+def test_json_lines(ringmain, kept):
+    kept([b"text", b"\xff\xfe"], sender="s")
+    lines = ringmain("echo", "t", "--oldest", "--count", "2", "--json").out.splitlines()
+    first, second = map(json.loads, lines)
+    assert (first["seq"], first["sender"], first["text"]) == (0, "s", "text")
+    assert second["base64"] == "//4="
+
+
+def test_raw_is_the_payload_byte_for_byte(kept, started):
+    kept([b"\x00\xff"])
+    process = started("echo", "t", "--oldest", "--once", "--raw")
+    assert process.stdout.buffer.read() == b"\x00\xff"
+    assert process.wait(PATIENCE_S) == 0
+
+
+def test_filter(ringmain, kept):
+    kept([Imu(float(i), (i, 0, 0)) for i in range(10)], type=Imu)
+    out = ringmain(
+        "echo", "t", "--oldest", "--count", "2", "--json", "--filter", "acceleration[0] >= 3 and time % 2 == 0"
+    ).out
+    assert [json.loads(line)["seq"] for line in out.splitlines()] == [4, 6]
+
+
+def test_a_mistyped_field_is_refused_not_silent(ringmain, kept):
+    kept([Imu(1, (0, 0, 0))], type=Imu)
+    ended = ringmain("echo", "t", "--oldest", "--filter", "acelleration[0] > 1")
+    assert ended.code == 2
+    assert "Imu has no field 'acelleration'; it has acceleration, label, time" in ended.err
+
+
+def test_a_filter_that_cannot_be_applied_says_so(ringmain, kept):
+    """Dicts have no schema to check the filter against, so it shows only with the messages."""
+    kept([{"x": None}, {"y": 1}, {"x": 5}], type=dict)
+    ended = ringmain("echo", "t", "--oldest", "--once", "--json", "--filter", "x > 3")
+    assert json.loads(ended.out)["data"] == {"x": 5}
+    assert "could not be applied to 2 messages" in ended.err
+
+
+def test_what_does_not_decode_is_shown_as_bytes(ringmain):
+    with rm.Publisher("t", type=Imu), rm.Publisher("t", takeover=True) as liar:
+        liar.send(b"\xc1 not an Imu")
+        ended = ringmain("echo", "t", "--oldest", "--once")
+        assert "does not decode as Imu" in ended.err
+        assert "|. not an Imu|" in ended.out
+
+
+def test_timeout(ringmain):
+    with rm.Publisher("t"):
+        ended = ringmain("echo", "t", "--once", "--timeout", "0.05")
+        assert ended.code == 4
+        assert "'t'" in ended.err
+
+
+def test_ctrl_c_is_a_good_end(started, until):
+    with rm.Publisher("t") as pub:
+        process = started("echo", "t", "--no-envelope")
+        until(lambda: rm.info("t").readers)
+        pub.send(b"seen")
+        assert "seen" in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE_S) == 0
+        assert process.stderr.read() == ""
+
+
+def test_a_topic_made_anew_is_followed_with_its_new_type(started, until):
+    process = started("echo", "t", "--no-envelope")
+    with rm.Publisher("t") as pub:
+        until(lambda: rm.info("t").readers)
+        pub.send(b"as bytes")
+        assert "|as bytes|" in process.stdout.readline()
+        rm.unlink("t", force=True)
+    with rm.Publisher("t", type=dict) as pub:
+        until(lambda: rm.info("t").readers)
+        pub.send({"now": "typed"})
+        assert process.stdout.readline() == "now: typed\n"

@@ -1,0 +1,112 @@
+"""The command itself: what it imports, how it ends, and that it explains itself. Real processes."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+import ringmain as rm
+from ringmain.cli import main
+from ringmain.cli.main import COMMANDS, command_parser, load
+
+HEAVY = ("asyncio", "numpy", "pyarrow", "textual", "pyspark", "zmq", "rich")
+
+
+@pytest.mark.parametrize("command", [("list",), ("info", "here"), ("hz", "here", "--count=1", "--interval=0.01"), ()])
+def test_simple_commands_import_nothing_heavy(command):
+    """So they start at once: what they load is counted, not timed."""
+    with rm.Publisher("here") as pub:
+        pub.send(b"x")
+        script = (
+            "import sys; from ringmain.cli import main; main(sys.argv[1:]);"
+            f"print('LOADED', *(m for m in {HEAVY} if m in sys.modules), file=sys.stderr)"
+        )
+        done = subprocess.run([sys.executable, "-c", script, *command], capture_output=True, text=True, timeout=60)
+    assert done.stderr.splitlines()[-1].split() == ["LOADED"]
+
+
+def test_every_command_explains_itself_with_examples(capsys):
+    for name in COMMANDS:
+        assert main([name, "--help"]) == 0
+        text = capsys.readouterr().out
+        assert "examples:" in text
+        assert f"ringmain {name}" in text
+
+
+def test_examples_parse():
+    """An example that the parser refuses would teach a mistake."""
+    seen = set()
+    for name in COMMANDS:
+        module = load(name)
+        for _what, line in module.EXAMPLES:
+            lexer = shlex.shlex(line, posix=True, punctuation_chars="|>()")
+            lexer.whitespace_split = True
+            words = list(lexer)
+            while name in words and words[words.index(name) - 1] == "ringmain":
+                words = words[words.index(name) + 1 :]
+                end = next((i for i, word in enumerate(words) if word in ("|", ">", "(", ">>")), len(words))
+                command_parser(name, module).parse_intermixed_args(words[:end])
+                seen.add(name)
+    assert seen == set(COMMANDS)
+
+
+def test_without_a_command_it_lists_them(ringmain):
+    ended = ringmain()
+    assert ended.code == 2
+    assert all(name in ended.err for name in COMMANDS)
+    assert ringmain("--help").code == 0
+    assert ringmain("--version").out == f"ringmain {rm.__version__}\n"
+
+
+def test_an_unknown_command_is_one_sentence_with_a_hint(ringmain):
+    ended = ringmain("ecko")
+    assert ended.code == 2
+    assert ended.err == "ringmain: there is no command 'ecko'; did you mean 'echo'?\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "words"),
+    [
+        (("info", "nothing/here"), 3, "there is no topic 'nothing/here'"),
+        (("info", "not a name"), 2, "is not a topic's name"),
+        (("echo", "t", "--count", "none"), 2, "a whole number above 0"),
+        (("echo", "t", "--timeout", "0.01", "--once"), 4, "'t'"),
+        (("pub", "t"), 2, "give the message"),
+        (("pub", "t", "x", "--timeout", "0.05"), 4, "nothing was sent"),
+        (("clean", "--force"), 2, "needs the topic's name"),
+        (("clean", "no/such"), 3, "no/such"),
+        (("hz", "no/such"), 3, "no/such"),
+        (("pub", "t", "x", "--capacity", "much"), 2, "is not understood"),
+    ],
+)
+def test_errors_are_one_sentence_and_a_code(ringmain, command, code, words):
+    ended = ringmain(*command)
+    assert ended.code == code
+    assert words in ended.err
+    assert ended.err.startswith(f"ringmain {command[0]}: ")
+    assert ended.err.count("\n") == 1
+
+
+def test_sigterm_closes_what_is_open(started, until):
+    """A command that is told to end leaves its place in the topic, at once and not when somebody finds it dead."""
+    with rm.Publisher("t", contract="reliable") as pub:
+        process = started("echo", "t")
+        until(lambda: rm.info("t").readers)
+        process.terminate()
+        assert process.wait(timeout=60) == 143
+        assert rm.info("t").readers == []
+        pub.send(b"goes through", timeout=0)
+
+
+def test_broken_pipe_is_silent(started, until):
+    with rm.Publisher("t") as pub:
+        process = started("echo", "t")
+        until(lambda: rm.info("t").readers)
+        process.stdout.close()
+        pub.send(b"to nobody")
+        assert process.wait(timeout=60) == 141
+        assert process.stderr.read() == ""
+        process.stdout = None

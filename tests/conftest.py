@@ -1,0 +1,188 @@
+"""What the tests share: a runtime directory of their own, real child processes whose every wait ends, and seeds.
+
+Each test gets an empty RINGMAIN_DIR in /dev/shm. When it is over no topic may be left in it: whatever a test opens it
+closes, and whatever it kills is cleaned up by those who live.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+PATIENCE_S = 30.0
+"""How long a test waits for what must come. Only a defect makes it wait that long."""
+
+PRELUDE = """
+import ringmain as rm, os, sys, time
+def say(*words): os.write(1, (" ".join(map(str, words)) + "\\n").encode())
+def hear(): return sys.stdin.readline().strip()
+"""
+
+
+@pytest.fixture(autouse=True)
+def runtime_dir(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty runtime directory; afterwards no topic may be left in it."""
+    path = Path(tempfile.mkdtemp(prefix="ringmain-test-", dir="/dev/shm"))
+    monkeypatch.setenv("RINGMAIN_DIR", str(path))
+    try:
+        yield path
+        left = sorted(file.name for file in path.glob("*.ring"))
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+        if "multiprocessing.forkserver" in sys.modules:  # it has our environment, the next test has another
+            sys.modules["multiprocessing.forkserver"]._forkserver._stop()
+    assert not left, f"topics left over: {left}"
+
+
+class Child:
+    """A Python process that runs a script and talks in lines: `say`, `hear` there, `line`, `tell` here."""
+
+    def __init__(self, script: str, *args: object, env: dict[str, str] | None = None) -> None:
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 -- lives as long as the child
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", PRELUDE + textwrap.dedent(script), *map(str, args)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env={**os.environ, **(env or {})},
+            text=True,
+        )
+        self.pid = self.process.pid
+        self._lines: queue.Queue[str | None] = queue.Queue()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def _listen(self) -> None:
+        assert self.process.stdout
+        for text in self.process.stdout:
+            self._lines.put(text.rstrip("\n"))
+        self._lines.put(None)
+
+    def errors(self) -> str:
+        """What it wrote to its standard error so far."""
+        self._errors.seek(0)
+        return self._errors.read().decode(errors="replace")
+
+    def line(self, timeout: float = PATIENCE_S) -> str:
+        """The next line it says."""
+        try:
+            text = self._lines.get(timeout=timeout)
+        except queue.Empty:
+            raise AssertionError(f"the child said nothing for {timeout} s\n{self.errors()}") from None
+        if text is None:
+            raise AssertionError(f"the child ended early ({self.process.wait(timeout)})\n{self.errors()}")
+        return text
+
+    def tell(self, text: str = "") -> None:
+        """What its next `hear()` returns."""
+        assert self.process.stdin
+        self.process.stdin.write(text + "\n")
+        self.process.stdin.flush()
+
+    def finish(self, timeout: float = PATIENCE_S) -> list[str]:
+        """Waits for its good end; returns what it said last."""
+        code = self.process.wait(timeout)
+        self._listener.join(timeout)
+        assert code == 0, f"the child ended with {code}\n{self.errors()}"
+        said = []
+        while (text := self._lines.get(timeout=timeout)) is not None:
+            said.append(text)
+        return said
+
+    def kill(self) -> None:
+        """kill -9, and wait for the end."""
+        self.process.kill()
+        self.process.wait(PATIENCE_S)
+
+    def dispose(self) -> None:
+        if self.process.poll() is None:
+            self.kill()
+        self._listener.join(PATIENCE_S)
+        for pipe in (self.process.stdin, self.process.stdout, self._errors):
+            try:
+                if pipe:
+                    pipe.close()
+            except BrokenPipeError:
+                pass
+
+
+@pytest.fixture
+def child() -> Iterator[Callable[..., Child]]:
+    """Starts children; those that still run when the test is over are killed."""
+    started: list[Child] = []
+
+    def start(script: str, *args: object, env: dict[str, str] | None = None) -> Child:
+        started.append(Child(script, *args, env=env))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.dispose()
+
+
+@pytest.fixture
+def seed() -> int:
+    """The seed of a random test: new each time, or RINGMAIN_SEED. A failure shows it with the captured output."""
+    chosen = int(os.environ.get("RINGMAIN_SEED") or random.SystemRandom().randrange(1 << 32))
+    print(f"replay with RINGMAIN_SEED={chosen}")
+    return chosen
+
+
+@pytest.fixture
+def in_thread() -> Iterator[Callable[..., Callable[[], object]]]:
+    """Runs a function in a thread; the returned function waits for its end and gives or raises what it did."""
+    threads: list[threading.Thread] = []
+
+    def start(function: Callable[..., object], *args: object) -> Callable[[], object]:
+        outcome: list[tuple[object, BaseException | None]] = []
+
+        def run() -> None:
+            try:
+                outcome.append((function(*args), None))
+            except BaseException as error:
+                outcome.append((None, error))
+
+        thread = threading.Thread(target=run, daemon=True)
+        threads.append(thread)
+        thread.start()
+
+        def result() -> object:
+            thread.join(PATIENCE_S)
+            assert outcome, "the thread did not end"
+            value, error = outcome[0]
+            if error is not None:
+                raise error
+            return value
+
+        return result
+
+    yield start
+    for thread in threads:
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive(), "a thread did not end"
+
+
+@pytest.fixture
+def until() -> Callable[[Callable[[], object]], None]:
+    """Waits until a condition holds, looking often; for what has no event to wait for."""
+
+    def wait(condition: Callable[[], object]) -> None:
+        pause = threading.Event()
+        for _ in range(int(PATIENCE_S / 0.002)):
+            if condition():
+                return
+            pause.wait(0.002)
+        raise AssertionError("did not come about")
+
+    return wait

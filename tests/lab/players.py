@@ -1,0 +1,424 @@
+"""The programs of the lab's processes: those that survive, and those that are killed.
+
+A survivor works until it is told to stop and checks everything it sees: every message whole, in order, none missing
+where none may be missing, and `lost` exact to the message. A victim does one thing (`ACTS`) over and over until it dies
+of it. Both run in processes of their own; what they have to say goes to the `Board`, a few words of shared memory.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import signal
+import struct
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+import ringmain as rm
+
+TOPIC = "lab/topic"
+CAPACITY = 4096
+OTHER_CAPACITY = 8192
+PATIENCE_S = 15.0
+WAITING = ("pipe", "reliable")
+ONE_WRITER = ("broadcast", "pipe")
+HEAD = struct.Struct("<IIQ")
+FINAL = 0xFFFF
+VICTIM = "victim"
+
+
+class Wrong(AssertionError):
+    """A promise was broken."""
+
+
+class Board:
+    """Words that all processes of a scenario share. Each word has one writer."""
+
+    WORDS = 1024
+
+    def __init__(self) -> None:
+        self._words = memoryview(mmap.mmap(-1, self.WORDS * 8)).cast("q")
+
+    stop = property(lambda self: bool(self._words[0]), lambda self, v: self._words.__setitem__(0, v))
+    go_writer = property(lambda self: bool(self._words[1]), lambda self, v: self._words.__setitem__(1, v))
+    go_reader = property(lambda self: bool(self._words[4]), lambda self, v: self._words.__setitem__(4, v))
+    paused = property(lambda self: bool(self._words[2]), lambda self, v: self._words.__setitem__(2, v))
+    impatient = property(lambda self: bool(self._words[3]), lambda self, v: self._words.__setitem__(3, v))
+
+    def seat(self, index: int) -> Seat:
+        return Seat(self._words[16 + 8 * index : 24 + 8 * index])
+
+
+class Seat:
+    """One process's part of the board."""
+
+    def __init__(self, words: memoryview) -> None:
+        self._words = words
+
+    def tick(self, counter: int = 0) -> None:
+        self._words[1] = time.monotonic_ns()
+        self._words[2] = counter
+        self._words[0] += 1
+
+    count = property(lambda self: self._words[0])
+    last_ns = property(lambda self: self._words[1])
+    counter = property(lambda self: self._words[2])
+    done = property(lambda self: bool(self._words[3]), lambda self, v: self._words.__setitem__(3, v))
+    timeouts = property(lambda self: self._words[4], lambda self, v: self._words.__setitem__(4, v))
+    unnamed = property(lambda self: self._words[5], lambda self, v: self._words.__setitem__(5, v))
+    first = property(lambda self: self._words[6], lambda self, v: self._words.__setitem__(6, v))
+
+
+# ------------------------------------------------------------------------------------------------ messages
+
+
+def compose(writer: int, counter: int) -> bytes:
+    """A message that shows by itself whether it is whole."""
+    size = 1200 if counter % 40 == 39 else counter * 37 % 260
+    return HEAD.pack(writer, size, counter) + bytes([(writer * 31 + counter * 7) & 0xFF]) * size
+
+
+def parse(data: bytes) -> tuple[int, int]:
+    writer, size, counter = HEAD.unpack_from(data)
+    if len(data) != HEAD.size + size or data[HEAD.size :] != bytes([(writer * 31 + counter * 7) & 0xFF]) * size:
+        raise Wrong(f"a torn message: writer {writer}, counter {counter}, {len(data)} bytes")
+    return writer, counter
+
+
+class Ledger:
+    """What one reader has seen, and the checks of everything new."""
+
+    def __init__(self, contract: str) -> None:
+        self.waiting = contract in WAITING
+        self.epoch: int | None = None
+        self.next_seq: int | None = None
+        self.next_counter: dict[int, int] = {}
+
+    def enter(self, message: rm.Message, epoch: int | None) -> tuple[int, int]:
+        writer, counter = parse(message.data)
+        first_of_life = epoch != self.epoch
+        if first_of_life:
+            self.epoch = epoch
+            if message.lost > message.seq:
+                raise Wrong(f"{message.lost} messages lost before message {message.seq}: there were not so many")
+            self.next_seq = message.seq
+        elif self.next_seq is not None:
+            self.next_seq += message.lost
+        if message.seq != self.next_seq:
+            raise Wrong(f"message {message.seq} came where {self.next_seq} was due ({message.lost} lost)")
+        if message.lost and self.waiting and not first_of_life:
+            raise Wrong(f"{message.lost} messages lost before {message.seq} on a contract that waits")
+        due = self.next_counter.get(writer)
+        if due is not None and writer != FINAL:
+            if counter < due:
+                raise Wrong(f"writer {writer}'s message {counter} came after its {due - 1}")
+            if counter > due and self.waiting and not message.lost:
+                raise Wrong(f"writer {writer}'s messages {due} to {counter - 1} are missing")
+        self.next_counter[writer] = counter + 1
+        self.next_seq = message.seq + 1
+        return writer, counter
+
+
+# ----------------------------------------------------------------------------------------------- survivors
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        if time.monotonic() > deadline:
+            raise Wrong(f"waited {PATIENCE_S} s for {what}")
+        time.sleep(0.0002)
+
+
+def open_when_free(board: Board, make: Callable[[], rm.Publisher | rm.Subscriber], seat: Seat) -> object:
+    """Opens as soon as whoever has the place is gone."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return make()
+        except (rm.TopicBusy, rm.TopicMismatch, rm.Timeout) as error:
+            if time.monotonic() > deadline:
+                raise Wrong(f"could not open within {PATIENCE_S} s: {error}") from error
+            if board.impatient and isinstance(error, rm.Timeout):
+                seat.timeouts += 1
+            time.sleep(0.002)
+
+
+def patience(board: Board) -> float:
+    return 0.25 if board.impatient else PATIENCE_S
+
+
+def note_timeout(board: Board, seat: Seat, error: rm.Timeout, since: float) -> None:
+    """A wait that ended without its event is fine only while somebody is stopped."""
+    if not board.impatient and time.monotonic() - since > PATIENCE_S - 1:
+        raise Wrong(f"stuck: {error}") from error
+    seat.timeouts += 1
+    named = VICTIM in str(error) or "who has not come yet" in str(error)  # a pipe whose reader has left
+    if isinstance(error, rm.Full) and not named:
+        seat.unnamed += 1
+
+
+def writer(board: Board, seat: Seat, contract: str, number: int, readers: list[Seat]) -> None:
+    """Sends without end; opens anew when it was taken over or the topic removed; says goodbye until all heard it."""
+    until(lambda: board.go_writer, "the start")
+    counter = 0
+    said_goodbye = False
+    pub: rm.Publisher | None = None
+    try:
+        while True:
+            if pub is None:
+                made = open_when_free(
+                    board,
+                    lambda: rm.Publisher(TOPIC, contract=contract, capacity=CAPACITY, sender="survivor", spin=0),
+                    seat,
+                )
+                assert isinstance(made, rm.Publisher)
+                pub = made
+            if board.stop and all(reader.done for reader in readers):
+                return
+            leaving = board.stop
+            if leaving and said_goodbye and contract == "pipe":  # once is enough there, and unread ones would stay
+                time.sleep(0.0005)
+                continue
+            since = time.monotonic()
+            try:
+                pub.send(HEAD.pack(FINAL, 0, 0) if leaving else compose(number, counter), timeout=patience(board))
+            except rm.Full as error:
+                note_timeout(board, seat, error, since)
+                continue
+            except (rm.TakenOver, rm.TopicNotFound):
+                pub.close()
+                pub = None
+                continue
+            counter += not leaving
+            said_goodbye = leaving
+            seat.tick(counter)
+            if leaving or counter % 8 == 0:
+                time.sleep(0.0005)
+    finally:
+        if pub is not None:
+            pub.close()
+
+
+def reader(board: Board, seat: Seat, contract: str) -> None:
+    """Receives and checks until the goodbye."""
+    until(lambda: board.go_reader, "the start")
+    made = open_when_free(board, lambda: rm.Subscriber(TOPIC, name="survivor", on_lap="oldest", spin=0), seat)
+    assert isinstance(made, rm.Subscriber)
+    ledger = Ledger(contract)
+    with made as sub:
+        while True:
+            since = time.monotonic()
+            try:
+                message = sub.recv_message(timeout=patience(board))
+            except rm.Timeout as error:
+                note_timeout(board, seat, error, since)
+                continue
+            who, counter = ledger.enter(message, sub.epoch)
+            if seat.count == 0:
+                seat.first = counter
+            seat.tick(counter)
+            if seat.count % 16 == 0:
+                check_schema(sub._schema())
+            if who == FINAL and board.stop:
+                seat.done = True
+                return
+
+
+def lingering_reader(board: Board, seat: Seat, contract: str) -> None:
+    """A reader that, while paused, keeps a message for itself, so that writers must wait where the contract says so."""
+    until(lambda: board.go_reader, "the start")
+    made = open_when_free(board, lambda: rm.Subscriber(TOPIC, name="survivor", on_lap="oldest", spin=0), seat)
+    assert isinstance(made, rm.Subscriber)
+    with made as sub:
+        while True:
+            since = time.monotonic()
+            try:
+                with suppress(rm.Lapped), sub.borrow(timeout=patience(board)) as message:
+                    who, counter = parse(bytes(message.data))
+                    seat.tick(counter)
+                    until(lambda: not board.paused, "the end of the pause")
+                    parse(bytes(message.data))
+            except Wrong:
+                if contract != "broadcast":
+                    raise
+                continue
+            except rm.Timeout as error:
+                note_timeout(board, seat, error, since)
+                continue
+            if who == FINAL and board.stop:
+                seat.done = True
+                return
+
+
+SCHEMAS = tuple(bytes([letter]) * size for letter, size in ((65, 900), (66, 1500), (67, 40)))
+
+
+def check_schema(schema: bytes) -> None:
+    if schema and schema not in SCHEMAS:
+        raise Wrong(f"a torn schema: {len(schema)} bytes, {set(schema)}")
+
+
+# ------------------------------------------------------------------------------------------------- victims
+
+
+@dataclass(frozen=True)
+class Act:
+    """What a victim does, and what the world must be for it."""
+
+    run: Callable[[Board, Seat, str, int], None]
+    survivors_first: bool = True
+    """Are the others there before it?"""
+    has_reader: bool = True
+    """May the survivors' reader have the one reader's place?"""
+    pauses: bool = False
+    """Is a reader to hold on to a message meanwhile?"""
+    founded: bool = False
+    """Is the topic to be there, with readers and, where there is one writer, without it?"""
+    corpse: bool = False
+    """Has somebody died in the topic before?"""
+    writes: bool = False
+    """Does it want the writer's place, where there is one?"""
+    contracts: tuple[str, ...] = ("broadcast", "pipe", "bus", "reliable")
+
+
+ROUNDS = 40
+
+
+@contextmanager
+def refused() -> Iterator[None]:
+    """What a victim may meet when somebody else died or took its place: not its fault, and not an error."""
+    with suppress(rm.TopicBusy, rm.TopicMismatch, rm.TakenOver, rm.TopicNotFound, rm.Full, rm.Timeout):
+        yield
+
+
+def place_of_a_writer(contract: str, capacity: int = CAPACITY) -> rm.Publisher:
+    """Opens to write; where another victim has the one place, as soon as it is dead."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return rm.Publisher(TOPIC, contract=contract, capacity=capacity, name=VICTIM, spin=0)  # type: ignore[arg-type]
+        except rm.TopicBusy:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.001)
+
+
+def write(board: Board, seat: Seat, contract: str, number: int) -> None:
+    with refused(), place_of_a_writer(contract) as pub:
+        counter = 0
+        for _ in range(ROUNDS):
+            pub.send(compose(number, counter), timeout=2)
+            pub.send_many([compose(number, counter + i) for i in (1, 2, 3)], timeout=2)
+            message = compose(number, counter + 4)
+            with pub.reserve(len(message), timeout=2) as room:
+                room[:] = message
+            message = compose(number, counter + 5)
+            with pub.stream(timeout=2) as out:
+                out.write(message[:7])
+                out.write(message[7:])
+            counter += 6
+            seat.tick(counter)
+
+
+def read(board: Board, seat: Seat, contract: str, number: int) -> None:
+    with refused(), rm.Subscriber(TOPIC, name=VICTIM, on_lap="oldest", spin=0) as sub:
+        buffer = bytearray(4096)
+        for _ in range(ROUNDS):
+            seat.tick(parse(sub.recv(timeout=2))[1])
+            for data in sub.recv_many(4):
+                seat.tick(parse(data)[1])
+            size = sub.recv_into(buffer, timeout=2)
+            seat.tick(parse(bytes(buffer[:size]))[1])
+            with suppress(rm.Lapped), sub.borrow(timeout=2) as message:
+                data = bytes(message.data)
+            with suppress(Wrong):
+                seat.tick(parse(data)[1])
+
+
+def create(board: Board, seat: Seat, contract: str, number: int) -> None:
+    with refused(), place_of_a_writer(contract) as pub:
+        for counter in range(10):
+            pub.send(compose(number, counter), timeout=2)
+            seat.tick(counter)
+
+
+def leave_last(board: Board, seat: Seat, contract: str, number: int) -> None:
+    with (
+        rm.Publisher(TOPIC, contract=contract, capacity=CAPACITY, name=VICTIM, spin=0) as pub,
+        rm.Subscriber(TOPIC, start="oldest", name=VICTIM, spin=0) as sub,
+    ):
+        pub.send(compose(number, 0))
+        sub.recv(timeout=2)
+
+
+def take_over(board: Board, seat: Seat, contract: str, number: int) -> None:
+    counter = 0
+    for _ in range(3):
+        with refused(), rm.Publisher(TOPIC, contract=contract, name=VICTIM, takeover=True, spin=0) as pub:
+            for _ in range(10):
+                pub.send(compose(number, counter), timeout=2)
+                counter += 1
+                seat.tick(counter)
+
+
+def remove(board: Board, seat: Seat, contract: str, number: int) -> None:
+    with refused():
+        rm.unlink(TOPIC, force=True)
+
+
+def replace(board: Board, seat: Seat, contract: str, number: int) -> None:
+    with refused(), place_of_a_writer(contract, OTHER_CAPACITY) as pub:
+        pub.send(compose(number, 0), timeout=2)
+
+
+def retype(board: Board, seat: Seat, contract: str, number: int) -> None:
+    with refused(), place_of_a_writer(contract) as pub:
+        for counter in range(9):
+            pub._set_schema(SCHEMAS[counter % 3])
+            check_schema(pub._schema())
+            pub.send(compose(number, counter), timeout=2)
+            seat.tick(counter)
+
+
+def clean(board: Board, seat: Seat, contract: str, number: int) -> None:
+    rm.clean()
+
+
+ACTS = {
+    "write": Act(write, writes=True, founded=True),
+    "write, blocked": Act(write, writes=True, founded=True, pauses=True, contracts=("pipe", "bus", "reliable")),
+    "write where one died": Act(write, writes=True, founded=True, corpse=True),
+    "read": Act(read, has_reader=False),
+    "read where one died": Act(read, has_reader=False, corpse=True),
+    "create": Act(create, writes=True),
+    "leave as the last": Act(leave_last, survivors_first=False),
+    "take over": Act(take_over, contracts=ONE_WRITER),
+    "remove": Act(remove),
+    "replace": Act(replace, writes=True, founded=True),
+    "change the schema": Act(retype, writes=True, founded=True),
+    "clean": Act(clean, survivors_first=False, corpse=True),
+}
+
+
+# --------------------------------------------------------------------------------------------------- extras
+
+
+def found(board: Board, seat: Seat, contract: str, readers: int) -> None:
+    """Makes the topic and leaves it to its readers."""
+    with rm.Publisher(TOPIC, contract=contract, capacity=CAPACITY, name="founder") as pub:
+        seat.tick()
+        pub.wait_for_readers(readers, timeout=PATIENCE_S)
+
+
+def die_in_the_topic(board: Board, seat: Seat, contract: str, number: int) -> None:
+    """Joins and dies, in the place that matters to whoever comes next."""
+    if seat.done:  # where there is one writer, or nobody else: a writer
+        pub = rm.Publisher(TOPIC, contract=contract, capacity=CAPACITY, name="corpse")
+        pub.send(compose(number, 0), timeout=2)
+    else:
+        sub = rm.Subscriber(TOPIC, name="corpse")
+        sub.recv(timeout=PATIENCE_S)
+    os.kill(os.getpid(), signal.SIGKILL)

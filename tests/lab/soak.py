@@ -1,0 +1,210 @@
+"""The soak: on topics of all contracts, participants join, work, leave, are killed and stopped, by a seed, as long as
+asked. Every reader checks every message; a line of account every ten seconds; the first broken promise ends it.
+
+    make soak MINUTES=30 [SEED=7]
+
+What happens is decided by the seed; when exactly, by the machine: a seed replays the same cast and the same deaths, not
+the same interleaving. Some topics begin just below 2^32 and 2^63 bytes, so that every counter is seen to wrap.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from players import Board, Ledger, Seat, compose
+
+import ringmain as rm
+from ringmain.testing import crash_points, die_at, stop_at
+
+CONTRACTS = ("broadcast", "pipe", "bus", "reliable")
+ORIGINS = (0, (1 << 32) - 4096, (1 << 63) - 4096)
+CROWD = 6
+"""Participants of a topic at the same time, at most."""
+REFUSALS = (rm.TopicBusy, rm.TopicMismatch, rm.TakenOver, rm.TopicNotFound, rm.Timeout, rm.RosterFull)
+
+
+def topic_of(contract: str, origin: int) -> str:
+    return f"{contract}/{ORIGINS.index(origin)}"
+
+
+def write(board: Board, seat: Seat, topic: str, contract: str, number: int, chance: random.Random) -> None:
+    with rm.Publisher(topic, contract=contract, capacity=4096, takeover=chance.random() < 0.1) as pub:  # type: ignore[arg-type]
+        for counter in range(chance.randrange(20, 3000)):
+            if chance.random() < 0.02:
+                pub.send_many([compose(number, counter)], timeout=3)
+            elif chance.random() < 0.02:
+                message = compose(number, counter)
+                with pub.reserve(len(message), timeout=3) as room:
+                    room[:] = message
+            else:
+                pub.send(compose(number, counter), timeout=3)
+            seat.tick(counter)
+            if chance.random() < 0.05:
+                time.sleep(chance.random() * 0.002)
+
+
+def read(board: Board, seat: Seat, topic: str, contract: str, number: int, chance: random.Random) -> None:
+    start = "oldest" if chance.random() < 0.5 else "latest"
+    ledger = Ledger(contract)
+    with rm.Subscriber(topic, start=start, on_lap=chance.choice(["oldest", "latest"])) as sub:  # type: ignore[arg-type]
+        deadline = time.monotonic() + chance.random() * 4
+        while time.monotonic() < deadline:
+            message = sub.recv_message(timeout=1)
+            ledger.enter(message, sub.epoch)
+            seat.tick(message.seq)
+
+
+@dataclass
+class Running:
+    seat: Seat
+    index: int
+    fate: str
+    since: float
+    stopped_until: float = 0
+
+
+class Soak:
+    """Keeps the crowds full, deals out fates, and keeps the account."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.directory = Path(tempfile.mkdtemp(prefix="ringmain-soak-", dir="/dev/shm"))
+        os.environ["RINGMAIN_DIR"] = str(self.directory)
+        self.board = Board()
+        self.free = list(range(56))
+        self.running: dict[int, Running] = {}
+        self.account: Counter[str] = Counter()
+        self.failed = ""
+        self.born = 0
+
+    def enter(self) -> None:
+        contract, origin = self.chance.choice(CONTRACTS), self.chance.choice(ORIGINS)
+        program = self.chance.choice([write, read])
+        fate = self.chance.choice(["lives", "lives", "killed", "dies at", "stops at"])
+        label = self.chance.choice(crash_points())
+        nth = self.chance.choice([1, 1, 2, 5, 40])
+        seed = self.chance.randrange(1 << 32)
+        self.born += 1
+        index = self.free.pop()
+        seat = self.board.seat(index)
+        seat._words[0] = 0
+        pid = os.fork()
+        if pid == 0:
+            self.live(program, seat, contract, origin, fate, label, nth, seed)
+        self.running[pid] = Running(seat, index, fate, time.monotonic())
+        self.account[f"joined {contract} as {'writer' if program is write else 'reader'}"] += 1
+
+    def live(self, program, seat, contract, origin, fate, label, nth, seed) -> None:  # type: ignore[no-untyped-def]
+        code = 1
+        try:
+            if fate in ("dies at", "stops at"):
+                os.environ.update((die_at if fate == "dies at" else stop_at)(label, nth))
+            os.environ["RINGMAIN_LAB_ORIGIN"] = str(origin)
+            program(self.board, seat, topic_of(contract, origin), contract, self.born, random.Random(seed))
+            code = 0
+        except REFUSALS:
+            code = 3
+        except BaseException:
+            (self.directory / f"broken-{os.getpid()}").write_text(f"{contract}\n{traceback.format_exc()}")
+        finally:
+            os._exit(code)
+
+    def tend(self) -> None:
+        """Who has ended, and how? Who is to be killed or woken?"""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
+            except ChildProcessError:
+                break
+            if pid == 0:
+                break
+            one = self.running[pid]
+            if os.WIFSTOPPED(status):
+                self.account["stopped for a while"] += 1
+                one.stopped_until = time.monotonic() + self.chance.random()
+                continue
+            del self.running[pid]
+            self.free.append(one.index)
+            self.account["messages"] += one.seat.count
+            code = os.waitstatus_to_exitcode(status)
+            self.account[{0: "left", 3: "were refused or timed out", -9: "killed"}.get(code, "broke")] += 1
+            if code not in (0, 3, -signal.SIGKILL):
+                notes = [note.read_text() for note in self.directory.glob("broken-*")]
+                self.failed = "\n".join(notes) or f"pid {pid} ended with {code}"
+        now = time.monotonic()
+        for pid, one in self.running.items():
+            if one.stopped_until and now > one.stopped_until:
+                one.stopped_until = 0
+                os.kill(pid, signal.SIGCONT)
+            elif one.fate == "killed" and self.chance.random() < 0.01:
+                os.kill(pid, signal.SIGKILL)
+            elif now - one.since > 120:
+                self.failed = f"pid {pid} did not end within two minutes"
+
+    def run(self, minutes: float) -> None:
+        began = reported = time.monotonic()
+        while not self.failed and time.monotonic() - began < minutes * 60:
+            if len(self.running) < CROWD * 2 and self.free:
+                self.enter()
+            self.tend()
+            time.sleep(0.002)
+            if time.monotonic() - reported > 10:
+                reported = time.monotonic()
+                self.report(reported - began)
+        self.finish()
+        self.report(time.monotonic() - began)
+
+    def finish(self) -> None:
+        """All leave; then nothing may be left but what the dead and the unread pipes left, and that can be cleaned."""
+        deadline = time.monotonic() + 60
+        while self.running and time.monotonic() < deadline and not self.failed:
+            self.tend()
+            time.sleep(0.01)
+        for pid in self.running:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        if self.running and not self.failed:
+            self.failed = f"{len(self.running)} processes did not end"
+        self.account["topics cleaned up after the dead"] += len(rm.clean())
+        for info in rm.topics():
+            if info.contract == "pipe":
+                rm.unlink(info.name, force=True)
+        left = [p.name for p in self.directory.glob("*.ring")]
+        if left and not self.failed:
+            self.failed = f"left behind: {left}"
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def report(self, elapsed_s: float) -> None:
+        print(
+            f"{elapsed_s:7.0f} s  " + ", ".join(f"{n} {what}" for what, n in sorted(self.account.items())), flush=True
+        )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=30)
+    parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
+    options = parser.parse_args()
+    if not os.environ.get("RINGMAIN_LAB"):
+        parser.error("set RINGMAIN_LAB=1: the crash points are in the lab build only")
+    print(f"seed {options.seed}", flush=True)
+    soak = Soak(options.seed)
+    soak.run(options.minutes)
+    if soak.failed:
+        print(f"BROKEN with seed {options.seed}:\n{soak.failed}")
+    return int(bool(soak.failed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+"""A process dies at every step of the protocol at which one can die, and the others go on.
+
+How: `arena.py` lets real processes do everything there is to do on each contract, writes down which crash points each
+passes, and then plays each of them again with the process killed (SIGKILL) right there, while a writer and readers run.
+They check every message; they must receive the next one; and when they have left, no file may be left. Then two die at
+once, and one stands still (SIGSTOP) for a second. `make lab` plays all pairs; here a sample, by a seed that is printed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ringmain.testing import crash_points, die_at, stop_at
+
+from .account import CONTRACTS, Scenario, play
+
+# Whether somebody sleeps depends on the pace of the others, so an act may miss these points; no contract may.
+DEPENDS_ON_PACE = ("publish: about to sleep", "read: about to sleep")
+
+
+@pytest.fixture(scope="module")
+def deaths() -> list[Scenario]:
+    return play("die")
+
+
+def failures(scenarios: list[Scenario]) -> str:
+    return "\n".join(str(s) for s in scenarios if s.error)
+
+
+def test_the_others_go_on_whoever_dies_wherever(deaths: list[Scenario]) -> None:
+    assert not failures(deaths)
+    assert {s.contract for s in deaths} == set(CONTRACTS)
+
+
+def test_every_act_dies_at_every_point_it_passes(deaths: list[Scenario]) -> None:
+    missed = [str(s) for s in deaths if not all(s.reached) and s.points[0][1] not in DEPENDS_ON_PACE]
+    assert not missed
+
+
+def test_no_crash_point_is_left_out(deaths: list[Scenario]) -> None:
+    reached = {label for s in deaths for (_, label), died in zip(s.points, s.reached, strict=True) if died}
+    # Those of frames are reached in tests/frames, where there are frames.
+    assert reached == {label for label in crash_points() if not label.startswith("frame:")}
+
+
+def test_the_others_go_on_when_two_die() -> None:
+    seed = int(os.environ.get("RINGMAIN_SEED", time.time_ns() % 1_000_000))
+    print(f"pairs sampled with RINGMAIN_SEED={seed}")
+    pairs = play("pair", "--seed", str(seed), "--seconds", "10")
+    assert not failures(pairs), f"RINGMAIN_SEED={seed}\n{failures(pairs)}"
+    assert sum(all(s.reached) for s in pairs) > len(pairs) / 2
+
+
+def test_who_stands_still_is_waited_for_by_name_or_not_at_all() -> None:
+    stops = play("stop", "--parallel", "10")
+    assert not failures(stops)
+    assert all(s.reached[0] for s in stops if s.points[0][1] not in DEPENDS_ON_PACE)
+    assert any(s.must_go_on for s in stops)
+
+
+PUBLISH = (
+    "import ringmain as rm\nwith rm.Publisher('t') as p:\n for i in range(9): p.send(b'x'); print(i, flush=True)\n"
+)
+
+
+def test_the_injector_kills_a_program_of_ones_own(tmp_path: Path) -> None:
+    label = "publish: written, not committed"
+    environment = {**os.environ, "RINGMAIN_DIR": str(tmp_path), **die_at(label, nth=3)}
+    child = subprocess.run([sys.executable, "-c", PUBLISH], env=environment, capture_output=True, text=True, timeout=60)
+    assert child.returncode == -signal.SIGKILL
+    assert child.stdout.split() == ["0", "1"]
+
+
+def test_the_injector_stops_a_program_until_it_is_told_to_go_on(tmp_path: Path) -> None:
+    environment = {**os.environ, "RINGMAIN_DIR": str(tmp_path), **stop_at("publish: claimed, not written")}
+    with subprocess.Popen([sys.executable, "-c", PUBLISH], env=environment, stdout=subprocess.PIPE, text=True) as child:
+        _, status = os.waitpid(child.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+        child.send_signal(signal.SIGCONT)
+        assert child.communicate(timeout=60)[0].split() == [str(i) for i in range(9)]
+
+
+def test_the_injector_knows_its_labels() -> None:
+    with pytest.raises(ValueError, match="crash_points"):
+        die_at("somewhere")
+    with pytest.raises(ValueError, match="from 1"):
+        die_at(crash_points()[0], nth=0)

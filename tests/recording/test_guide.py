@@ -1,0 +1,24 @@
+"""The guide's programs run, one after the other in one directory, and do what the text says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "recording.md"
+
+
+def test_the_programs_of_the_guide(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    programs = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    assert len(programs) == 3
+    for program in programs:
+        exec(compile(program, str(GUIDE), "exec"), {})
+    said = capsys.readouterr().out.splitlines()
+    assert said[:3] == ["recording", "1000", "imu 1000 0"]
+    assert said[-2] == "True"
+    assert said[-1] == "1000 b'0'"

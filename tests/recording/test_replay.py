@@ -1,0 +1,224 @@
+"""Replay: what was recorded is published again, in the order and at the pace of its first publication.
+
+Recordings are made with times chosen by the test, so that "in order" and "at the right moment" can be said exactly.
+Moments are judged by the Player's own account (it sleeps until a message is due) and by order, never by the wall clock.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+import ringmain as rm
+from ringmain.errors import RecordingNotFound
+from ringmain.recording import RecordingWriter
+from ringmain.recording.format import RING_SCHEMA
+from ringmain.recording.timeline import Selection, in_order
+from tests.conftest import PATIENCE_S
+
+InThread = Callable[..., Callable[[], object]]
+START_NS = 1_700_000_000_000_000_000
+
+
+def batch(first: int, times_ns: list[int], *, sender: str = "", size: int = 0) -> pa.RecordBatch:
+    rows = len(times_ns)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(range(first, first + rows), pa.uint64()),
+            pa.array([START_NS + t for t in times_ns], pa.int64()),
+            pa.array([sender] * rows, pa.string()),
+            pa.array([f"k{t % 2}" for t in times_ns], pa.string()),
+            pa.array([0] * rows, pa.uint64()),
+            pa.array([str(t).encode().ljust(size) for t in times_ns], pa.binary()),
+        ],
+        schema=RING_SCHEMA,
+    )
+
+
+@pytest.fixture
+def two_topics(tmp_path: Path) -> Path:
+    """a: even microseconds, b: odd ones, recorded in long runs; one segment sealed, one growing."""
+    path = tmp_path / "two"
+    writer = RecordingWriter(path, fsync="never", flush_interval_s=1000)
+    writer.declare("a", epoch=1, contract="reliable")
+    writer.declare("b", epoch=1, contract="broadcast")
+    for part in range(4):
+        micros = range(part * 1000, (part + 1) * 1000)
+        writer.append("a", 1, batch(part * 500, [1000 * t for t in micros if t % 2 == 0], sender="A"))
+        writer.flush()
+        writer.append("b", 1, batch(part * 500, [1000 * t for t in micros if t % 2], sender="B"))
+        writer.flush()
+        if part == 1:
+            writer.rotate()
+    writer.abandon()
+    return path
+
+
+def received(topic: str, count: int) -> Callable[[], list[rm.Message]]:
+    """Joins now; the function it returns receives."""
+    sub = rm.Subscriber(topic)
+
+    def receive() -> list[rm.Message]:
+        with sub:
+            return [sub.recv_message(timeout=PATIENCE_S) for _ in range(count)]
+
+    return receive
+
+
+def test_topics_are_merged_by_publish_time(two_topics: Path) -> None:
+    order = [m.time_ns - START_NS for m in in_order(rm.Recording(two_topics), Selection())]
+    assert order == [1000 * t for t in range(4000)]
+
+
+def test_a_topic_keeps_its_order_when_the_clock_went_back(tmp_path: Path) -> None:
+    with RecordingWriter(tmp_path / "r") as writer:
+        writer.append("a", 1, batch(0, [0, 10, 5, 20]))
+        writer.append("b", 1, batch(0, [7]))
+    order = [(m.topic, m.seq) for m in in_order(rm.Recording(tmp_path / "r"), Selection())]
+    assert [seq for topic, seq in order if topic == "a"] == [0, 1, 2, 3]
+    assert order.index(("b", 0)) == 1
+
+
+def test_everything_comes_back_on_topics_of_the_same_kind(two_topics: Path, in_thread: InThread) -> None:
+    with rm.Player(two_topics, speed=math.inf) as player:
+        assert (rm.info("a").contract, rm.info("b").contract) == ("reliable", "broadcast")
+        a, b = in_thread(received("a", 2000)), in_thread(received("b", 2000))
+        for pub in player._publishers.values():
+            pub.wait_for_readers(1, timeout=PATIENCE_S)
+        status = player.run()
+        got: list[rm.Message] = a()  # type: ignore[assignment]
+        other: list[rm.Message] = b()  # type: ignore[assignment]
+    assert status.messages == 4000
+    assert [int(m.data) for m in got] == [1000 * t for t in range(0, 4000, 2)]
+    assert [int(m.data) for m in other] == [1000 * t for t in range(1, 4000, 2)]
+    assert {m.sender for m in got} == {"A"}
+    assert [m.seq for m in got] == list(range(2000)), "fresh numbers"
+    assert got[0].time_ns > START_NS + 10**15, "the time of now"
+
+
+def test_original_numbers_and_times(tmp_path: Path, in_thread: InThread) -> None:
+    with RecordingWriter(tmp_path / "r") as writer:
+        writer.append("t", 1, batch(5, [0, 100]))
+        writer.append("t", 1, batch(10, [200]))
+    player = rm.Player(tmp_path / "r", original=True, readers=1, rename={"t": "again"})
+    player.open()
+    receive = in_thread(received("again", 3))
+    player.run()
+    got: list[rm.Message] = receive()  # type: ignore[assignment]
+    assert [(m.seq, m.time_ns - START_NS, m.lost) for m in got] == [(5, 0, 5), (6, 100, 0), (10, 200, 3)] or [
+        (m.seq, m.time_ns - START_NS, m.lost) for m in got
+    ] == [(5, 0, 0), (6, 100, 0), (10, 200, 3)]
+    with pytest.raises(ValueError, match="loop would repeat"):
+        rm.Player(tmp_path / "r", original=True, loop=True)
+
+
+def test_selection_by_topic_and_time_and_loops(two_topics: Path) -> None:
+    options = {"topics": ["a"], "since": START_NS + 1_000_000, "until": START_NS + 2_000_000, "speed": math.inf}
+    assert rm.replay(two_topics, **options).messages == 500
+    status = rm.replay(two_topics, **options, loop=3)
+    assert (status.messages, status.loops) == (1500, 3)
+    with pytest.raises(RecordingNotFound, match="no message matches"):
+        rm.replay(two_topics, topics="nothing/*")
+
+
+def test_no_message_is_early(two_topics: Path) -> None:
+    """Four milliseconds of recording, at a tenth of the speed: the last is not out before its time."""
+    player = rm.Player(two_topics, speed=0.1)
+    status = player.run()
+    assert status.messages == 4000
+    published_s = player._base_s + (status.time_ns - status.first_ns) / 1e9 / 0.1
+    assert published_s - player._base_s == pytest.approx(0.03999)
+    assert status.late_max_s >= 0
+
+
+def test_pause_step_and_resume(two_topics: Path, in_thread: InThread) -> None:
+    player = rm.Player(two_topics, topics="a", paused=True).open()
+    with rm.Subscriber("a") as sub:
+        done = in_thread(player.run)
+        for n in range(3):
+            player.step()
+            assert int(sub.recv(timeout=PATIENCE_S)) == 2000 * n
+        assert player.paused
+        assert player.status().messages == 3
+        player.step(10)
+        assert [int(sub.recv(timeout=PATIENCE_S)) for _ in range(10)] == [2000 * n for n in range(3, 13)]
+        player.resume()
+        assert [int(sub.recv(timeout=PATIENCE_S)) for _ in range(1987)] == [2000 * n for n in range(13, 2000)]
+        done()
+
+
+def test_stop_ends_it_also_while_a_reader_holds_everything_up(two_topics: Path, in_thread: InThread) -> None:
+    player = rm.Player(two_topics, topics="a", speed=math.inf, capacity=4096).open()
+    with rm.Subscriber("a"):  # reads nothing, and `a` is reliable
+        done = in_thread(player.run)
+        while not any(p.waits_for for p in rm.info("a").writers):
+            pass
+        player.stop()
+        done()
+    assert 0 < player.status().messages < 2000
+
+
+def test_lockstep_waits_for_the_readers(two_topics: Path, in_thread: InThread) -> None:
+    """`b` is a broadcast in a ring that holds 30 messages: in lockstep a slow reader misses none of 2000."""
+    player = rm.Player(two_topics, topics="b", lockstep=True, readers=1, capacity=4096).open()
+    receive = in_thread(received("b", 2000))
+    player.run()
+    got: list[rm.Message] = receive()  # type: ignore[assignment]
+    assert [int(m.data) for m in got] == [1000 * t for t in range(1, 4000, 2)]
+    assert sum(m.lost for m in got) == 0
+
+
+class Imu(msgspec.Struct):
+    x: float
+    n: int
+
+
+def test_recorded_live_and_replayed_typed(
+    tmp_path: Path, in_thread: InThread, until: Callable[[Callable[[], object]], None]
+) -> None:
+    with rm.Publisher("imu", type=Imu, contract="bus") as pub, rm.Recorder(tmp_path / "r", "imu") as recorder:
+        for n in range(20):
+            pub.send(Imu(n / 2, n))
+        until(lambda: recorder.status().messages == 20)
+    player = rm.Player(tmp_path / "r", rename={"imu": "again"}, readers=1, speed=math.inf).open()
+    assert rm.info("again").schema is not None
+
+    def receive() -> list[Imu]:
+        with rm.Subscriber("again", type=Imu) as sub:
+            return [sub.recv(timeout=PATIENCE_S) for _ in range(20)]
+
+    got = in_thread(receive)
+    player.run()
+    assert got() == [Imu(n / 2, n) for n in range(20)]
+
+
+def test_lives_of_another_kind_are_replayed_as_such(tmp_path: Path) -> None:
+    with RecordingWriter(tmp_path / "r") as writer:
+        writer.declare("t", epoch=1, contract="broadcast")
+        writer.declare("t", epoch=2, contract="reliable")
+        writer.append("t", 1, batch(0, [0, 10]))
+        writer.append("t", 2, batch(0, [20, 30]))
+    player = rm.Player(tmp_path / "r", paused=True).open()
+    assert rm.info("t").contract == "broadcast"
+    player.resume()
+    assert player.run().messages == 4
+
+
+def test_rings_are_large_enough_for_what_was_recorded(tmp_path: Path) -> None:
+    with RecordingWriter(tmp_path / "r") as writer:
+        writer.append("t", 1, batch(0, [0, 1], size=5_000_000))
+    assert rm.replay(tmp_path / "r").bytes == 10_000_000
+
+
+def test_bad_arguments(two_topics: Path) -> None:
+    with pytest.raises(ValueError, match="speed must be above 0"):
+        rm.Player(two_topics, speed=0)
+    with pytest.raises(ValueError, match="published on one"):
+        rm.Player(two_topics, rename={"a": "b"}).open()
+    with rm.Publisher("a", contract="broadcast"), pytest.raises(rm.TopicMismatch):
+        rm.Player(two_topics, topics="a").open()

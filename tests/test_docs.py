@@ -1,0 +1,93 @@
+"""The documentation is true: every Python snippet runs, every link leads somewhere, and what is generated is fresh.
+
+A page's snippets are one program, run from top to bottom in a process of its own. A snippet that cannot run here is
+preceded by `<!-- not run: why -->`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FENCE = re.compile(r"^(?P<mark><!-- not run: .+ -->\n)?```python\n(?P<code>.*?)^```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+SITE = "https://"
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def program(page: Path) -> str:
+    """The page's snippets as one program, each on the lines it has in the page."""
+    text = page.read_text()
+    lines: list[str] = []
+    for found in FENCE.finditer(text):
+        if found["mark"] is None:
+            start = text.count("\n", 0, found.start("code"))
+            lines += [""] * (start - len(lines)) + found["code"].splitlines()
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if program(page).strip()], ids=name)
+def test_snippets_run(page, tmp_path):
+    code = program(page)
+    for module in ("pyspark", "zmq", "numpy", "pyarrow"):
+        if re.search(rf"\b{module}\b", code) and importlib.util.find_spec(module) is None:
+            pytest.skip(f"{module} is not installed")
+    script = tmp_path / f"{page.stem}.py"
+    script.write_text(code)
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "ignore::DeprecationWarning", str(script)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+    )
+    assert done.returncode == 0, f"line numbers are those of {name(page)}\n{done.stderr}"
+
+
+def anchors(page: Path) -> set[str]:
+    """What the headings of a page can be linked by, as MkDocs and GitHub name them."""
+    found = set()
+    for line in page.read_text().splitlines():
+        if match := re.match(r"#+ +(.*)", line):
+            plain = re.sub(r"[`*]|\[|\]\([^)]*\)", "", match[1]).lower()
+            found.add(re.sub(r"\s+", "-", re.sub(r"[^\w\s-]", "", plain).strip()))
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_lead_somewhere(page):
+    outside_code = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    for target in LINK.findall(re.sub(r"`[^`]*`", "", outside_code)):
+        if target.startswith((SITE, "http://", "mailto:")):
+            continue
+        path, _, anchor = target.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        assert there.exists(), f"{name(page)} links to {target}, which is not there"
+        if anchor and there.suffix == ".md":
+            assert anchor in anchors(there), f"{name(page)} links to {target}: {there.name} has no such heading"
+
+
+def test_every_page_is_in_the_navigation():
+    listed = set(re.findall(r"[\w./-]+\.md", (ROOT / "mkdocs.yml").read_text()))
+    there = {str(page.relative_to(ROOT / "docs")) for page in PAGES[1:]}
+    assert there - listed == set(), "pages that no menu leads to"
+    assert listed - there == set(), "menu entries without a page"
+
+
+def test_the_generated_reference_is_fresh():
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tools/reference.py"), "--check"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

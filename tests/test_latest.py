@@ -1,0 +1,132 @@
+"""Latest: the newest of many topics with one wait, and honest about which of them are alive, on time and whole."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+import pytest
+
+import ringmain as rm
+from ringmain import latest as latest_module
+
+from .conftest import PATIENCE_S
+
+
+class Imu(msgspec.Struct):
+    x: float
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The monotonic clock that Latest sees, moved by hand."""
+    now = [1000.0]
+    monkeypatch.setattr(latest_module.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_newest_of_each() -> None:
+    with rm.Latest({"imu": None, "gps": None}) as latest:
+        assert not latest.update(timeout=0)
+        assert latest["imu"] is None
+        assert dict(latest.seen) == {"imu": False, "gps": False}
+        assert latest.age_s["imu"] == math.inf
+        with rm.Publisher("imu") as imu, rm.Publisher("gps") as gps:
+            imu.send(b"1")
+            imu.send(b"2")
+            assert latest.update(timeout=PATIENCE_S)
+            assert (latest["imu"], latest.updated["imu"], latest.updated["gps"]) == (b"2", True, False)
+            gps.send(b"g")
+            assert latest.update(timeout=PATIENCE_S)
+            assert (latest["gps"], latest.updated["imu"]) == (b"g", False)
+            assert latest["imu"] == b"2"
+            assert latest.message["imu"].seq == 1  # type: ignore[union-attr]
+            assert latest.all_alive
+
+
+def test_typed_by_class_or_by_schema() -> None:
+    with (
+        rm.Publisher("imu", type=Imu) as pub,
+        rm.Latest({"imu": None}, types={"imu": Imu}) as by_class,
+        rm.Latest({"imu": None}) as by_schema,
+    ):
+        pub.send(Imu(1.5))
+        assert by_class.update(PATIENCE_S)
+        assert by_schema.update(PATIENCE_S)
+        assert by_class["imu"] == Imu(1.5)
+        decoded = by_schema["imu"]
+        assert (decoded["x"] if isinstance(decoded, dict) else decoded.x) == 1.5
+
+
+def test_what_does_not_decode_says_so() -> None:
+    with rm.Publisher("imu", type=Imu) as pub, rm.Latest({"imu": None}, types={"imu": Imu}) as latest:
+        with pub.reserve(3) as raw:
+            raw[:] = b"\xff\xff\xff"
+        assert latest.update(PATIENCE_S)
+        with pytest.raises(rm.DecodeError, match="message 0 of topic 'imu'"):
+            latest["imu"]
+        pub.send(Imu(2.0))
+        assert latest.update(PATIENCE_S)
+        assert latest["imu"] == Imu(2.0)
+
+
+def test_alive_within_ten_periods(clock: list[float]) -> None:
+    with rm.Publisher("imu") as pub, rm.Latest({"imu": 100.0}) as latest:
+        assert not latest.alive["imu"]
+        pub.send(b"1")
+        latest.update(PATIENCE_S)
+        assert latest.alive["imu"]
+        clock[0] += 0.09
+        assert latest.alive["imu"]
+        assert latest.age_s["imu"] == pytest.approx(0.09)
+        clock[0] += 0.02
+        assert not latest.alive["imu"]
+        assert not latest.rate_ok["imu"]
+
+
+@pytest.mark.parametrize(("period_ms", "ok"), [(10, True), (11, True), (20, False), (5, False)])
+def test_rate(period_ms: int, ok: bool) -> None:
+    """Measured by publish times, which are set by hand here."""
+    with rm.Publisher("imu") as pub, rm.Latest({"imu": 100.0}) as latest:
+        for i in range(50):
+            pub._send_as(b"", i, 1_000_000_000 + i * period_ms * 1_000_000)
+            latest.update(PATIENCE_S)
+        assert latest.rate_ok["imu"] is ok
+
+
+def test_a_rate_that_goes_wrong_is_noticed() -> None:
+    with rm.Publisher("imu") as pub, rm.Latest({"imu": 100.0}) as latest:
+        at_ns = 10**9
+        for i in range(1000):
+            at_ns += 10_000_000
+            pub._send_as(b"", i, at_ns)
+            latest.update(PATIENCE_S)
+        assert latest.rate_ok["imu"]
+        for i in range(1000, 1040):
+            at_ns += 30_000_000
+            pub._send_as(b"", i, at_ns)
+            latest.update(PATIENCE_S)
+        assert not latest.rate_ok["imu"]
+
+
+def test_lost_is_counted() -> None:
+    with rm.Publisher("imu", capacity=4096) as pub, rm.Latest({"imu": None}) as latest:
+        for i in range(1000):
+            pub.send(b"%d" % i)
+        pub.send(b"last")
+        taken = 0
+        while latest.update(timeout=0):
+            taken += 1
+        pub.send(b"after")
+        assert latest.update(PATIENCE_S)
+        assert latest["imu"] == b"after"
+        assert 0 < latest.lost["imu"] <= 1001
+
+
+def test_bad_input() -> None:
+    with pytest.raises(ValueError, match="Hz"):
+        rm.Latest({"imu": -1.0})
+    with pytest.raises(ValueError, match="not watched"):
+        rm.Latest({"imu": None}, types={"gps": Imu})
+    with pytest.raises(ValueError, match="not a topic's name"):
+        rm.Latest({"no spaces": None})

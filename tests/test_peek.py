@@ -1,0 +1,83 @@
+"""`_native.peek`: the newest messages seen from outside, whole or not at all, and nobody the wiser."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+import ringmain as rm
+from ringmain import _native
+
+CONTRACTS = ["broadcast", "pipe", "bus", "reliable"]
+
+
+def peek(topic: str, count: int = 10, max_bytes: int = 1 << 20):
+    return _native.peek(os.environ["RINGMAIN_DIR"], topic, count, max_bytes)
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_the_newest_oldest_first(contract):
+    with rm.Publisher("t", contract=contract, sender="s") as pub:
+        assert peek("t") == []
+        for number in range(5):
+            pub.send(b"%d" % number, kind="k")
+        assert [(seq, data) for seq, _, _, _, _, data in peek("t", 3)] == [(2, b"2"), (3, b"3"), (4, b"4")]
+        seq, time_ns, sender, kind, size, data = peek("t", 1)[0]
+        assert (seq, sender, kind, size, data) == (4, "s", "k", 1, b"4")
+        assert time_ns > 0
+        assert peek("t", 0) == []
+    if contract == "pipe":
+        rm.unlink("t")  # a pipe keeps what is unread
+
+
+def test_it_takes_no_place_and_holds_nothing():
+    with rm.Publisher("t", contract="pipe") as pub:
+        pub.send(b"x")
+        assert peek("t")
+        assert rm.info("t").readers == []
+        with rm.Subscriber("t") as sub:
+            assert sub.recv(0) == b"x", "still there for its reader"
+
+
+def test_large_messages_are_named_and_not_copied():
+    with rm.Publisher("t") as pub:
+        pub.send(bytes(1000))
+        assert peek("t", 1, 999)[0][4:] == (1000, None)
+        assert len(peek("t", 1, 1000)[0][5]) == 1000
+
+
+def test_after_many_rounds_of_the_ring():
+    with rm.Publisher("t", capacity=4096) as pub:
+        for number in range(10_000):
+            pub.send(number.to_bytes(number % 300 + 4, "little"))
+        seen = peek("t", 5)
+        assert [seq for seq, *_ in seen] == list(range(9995, 10_000))
+        assert all(int.from_bytes(data[:4], "little") == seq for seq, _, _, _, _, data in seen)
+
+
+def test_while_it_is_being_written(child):
+    """A writer that goes round as fast as it can: whatever is seen is whole."""
+    writer = child("""
+        with rm.Publisher('t', capacity=4096) as pub:
+            say('ready')
+            number = 0
+            while True:
+                pub.send(number.to_bytes(4, 'little') * (1 + number % 60))
+                number += 1
+    """)
+    writer.line()
+    seen = 0
+    for _ in range(3000):
+        for seq, _, _, _, size, data in peek("t", 4):
+            assert data == (seq & 0xFFFFFFFF).to_bytes(4, "little") * (1 + seq % 60)
+            assert size == len(data)
+            seen += 1
+    assert seen > 0
+    writer.kill()
+    assert rm.clean() == ["t"]
+
+
+def test_no_topic():
+    with pytest.raises(rm.TopicNotFound):
+        peek("nothing")

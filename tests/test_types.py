@@ -1,0 +1,64 @@
+"""The public face is typed: a small user's program passes `mypy --strict`, and one that is wrong does not."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+PROGRAM = """
+import ringmain as rm
+
+def tour() -> int:
+    with rm.Publisher("imu", contract="pipe", capacity="1MiB", sender="s") as pub:
+        number: int = pub.send(b"...", kind="k", timeout=1.0)
+        count: int = pub.send_many([b"a", bytearray(b"b")])
+        with pub.reserve(16) as buf:
+            buf[:5] = b"hello"
+            buf.truncate(5)
+        with pub.stream() as out:
+            out.write(b"part")
+        pub.wait_for_readers(0, timeout=1.0)
+        done: bool = pub.all_read
+    with rm.Subscriber("imu", start="oldest", on_lap="oldest", conflate=False, ignore_kinds={"x"}) as sub:
+        data = sub.recv(timeout=1.0)
+        maybe = sub.try_recv()
+        message: rm.Message = sub.recv_message()
+        when: int = message.time_ns
+        many = sub.recv_many(10)
+        size: int = sub.recv_into(bytearray(10))
+        with sub.borrow(timeout=1.0) as lease:
+            seq: int = lease.seq
+        lost: int = sub.lost
+        ready: list[rm.Subscriber] = rm.wait([sub], timeout=0)
+        batch: rm.Batch = sub.recv_batch(10)
+        sub.ignore_senders.add("me")
+    info: rm.TopicInfo = rm.info("imu")
+    lag: int = info.readers[0].lag_messages
+    names: list[str] = [topic.name for topic in rm.topics()] + rm.clean()
+    try:
+        rm.unlink("imu", force=True)
+    except rm.TopicNotFound as error:
+        print(error.errno)
+    except (rm.TopicBusy, rm.Full):
+        pass
+    return number + count + size + seq + lost + lag + when + len(ready) + len(batch) + len(names) + len(many) + done
+"""
+
+
+def check(tmp_path: Path, program: str) -> subprocess.CompletedProcess[str]:
+    file = tmp_path / "program.py"
+    file.write_text(program)
+    options = ["--strict", "--cache-dir", str(tmp_path / "cache"), "--config-file", ""]
+    command = [sys.executable, "-m", "mypy", *options, str(file)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=250, cwd=tmp_path)
+
+
+def test_a_users_program_is_checked(tmp_path):
+    good = check(tmp_path, PROGRAM)
+    assert good.returncode == 0, good.stdout + good.stderr
+    bad = check(
+        tmp_path, 'import ringmain as rm\npub = rm.Publisher("x", contract="telepathy")\nn: str = pub.send(b"")\n'
+    )
+    assert bad.returncode == 1
+    assert bad.stdout.count("error:") == 2, bad.stdout
