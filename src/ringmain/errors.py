@@ -12,6 +12,8 @@ __all__ = [
     "DecodeError",
     "Full",
     "InUse",
+    "JavaNotFound",
+    "LakeError",
     "Lapped",
     "MessageTooLarge",
     "NotAllowed",
@@ -23,6 +25,7 @@ __all__ = [
     "RosterFull",
     "SchemaError",
     "SchemaMismatch",
+    "SparkUnavailable",
     "StreamChanged",
     "SystemFailure",
     "TakenOver",
@@ -163,3 +166,15 @@ class RecordingCorrupt(RingmainError, ValueError):
 
 class RecorderBusy(RingmainError, BlockingIOError):
     """Another living recorder holds the directory; a directory has one recorder at a time."""
+
+
+class SparkUnavailable(RingmainError, ImportError):
+    """A package that Spark needs is not installed. Says which, and how to get it."""
+
+
+class JavaNotFound(RingmainError, FileNotFoundError):
+    """No Java that Spark can run on was found. Says which were tried, and what to install."""
+
+
+class LakeError(RingmainError, RuntimeError):
+    """A lake cannot be written as it is: its books do not balance, or it was built another way. Says which."""

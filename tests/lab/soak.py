@@ -1,4 +1,4 @@
-"""The soak: on topics of all contracts, participants join, work, leave, are killed and stopped, by a seed, for as long as
+"""The soak: on topics of all contracts, participants join, work, leave, are killed and stopped, by a seed, as long as
 asked. Every reader checks every message; a line of account every ten seconds; the first broken promise ends it.
 
     make soak MINUTES=30 [SEED=7]

@@ -1,7 +1,7 @@
 """Who may do what: real users, real permissions.
 
-How: root forks children that become other users. A stranger can neither open, read, remove nor wedge a topic that is its
-owner's alone; with `mode=` and a shared directory a group can use it; what somebody else has planted is refused; and a
+How: root forks children that become other users. A stranger can neither open, read, remove nor wedge a topic of the
+owner alone; with `mode=` and a shared directory a group can use it; what somebody else has planted is refused; and a
 reader's view of the messages cannot be written, whatever it tries.
 """
 
@@ -99,7 +99,8 @@ def lock_roster(flags: int) -> None:
         lambda: lock_roster(1),
         lambda: lock_roster(0),
     ],
-    ids=["receive", "publish", "inspect", "unlink", "remove the file", "read the file", "truncate", "lock", "share a lock"],
+    ids=["receive", "publish", "inspect", "unlink", "remove the file", "read the file", "truncate", "lock",
+         "share a lock"],
 )  # fmt: skip
 def test_a_stranger_can_do_nothing_to_what_is_not_shared(shared: Path, action: Callable[[], Any]) -> None:
     as_user(OWNER, lambda: make_topic(0o600), (GROUP,))

@@ -1,0 +1,180 @@
+"""`run()`: recordings in, a lake out; once, or for as long as the recorder goes on.
+
+Both are the same streaming query. Without `follow` it ends when what was there has been read, and a later run goes on
+from that place, so a nightly run costs what the day recorded and not what the year did.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ringmain.errors import LakeError
+from ringmain.pipeline import gold
+from ringmain.pipeline.batch import Align, BatchRun, Plan, Step
+from ringmain.pipeline.lake import BUCKET_S, Commit, Lake, Settings
+from ringmain.spark.places import find_recordings
+from ringmain.spark.session import prepare, session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DEFAULT_BATCH_BYTES = "1GiB"
+_POLL_S = 1
+
+
+@dataclass
+class Summary:
+    """What a run did. `rows_in == rows_out + quarantined + duplicates`, checked for every batch and again here."""
+
+    rows_in: int = 0
+    rows_out: int = 0
+    quarantined: int = 0
+    duplicates: int = 0
+    lost: int = 0
+    bytes: int = 0
+    batches: int = 0
+    seconds: float = 0.0
+
+    def add(self, commit: Commit) -> None:
+        for topic in commit.topics:
+            self.rows_in += topic.rows_in
+            self.rows_out += topic.rows_out
+            self.quarantined += topic.quarantined
+            self.duplicates += topic.duplicates
+            self.lost += topic.lost
+            self.bytes += topic.bytes
+        self.batches += 1
+        if self.rows_in != self.rows_out + self.quarantined + self.duplicates:
+            raise LakeError(f"the books do not balance: {self}")
+
+    def __str__(self) -> str:
+        return (
+            f"{self.rows_in:,} rows in = {self.rows_out:,} out + {self.quarantined:,} quarantined + "
+            f"{self.duplicates:,} duplicates; {self.lost:,} lost at source; {self.bytes:,} bytes in {self.batches} "
+            f"batches, {self.seconds:.1f} s"
+        )
+
+
+@dataclass
+class Pipeline:
+    """What to make of recordings. Add functions of your own before `run`.
+
+    pipeline = Pipeline()
+
+    @pipeline.on("imu", table="imu_smooth")          # silver of one topic, batch by batch
+    def smooth(frame): return frame.withColumn(...)
+
+    @pipeline.step("per_kind", time="window_start")  # gold: bronze of some minutes, all topics
+    def per_kind(messages): return messages.groupBy(...).agg(...)
+    """
+
+    window_s: float = 10.0
+    aligns: list[Align] = field(default_factory=list)
+    format: str = "parquet"
+    plan: Plan = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.window_s <= 0 or (BUCKET_S / self.window_s) % 1:
+            raise ValueError(f"window_s={self.window_s}: gold is filed by the minute, so it must divide 60")
+        if self.format not in ("parquet", "delta"):
+            raise ValueError(f"format={self.format!r}: choose 'parquet' or 'delta'")
+        self.plan = Plan(aligns=self.aligns)
+        self.plan.tables["topic_health"] = (partial(gold.topic_health, window_s=self.window_s), "window_start")
+        self.plan.tables["gaps"] = (gold.gaps, "time")
+        self.plan.tables["senders"] = (partial(gold.senders, window_s=self.window_s), "window_start")
+
+    def on(self, topic: str, *, table: str) -> Callable[[Step], Step]:
+        """Register a function of one topic's silver rows. It is given each batch; what it returns goes to
+        `steps/TABLE`. Rows it drops are still in silver, so the books balance."""
+
+        def add(function: Step) -> Step:
+            self.plan.topic_steps.append((topic, table, function))
+            return function
+
+        return add
+
+    def step(self, table: str, *, time: str = "publish_time") -> Callable[[Step], Step]:
+        """Register a gold table: a function of bronze messages that keeps a time column, by which its rows are filed.
+        It is given all messages of the minutes that have changed."""
+
+        def add(function: Step) -> Step:
+            self.plan.tables[table] = (function, time)
+            return function
+
+        return add
+
+    def run(
+        self,
+        recordings: str | Path | list[str | Path],
+        lake: str | Path,
+        *,
+        spark: SparkSession | None = None,
+        master: str | None = None,
+        follow: bool = False,
+        interval_s: float = 10.0,
+        max_bytes_per_batch: str = DEFAULT_BATCH_BYTES,
+        progress: Callable[[str], None] | None = None,
+        until: Callable[[Summary], bool] | None = None,
+    ) -> Summary:
+        """Process what is there, or with `follow` also what comes, until Ctrl-C or `until(summary)`."""
+        paths = [str(p) for p in recordings] if isinstance(recordings, list) else [str(recordings)]
+        source = ",".join(paths)
+        find_recordings(source, must_exist=not follow)
+        spark = session(master=master) if spark is None else prepare(spark)
+        place = Lake(lake, Settings(window_s=self.window_s))
+        worker = BatchRun(spark, place, self.plan, lambda: list(find_recordings(source, must_exist=False).values()))
+        summary, began = Summary(), time.monotonic()
+        tell = progress or (lambda line: print(line, file=sys.stderr, flush=True))
+
+        def each(frame: Any, batch: int) -> None:
+            commit = worker.process(frame, batch)
+            if self.format == "delta":
+                from ringmain.pipeline.delta import sync
+
+                sync(place)
+            if commit is not None and commit.topics:
+                summary.add(commit)
+                summary.seconds = time.monotonic() - began
+                tell(_line(commit, summary))
+
+        writer = (
+            spark.readStream.format("ringmain")
+            .option("positions", "true")
+            .option("maxBytesPerTrigger", max_bytes_per_batch)
+            .load(source)
+            .writeStream.foreachBatch(each)
+            .option("checkpointLocation", str(place.checkpoint))
+        )
+        trigger = (
+            writer.trigger(processingTime=f"{interval_s} seconds") if follow else writer.trigger(availableNow=True)
+        )
+        query = trigger.start()
+        try:
+            while not query.awaitTermination(_POLL_S):
+                if until is not None and until(summary):
+                    query.stop()
+        except KeyboardInterrupt:
+            query.stop()
+        summary.seconds = time.monotonic() - began
+        return summary
+
+
+def _line(commit: Commit, summary: Summary) -> str:
+    rows = sum(topic.rows_in for topic in commit.topics)
+    rate = rows / commit.seconds if commit.seconds else 0.0
+    return (
+        f"batch {commit.batch}: {rows:,} rows of {len(commit.topics)} topics in {commit.seconds:.1f} s "
+        f"({rate:,.0f}/s); {summary.rows_in:,} rows so far"
+    )
+
+
+def run(recordings: str | Path | list[str | Path], lake: str | Path, **options: Any) -> Summary:
+    """The pipeline as it comes: `run("recordings/", "lake/")`. Options are those of `Pipeline` and `Pipeline.run`."""
+    own = {name: options.pop(name) for name in ("window_s", "aligns", "format") if name in options}
+    return Pipeline(**own).run(recordings, lake, **options)

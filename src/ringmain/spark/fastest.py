@@ -1,0 +1,87 @@
+"""`read()`: the fastest DataFrame of a recording. Sealed segments are Parquet, which Spark reads natively, in parallel,
+with column pruning and filters pushed down; only what is not sealed yet goes through our Arrow source.
+
+The invariant owned here: both halves come from one look at the directory, so a segment that is sealed meanwhile is in
+exactly one of them.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from ringmain.recording import Store, list_segments
+from ringmain.recording.filters import Filter
+from ringmain.recording.format import SCHEMA, sealed_name
+from ringmain.spark.places import find_recordings
+from ringmain.spark.plan import Range, SegmentPlan, cut, plan_segment
+from ringmain.spark.source import format_ranges, spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_OBJECT_STORE_SCHEMES = {"s3": "s3a", "gcs": "gs"}  # what pyarrow calls them -> what Hadoop does
+
+
+def read(
+    spark: SparkSession,
+    path: str,
+    *,
+    topic: str | None = None,
+    split_bytes: int = 64 << 20,
+    verify: bool = True,
+) -> DataFrame:
+    """All messages of a recording (or of all below a directory, or that match a pattern) as they are now.
+
+    topic: a name or pattern, or several separated by commas.   verify: check Parquet's page checksums while reading;
+    `Recording.verify()` checks more.
+    """
+    patterns = [part.strip() for part in topic.split(",")] if topic else None
+    wanted = Filter(patterns)
+    sealed: list[str] = []
+    growing: list[Range] = []
+    for key, store in find_recordings(str(path)).items():
+        for ref in list_segments(store):
+            if ref.sealed:
+                sealed.append(_address(store, ref.number))
+                continue
+            segment = ref.open()
+            plan = plan_segment(ref, segment)
+            segment.close()
+            growing += _cut(key, plan, split_bytes)
+    parts = []
+    schema = spark_schema(SCHEMA)
+    if sealed:
+        reader = spark.read.schema(schema).option("parquet.page.verify-checksum.enabled", str(verify).lower())
+        parts.append(reader.parquet(*sealed))
+    if growing or not sealed:
+        reader = spark.read.format("ringmain").option("ranges", format_ranges(growing))
+        parts.append(reader.load(str(path)))
+    frame = reduce(lambda one, other: one.unionByName(other), parts)
+    return frame if patterns is None else frame.where(_matches(wanted))
+
+
+def _cut(key: str, plan: SegmentPlan, split_bytes: int) -> list[Range]:
+    return list(cut(key, plan, 0, plan.end_row, split_bytes))
+
+
+def _address(store: Store, number: int) -> str:
+    if not store.sealed_uri:
+        return f"file://{store.directory.absolute() if store.directory else ''}/{sealed_name(number)}"
+    scheme, _, rest = store.sealed_uri.partition("://")
+    return f"{_OBJECT_STORE_SCHEMES.get(scheme, scheme)}://{rest.rstrip('/')}/{sealed_name(number)}"
+
+
+def _matches(wanted: Filter):  # type: ignore[no-untyped-def]
+    """The patterns as a condition that Parquet's statistics understand where it names topics, and as LIKE where not."""
+    import fnmatch
+
+    from pyspark.sql import functions as F
+
+    conditions = []
+    for pattern in wanted.patterns or []:
+        plain = not set(pattern) & set("*?[")
+        conditions.append(
+            F.col("topic") == pattern if plain else F.col("topic").rlike(f"^{fnmatch.translate(pattern)}")
+        )
+    return reduce(lambda one, other: one | other, conditions)

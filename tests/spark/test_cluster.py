@@ -1,0 +1,106 @@
+"""A real standalone cluster on loopback, one master and two workers, each a process of its own: the source and the
+pipeline run on executors that share nothing with the driver but the file system."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from .conftest import rows, writer
+
+pyspark = pytest.importorskip("pyspark")
+
+DRIVER = """
+import sys
+import ringmain.spark
+from ringmain.pipeline import Pipeline
+
+master, recordings, lake = sys.argv[1:]
+spark = ringmain.spark.session(master=master, **{
+    "spark.executor.cores": 1, "spark.executor.memory": "512m", "spark.driver.memory": "1g", "spark.cores.max": 2,
+    "spark.sql.shuffle.partitions": 2})
+def who(batches):
+    import os, pandas as pd
+    for _ in batches: yield pd.DataFrame({"parent": [os.getppid()]})
+pipeline = Pipeline()
+for name in ("senders", "gaps"):
+    del pipeline.plan.tables[name]
+print("summary", pipeline.run(recordings, lake, spark=spark))
+print("executors", spark.range(0, 8, 1, 8).mapInPandas(who, "parent long").distinct().count())
+spark.stop()
+"""
+
+
+def free_port() -> int:
+    with closing(socket.socket()) as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+def wait_for_line(log: Path, text: str, timeout_s: float = 120) -> None:
+    give_up = time.monotonic() + timeout_s
+    while time.monotonic() < give_up:
+        if log.exists() and text in log.read_text():
+            return
+        time.sleep(0.2)
+    raise AssertionError(f"{log} never said {text!r}:\n{log.read_text() if log.exists() else '(nothing)'}")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[str]:
+    from ringmain.spark.java import find_java
+
+    home = Path(pyspark.__file__).parent
+    environment = {
+        **os.environ, "SPARK_HOME": str(home), "JAVA_HOME": str(find_java().home), "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable, "SPARK_WORKER_DIR": str(tmp_path / "work"), "SPARK_DAEMON_MEMORY": "256m",
+    }  # fmt: skip
+    port, processes = free_port(), []
+    started = "org.apache.spark.deploy"
+
+    def start(name: str, *arguments: str) -> Path:
+        log = tmp_path / f"{name}.log"
+        with open(log, "w") as out:
+            command = [str(home / "bin" / "spark-class"), *arguments]
+            processes.append(subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=environment))
+        return log
+
+    try:
+        master = start("master", f"{started}.master.Master", "--host", "127.0.0.1", "--port", str(port),
+                       "--webui-port", str(free_port()))  # fmt: skip
+        wait_for_line(master, "I have been elected leader")
+        for n in range(2):
+            worker = start(f"worker{n}", f"{started}.worker.Worker", "--host", "127.0.0.1",
+                           "--cores", "1", "--memory", "768m",
+                           "--webui-port", str(free_port()), f"spark://127.0.0.1:{port}")  # fmt: skip
+            wait_for_line(worker, "Successfully registered with master")
+        yield f"spark://127.0.0.1:{port}"
+    finally:
+        for process in reversed(processes):
+            process.terminate()
+        for process in processes:
+            process.wait(60)
+
+
+@pytest.mark.timeout(900)
+def test_the_pipeline_on_a_standalone_cluster(cluster: str, tmp_path: Path) -> None:
+    for name, first in (("one", 0), ("two", 50)):
+        made = writer(tmp_path / "recs" / name)
+        made.declare("a", epoch=1)
+        made.append("a", 1, rows(first, 100))
+        made.close()
+    done = subprocess.run(
+        [sys.executable, "-c", DRIVER, cluster, str(tmp_path / "recs"), str(tmp_path / "lake")],
+        capture_output=True, text=True, timeout=800, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert "200 rows in = 150 out + 0 quarantined + 50 duplicates" in done.stdout
+    assert "executors 2" in done.stdout

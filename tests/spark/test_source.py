@@ -1,0 +1,183 @@
+"""Batch reading through format("ringmain"): every row of every segment, sealed or growing, of one recording or many;
+columns, filters, decoding; and what happens to inputs that are empty, damaged or enormous.
+
+Each test makes a small recording and compares what Spark says with what was recorded.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import ringmain.spark
+
+from .conftest import START_NS, Imu, Imu2, Pose, imu, imu2, record, rows, schema_of, writer
+
+
+def load(spark: Any, path: Path | str, **options: Any) -> Any:
+    reader = spark.read.format("ringmain")
+    for key, value in options.items():
+        reader = reader.option(key, value)
+    return reader.load(str(path))
+
+
+def test_reads_sealed_and_growing_segments_of_several_recorders(spark: Any, tmp_path: Path) -> None:
+    record(tmp_path / "one", ("a", 1, rows(0, 50)), ("b", 1, rows(0, 30)), ("a", 1, rows(50, 20)), seal=False)
+    record(tmp_path / "two", ("a", 1, rows(100, 10)))
+    found = load(spark, tmp_path).groupBy("recorder", "topic").count().collect()
+    assert {(r["recorder"], r["topic"]): r["count"] for r in found} == {
+        ("one", "a"): 70, ("one", "b"): 30, ("two", "a"): 10,
+    }  # fmt: skip
+    assert load(spark, tmp_path / "t*").count() == 10
+    assert load(spark, tmp_path / "one", topic="b").count() == 30
+    fast = ringmain.spark.read(spark, str(tmp_path))
+    assert fast.orderBy("recorder", "topic", "seq").collect() == (
+        load(spark, tmp_path).orderBy("recorder", "topic", "seq").collect()
+    )
+    assert ringmain.spark.read(spark, str(tmp_path), topic="a").count() == 80
+
+
+def test_rows_are_as_recorded(spark: Any, tmp_path: Path) -> None:
+    path = record(tmp_path / "r", ("a", 7, rows(5, 3, lost=4, sender="cam")), seal=False)
+    first, *_, last = load(spark, path, positions="true").orderBy("seq").collect()
+    assert (first.topic, first.epoch, first.seq, first.sender, first.kind) == ("a", 7, 5, "cam", "k")
+    assert (first.lost, last.lost, bytes(first.payload), first["size"]) == (4, 0, b"message 5", 9)
+    assert (first.segment, first.row, last.row) == (0, 0, 2)
+    micros = load(spark, path).selectExpr("unix_micros(publish_time) as us").orderBy("us").first().us
+    assert micros * 1000 == START_NS + 5_000_000
+
+
+def test_only_the_columns_asked_for(spark: Any, tmp_path: Path) -> None:
+    path = record(tmp_path / "r", ("a", 1, rows(0, 10)))
+    assert load(spark, path, columns="seq,topic").columns == ["seq", "topic"]
+    assert load(spark, path, columns="seq,topic").agg({"seq": "sum"}).collect()[0][0] == 45
+    given = spark.read.format("ringmain").schema("topic string, lost bigint").load(str(path))
+    assert given.columns == ["topic", "lost"]
+    assert given.count() == 10
+    with pytest.raises(Exception, match="there is no nonsense"):
+        load(spark, path, columns="nonsense").count()
+
+
+def test_filters_give_the_same_rows_pushed_down_or_not(spark: Any, tmp_path: Path) -> None:
+    path = record(tmp_path / "r", ("a", 1, rows(0, 100)), ("b", 1, rows(0, 100)), ("a", 1, rows(100, 100)), seal=False)
+    for condition, expected in {
+        "topic = 'a'": 200,
+        "topic in ('b', 'nothing')": 100,
+        "publish_time >= timestamp'2023-11-14 22:13:20.150 UTC'": 50,
+        "topic = 'a' and publish_time < timestamp'2023-11-14 22:13:20.150 UTC' and seq > 9": 140,
+        "seq = 3": 2,
+        "topic like 'b%'": 100,
+    }.items():
+        assert load(spark, path, pushdown="true").where(condition).count() == expected, condition
+        assert load(spark, path, pushdown="false").where(condition).count() == expected, condition
+
+
+def test_filters_skip_segments(spark: Any, tmp_path: Path) -> None:
+    """A segment whose statistics rule it out is not even planned: one partition is left of three."""
+    path = record(tmp_path / "r", ("a", 1, rows(0, 10)), ("b", 1, rows(0, 10)), ("c", 1, rows(0, 10)))
+    assert load(spark, path, pushdown="true").where("topic = 'b'").rdd.getNumPartitions() == 1
+    assert load(spark, path, topic="b,c").rdd.getNumPartitions() == 2
+    assert load(spark, path).rdd.getNumPartitions() == 3
+
+
+def test_decodes_one_topic_over_all_its_lives(spark: Any, tmp_path: Path) -> None:
+    """A schema that gained a field between two lives of the topic: old rows have null there, nothing is lost."""
+    made = writer(tmp_path / "r")
+    made.declare("imu", epoch=1, schema=schema_of(Imu))
+    made.append("imu", 1, rows(0, 3, encode=imu))
+    made.declare("imu", epoch=2, schema=schema_of(Imu2))
+    made.append("imu", 2, rows(0, 3, encode=imu2))
+    made.append("imu", 2, rows(3, 1))  # not msgpack at all
+    made.declare("other", epoch=2)
+    made.append("other", 2, rows(0, 5))
+    made.close()
+    table = load(spark, tmp_path / "r", topic="imu", decode="true")
+    found = table.orderBy("epoch", "seq").collect()
+    assert [(r.t, r.x, r.note) for r in found] == [
+        (0, 0.0, None), (1, 0.5, None), (2, 1.0, None), (0, 0.0, "n0"), (1, 0.5, "n1"), (2, 1.0, "n2"),
+            (None, None, None),
+    ]  # fmt: skip
+    assert [r.payload is None for r in found] == [True] * 6 + [False]
+    assert [r.decode_error is None for r in found] == [True] * 6 + [False]
+    assert bytes(found[-1].payload) == b"message 3"
+    with pytest.raises(Exception, match="decode=true needs one topic"):
+        load(spark, tmp_path / "r", decode="true").count()
+    with pytest.raises(Exception, match="Recorded: imu, other"):
+        load(spark, tmp_path / "r", decode="true", topic="nothing").count()
+
+
+def test_a_field_named_like_a_column_of_the_envelope(spark: Any, tmp_path: Path) -> None:
+    made = writer(tmp_path / "r")
+    made.declare("pose", epoch=1, schema=schema_of(Pose))
+    made.append("pose", 1, rows(0, 1, encode=lambda n: msgspec.msgpack.encode(Pose(77, (1.0, 2.0)))))
+    made.close()
+    row = load(spark, tmp_path / "r", topic="pose", decode="true").collect()[0]
+    assert (row.field_size, tuple(row.place)) == (77, (1.0, 2.0))
+    assert row["size"] == len(msgspec.msgpack.encode(Pose(77, (1.0, 2.0))))
+
+
+def test_empty_inputs(spark: Any, tmp_path: Path) -> None:
+    writer(tmp_path / "r").close()
+    assert load(spark, tmp_path / "r").count() == 0
+    assert ringmain.spark.read(spark, str(tmp_path / "r")).count() == 0
+    with pytest.raises(Exception, match="no recording at"):
+        load(spark, tmp_path / "nowhere").count()
+    with pytest.raises(Exception, match="has no option 'topics'"):
+        load(spark, tmp_path / "r", topics="a").count()
+
+
+def test_damage_is_an_error_or_a_counted_gap(spark: Any, tmp_path: Path) -> None:
+    """One byte of a payload is flipped, in a growing and in a sealed segment: either nothing is returned, or all the
+    other rows are, and the gap says how many are missing."""
+    path = record(tmp_path / "r", ("a", 1, rows(0, 40)), ("a", 1, rows(40, 60)), seal=False)
+    stream = path / "000000001.arrows"
+    data = bytearray(stream.read_bytes())
+    data[data.index(b"message 77")] ^= 1
+    stream.write_bytes(data)
+    with pytest.raises(Exception, match="failOnDataLoss=false"):
+        load(spark, path).count()
+    assert load(spark, path, failOnDataLoss="false", consumer="me").agg({"seq": "sum"}).collect()[0][0] == sum(
+        range(40)
+    )
+    gap = ringmain.spark.gaps(str(path), "me")[0]
+    assert (gap["segment"], gap["row"], gap["rows"]) == (1, 0, 60)
+    sealed = path / "000000000.parquet"
+    sealed.write_bytes(sealed.read_bytes()[:-3])
+    with pytest.raises(Exception, match="footer"):
+        load(spark, path).count()
+    assert load(spark, path, failOnDataLoss="false").count() == 0
+
+
+def test_wide_rows(spark: Any, tmp_path: Path) -> None:
+    """Payloads far beyond any default batch size arrive whole."""
+    big = 64 << 20
+    path = record(tmp_path / "r", ("a", 1, rows(0, 3, encode=lambda n: bytes([n]) * big)), ("a", 1, rows(3, 1)))
+    found = load(spark, path).selectExpr("seq", "length(payload) as n", "hex(substr(payload, -1)) as last")
+    assert sorted(map(tuple, found.collect()))[:3] == [(0, big, "00"), (1, big, "01"), (2, big, "02")]
+
+
+def test_options_teach(spark: Any, tmp_path: Path) -> None:
+    made = writer(tmp_path / "r")
+    made.declare("a", epoch=1)
+    made.append("a", 1, rows(0, 1))
+    made.close()
+    for options, says in [
+        ({"decode": "maybe"}, "true or false"),
+        ({"maxRowsPerTrigger": "0"}, "above zero"),
+        ({"maxBytesPerTrigger": "lots"}, "64MiB"),
+        ({"mode": "dead"}, "choose 'recording' or 'live'"),
+        ({"decode": "true", "topic": "a"}, "recorded without a schema"),
+    ]:
+        with pytest.raises(Exception, match=says):
+            load(spark, tmp_path / "r", **options).count()
+
+
+def test_gap_lines_are_json(tmp_path: Path) -> None:
+    path = record(tmp_path / "r", ("a", 1, rows(0, 1)))
+    (path / "consumers").mkdir()
+    (path / "consumers" / "x.gaps").write_text(json.dumps({"rows": 3}) + "\n")
+    assert ringmain.spark.gaps(str(path)) == [{"rows": 3}]
