@@ -25,6 +25,7 @@ COMMANDS = {
     "hz": "the rate of topics",
     "bw": "the bandwidth of topics",
     "delay": "how long messages are under way",
+    "top": "live view of all topics",
     "record": "record topics, until Ctrl-C",
     "play": "publish a recording again, with its timing",
     "export": "a recording as one file of another format",
