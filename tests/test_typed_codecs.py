@@ -365,9 +365,9 @@ def test_importing_the_module_imports_neither_numpy_nor_pyarrow() -> None:
 
 def test_the_guide_runs() -> None:
     """Every Python block of the guide, in order, in one fresh process, with warnings as errors."""
-    guide = Path(__file__).parent.parent / "docs" / "guide" / "typed-codecs.md"
+    guide = Path(__file__).parent.parent / "docs" / "guide" / "typed.md"
     blocks = re.findall(r"^```python\n(.*?)^```$", guide.read_text(), re.DOTALL | re.MULTILINE)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     script = f"import sys; sys.path[:0] = {sys.path!r}\n" + "\n".join(blocks)
     command = [sys.executable, "-W", "error", "-c", script]
     done = subprocess.run(command, timeout=120, capture_output=True, text=True)

@@ -444,3 +444,9 @@ def test_bytes_read_everything_and_other_codecs_do_not_mix() -> None:
     assert differences(codec_for(Point).schema, codec_for(bytes).schema) == []
     assert "codec: written with msgpack" in differences(codec_for(Point).schema, codec_for(str).schema)[0]
     assert "codec: written with bytes" in differences(codec_for(bytes).schema, codec_for(Point).schema)[0]
+
+
+@pytest.mark.parametrize("type_", [dict, list, set, frozenset, dict[str, Any], str, bytes])
+def test_a_type_fits_itself(type_: Any) -> None:
+    """Also where it says less than msgspec would need to know: a bare dict's keys may be anything."""
+    compatible(codec_for(type_).schema, codec_for(type_).schema)

@@ -1,4 +1,5 @@
-"""Writes docs/reference/cli.md and errors.md from the parsers and the error classes, so that they cannot lag behind.
+"""Writes docs/reference/cli.md and errors.md from the parsers and the error classes, and the numbers of tests into
+docs/internals/testing.md, so that they cannot lag behind.
 
 python tools/reference.py          writes them
 python tools/reference.py --check  says whether they are fresh
@@ -7,6 +8,7 @@ python tools/reference.py --check  says whether they are fresh
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from pathlib import Path
 
@@ -79,11 +81,27 @@ def errors_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def counted(match: re.Match[str]) -> str:
+    """A file's name with the number of tests in it; of crash.hpp, that of the labels."""
+    text = (ROOT / match[1]).read_text()
+    what = r"^    (?:async )?def test_|^(?:async )?def test_" if match[1].endswith(".py") else r'^    "[a-z]+: .*",$'
+    return f"`{match[1]}` ({len(re.findall(what, text, re.MULTILINE))})"
+
+
+def testing_page() -> str:
+    page = (ROOT / "docs/internals/testing.md").read_text()
+    return re.sub(r"`((?:tests|native)/[\w/.]+)` \(\d+\)", counted, page)
+
+
 def main() -> int:
-    pages = {"cli.md": cli_page(), "errors.md": errors_page()}
+    pages = {
+        "reference/cli.md": cli_page(),
+        "reference/errors.md": errors_page(),
+        "internals/testing.md": testing_page(),
+    }
     stale = []
     for name, text in pages.items():
-        path = ROOT / "docs/reference" / name
+        path = ROOT / "docs" / name
         if "--check" in sys.argv:
             if not path.exists() or path.read_text() != text:
                 stale.append(name)

@@ -5,7 +5,8 @@ the reader's. So it compares wire forms, not names: a Struct fits a dict, a list
 if the lengths allow, an int fits a float, and a field may be added if it has a default.
 
 It assumes that the writer sends what its type says (msgspec does not check values when it encodes) and keeps
-to its own constraints. A writer that does not is caught by the reader, message by message.
+to its own constraints. A writer that does not is caught by the reader, message by message. For the same reason a type
+always fits itself, though a bare `dict` could be sent with keys that no dict can have again (a frozen Struct, say).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def compatible(writer: Schema, reader: Schema, *, topic: str | None = None) -> N
 
 def differences(writer: Schema, reader: Schema) -> list[str]:
     """Why `reader` cannot read what `writer` sends, one line a field; empty if it can."""
-    if reader.codec == "bytes":
+    if reader.codec == "bytes" or writer == reader:
         return []
     if (writer.codec, writer.version) != (reader.codec, reader.version):
         return [
