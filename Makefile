@@ -8,7 +8,7 @@ PYTEST_ARGS ?=
 comma  := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs test test-native test-python check format bench clean lab sanitize aarch64 soak
+.PHONY: help setup demo docs test test-native test-python explore check format bench clean lab sanitize aarch64 soak
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -44,7 +44,10 @@ test-native: setup  ## the native core alone, without Python
 	@$(BIN)/cmake -S native -B build/native -G Ninja -DCMAKE_BUILD_TYPE=Release \
 	    -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) > build/native.log || { cat build/native.log; exit 1; }
 	@$(BIN)/cmake --build build/native >> build/native.log || { cat build/native.log; exit 1; }
-	@$(BIN)/ctest --test-dir build/native --output-on-failure
+	@$(BIN)/ctest --test-dir build/native --output-on-failure --parallel $(shell nproc)
+
+explore: test-native  ## every interleaving of the larger cases, too: minutes
+	@build/native/explore/explore --deep --seconds 3600
 
 test-python: setup
 	@echo "== Python tests"
@@ -69,6 +72,7 @@ define native_tests  # $(1): where to build, $(2): how
 endef
 
 lab: setup  ## the proof lab: every crash point, every pair of them, every stop; minutes to an hour
+	@RINGMAIN_LEAK_ROUNDS=10000 RINGMAIN_EXAMPLES=10000 $(BIN)/python -m pytest tests/lab/test_leaks.py tests/lab/test_hostile.py
 	@$(BIN)/python tests/lab/account.py
 
 sanitize: setup  ## the native tests under ASan and UBSan, then TSan

@@ -84,11 +84,11 @@ bool take_one(Me& me, Reader& reader, const Reads& reads) {
     if (status == Status::empty) return false;
     uint64_t head = 0, foot = 0;
     require(view.size >= 8, "torn: a message of impossible size");
-    copy_out(&head, view.payload, 8);
-    copy_out(&foot, view.payload + view.size - 8, 8);
+    copy_out(&head, view.payload(), 8);
+    copy_out(&foot, view.payload() + view.size - 8, 8);
     if (reads.borrows) {
         uint64_t again = 0;
-        copy_out(&again, view.payload, 8);
+        copy_out(&again, view.payload(), 8);
         require(again == head, "a held message was overwritten");
         require(reader.still_whole(view), "a held message is called lapped");
     } else if (!reader.still_whole(view)) {
@@ -228,7 +228,9 @@ void read(const Reads& reads) {
         make_reader(self(), reads);
     }
     Reader& reader = me.reader.get();
-    if (reads.looks) {
+    if (reads.only_at_the_end) {
+        await_end();
+    } else if (reads.looks) {
         for (int i = 0; i < reads.looks; ++i) {
             settle_reader(me, me.reader, static_cast<uint64_t>(i));
             take_one(me, reader, reads);

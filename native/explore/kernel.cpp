@@ -189,6 +189,7 @@ namespace ringmain {
 using namespace explore;
 
 Woken sleep_on(Bell bell, int64_t) {
+    compared_by_kernel(bell.word);
     reach();
     count_step();
     Sleeper& s = sleepers[self()];

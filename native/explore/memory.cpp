@@ -450,6 +450,14 @@ void barrier_for_all() {
     }
 }
 
+void compared_by_kernel(const void* address) {
+    Location& l = locations[locate(address, 4)];
+    bool surprise = !l.contended || !(l.writers & bit(self()));
+    l.contended = true;
+    l.writers |= bit(self());
+    learnt(surprise);
+}
+
 size_t last_looked_at(int actor) { return minds[actor].last_looked_at; }
 
 bool look_again(int actor, size_t where) {

@@ -44,6 +44,8 @@ uint64_t latest(const void* address, size_t bytes);
 void learn(int actor, const Knowledge& what);  // synchronises: the actor now knows this
 Knowledge pass_on(int actor);                  // what the actor knows, for somebody to learn
 void barrier_for_all();
+// The kernel compares the newest value there, never an older one: so stores to it cannot come at any time.
+void compared_by_kernel(const void* address);
 size_t last_looked_at(int actor);
 bool look_again(int actor, size_t where);  // time passes: the actor sees the newest there; false: it knew
 void forget_stale_looks();

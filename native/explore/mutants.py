@@ -66,7 +66,7 @@ MUTANTS = [
     Mutant(
         "forgets-the-holds",
         "a writer that was blocked once does not look at the holds again",
-        "reliable: full",
+        "reliable: full, a slice ends",
         WRITER,
         (
             (
@@ -142,7 +142,7 @@ MUTANTS = [
     Mutant(
         "sleeps-without-flag",
         "a writer sleeps on a hold without saying so in the word",
-        "reliable: full",
+        "reliable: full, both sleep",
         WRITER,
         (("word.fetch_or(kSleeper, std::memory_order_seq_cst) | kSleeper", "word.load(std::memory_order_seq_cst)"),),
     ),
@@ -250,7 +250,7 @@ MUTANTS = [
     ),
     Mutant(
         "reap-frees-slot-first",
-        "the slot is free before its hold and turn are",
+        "the slot is free before its hold and turn are, and nobody looks at what a free slot holds",
         "its reaper dies",
         ROSTER,
         (
@@ -258,6 +258,7 @@ MUTANTS = [
                 '    CRASH_POINT("reap: before the hold");\n',
                 "    slot.state.store(static_cast<uint32_t>(SlotState::free), memory_order_release);\n",
             ),
+            ("    if (slot_taken(segment, index)) return false;\n    bool keeps", "    return false;\n    bool keeps"),
         ),
     ),
 ]

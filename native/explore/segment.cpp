@@ -7,6 +7,8 @@
 
 namespace ringmain {
 
+std::atomic<uint32_t> forks{0};
+
 Segment::~Segment() = default;
 
 std::shared_ptr<Segment> Segment::open(std::shared_ptr<Directory>, std::string_view actor, Access) {

@@ -297,6 +297,7 @@ PyObject* recv_batch(PyObject*, PyObject* args) {
     if (!turn.entered() || !usable_subscriber(self)) return nullptr;
     Deadline deadline(timeout_ns);
     View view;
+    int laps = 0;
     int found = most > 0 ? next_message(self, *s, deadline, view) : 0;
     while (found == 1) {
         // The topic was made anew: sequence numbers begin again, so its next life is the next batch's.
@@ -320,7 +321,11 @@ PyObject* recv_batch(PyObject*, PyObject* args) {
             found = -1;
             break;
         }
-        if (c.rows >= most) break;
+        if (c.rows >= most || (done == 0 && c.rows > 0)) break;
+        if (done == 0 && !look_again(deadline, laps)) {
+            found = PyErr_Occurred() ? -1 : 0;
+            break;
+        }
         Deadline now(0);
         found = next_message_quickly(self, *s, now, view);
     }

@@ -192,7 +192,7 @@ PyObject* borrow(PyObject*, PyObject* args) {
     Receiving turn(self, *s);
     if (!turn.entered() || !usable_subscriber(self)) return nullptr;
     Deadline deadline(timeout_ns);
-    for (;;) {
+    for (int laps = 0;;) {
         View view;
         int found = next_message(self, *s, deadline, view, true);
         if (found == 0) return raise_timeout(*s, deadline);
@@ -216,7 +216,8 @@ PyObject* borrow(PyObject*, PyObject* args) {
             Py_DECREF(lease);
             s->reader->release(s->keep());
             if (PyErr_Occurred()) return nullptr;
-            continue;
+            if (look_again(deadline, laps)) continue;
+            return PyErr_Occurred() ? nullptr : raise_timeout(*s, deadline);
         }
         l->lost = s->reader->take(view);
         l->held = true;

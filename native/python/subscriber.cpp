@@ -170,6 +170,13 @@ void settle_descriptor(PyObject* self, SubscriberState& s) {
     PyErr_Restore(type, value, traceback);
 }
 
+bool look_again(Deadline& deadline, int& laps) {
+    constexpr int kAtOnce =
+        1000;  // with a timeout of 0, what is "at once" while somebody writes over everything
+    if (PyErr_CheckSignals() != 0) return false;
+    return deadline.timeout_ns() == 0 ? ++laps < kAtOnce : deadline.left_ns() > 0;
+}
+
 PyObject* raise_timeout(const SubscriberState& s, const Deadline& deadline) {
     std::string text =
         "no message on topic '" + s.topic + "' within " + seconds(deadline.timeout_ns()) + ": ";
@@ -275,13 +282,14 @@ PyObject* decoded(const SubscriberState& s, PyObject* bytes, uint64_t seq) {
 
 // The next message as an object. `whole` gives a Message, otherwise its data. nullptr without an exception: time is up.
 PyObject* receive(PyObject* self, SubscriberState& s, Deadline& deadline, bool whole) {
-    for (;;) {
+    for (int laps = 0;;) {
         View view;
         int found = next_message_quickly(self, s, deadline, view);
         if (found != 1) return nullptr;
         PyObject* bytes = copy_message(s, view);
         if (!bytes && PyErr_Occurred()) return nullptr;
-        if (!bytes) continue;
+        if (!bytes && look_again(deadline, laps)) continue;
+        if (!bytes) return nullptr;
         PyObject *sender = nullptr, *kind = nullptr;
         if (whole) {
             sender = sender_of(s, view);
@@ -290,7 +298,7 @@ PyObject* receive(PyObject* self, SubscriberState& s, Deadline& deadline, bool w
                 Py_XDECREF(sender);
                 Py_XDECREF(kind);
                 Py_DECREF(bytes);
-                if (PyErr_Occurred()) return nullptr;
+                if (PyErr_Occurred() || !look_again(deadline, laps)) return nullptr;
                 continue;
             }
         }
@@ -383,6 +391,7 @@ PyObject* recv_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
     Deadline deadline(timeout_ns);
     View view;
     long taken = 0;
+    int laps = 0;
     // Only the first is waited for; the hold moves once for all of them.
     int found = most ? next_message(self, *s, deadline, view) : 0;
     while (found == 1) {
@@ -395,6 +404,8 @@ PyObject* recv_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
             int added = data ? PyList_Append(list, data) : -1;
             Py_XDECREF(data);
             if (added != 0 || ++taken == most) break;
+        } else if (taken > 0 || !look_again(deadline, laps)) {
+            break;
         }
         Deadline now(0);
         found = next_message_quickly(self, *s, now, view);
@@ -425,7 +436,7 @@ PyObject* recv_into(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
     Receiving turn(self, *s);
     if (!turn.entered() || !usable_subscriber(self)) return nullptr;
     Deadline deadline(timeout_ns);
-    for (;;) {
+    for (int laps = 0;;) {
         View view;
         int found = next_message(self, *s, deadline, view);
         if (found == 0) return raise_timeout(*s, deadline);
@@ -442,7 +453,10 @@ PyObject* recv_into(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
             WithoutGil unlocked;
             copy_out(buffer.buf, view.payload(), view.size);
         }
-        if (!s->reader->still_whole(view)) continue;
+        if (!s->reader->still_whole(view)) {
+            if (look_again(deadline, laps)) continue;
+            return PyErr_Occurred() ? nullptr : raise_timeout(*s, deadline);
+        }
         s->reader->take(view);
         if (!s->reader->release(s->keep())) return raise_evicted(*s);
         return PyLong_FromUnsignedLong(view.size);

@@ -83,6 +83,10 @@ class Receiving {
     bool entered() const { return turn_.entered; }
 };
 
+// A message was overwritten while it was copied. Shall we look again? A writer that is always faster must neither outlast
+// the timeout nor shut out Ctrl-C. False: time is up, or raised.
+bool look_again(Deadline& deadline, int& laps);
+
 PyObject* raise_timeout(const SubscriberState& s, const Deadline& deadline);
 PyObject* raise_evicted(const SubscriberState& s);
 // Turns the exception of a decoder into a DecodeError that it is the cause of.

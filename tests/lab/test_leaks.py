@@ -1,4 +1,4 @@
-"""Ten thousand times opened and closed, a process has the descriptors, mappings and memory it had before.
+"""Thousands of times opened and closed, a process has the descriptors, mappings and memory it had before.
 
 How: in a process of its own, after a warm-up, counts of /proc/self before and after. Each round makes and removes a
 topic, joins one that stays, borrows, reserves, reads its schema, looks at it from outside, and fails in the usual ways.
@@ -6,11 +6,13 @@ topic, joins one that stays, borrows, reserves, reads its schema, looks at it fr
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from tests.conftest import Child
 
-ROUNDS = 10_000
+ROUNDS = int(os.environ.get("RINGMAIN_LEAK_ROUNDS", "2000"))
+"""`make lab` does ten thousand."""
 
 SCRIPT = """
 from contextlib import suppress
@@ -49,4 +51,4 @@ def test_opening_and_closing_leaves_nothing_behind(child: Callable[..., Child]) 
     fds, maps, kib, fds_after, maps_after, kib_after = map(int, line.split())
     assert fds_after == fds
     assert maps_after <= maps + 4  # the allocator's own
-    assert kib_after - kib < 1024, "memory that grows by as little as 0.1 KiB a round would show"
+    assert kib_after - kib < 512, f"{kib_after - kib} KiB more after {ROUNDS} rounds"

@@ -211,7 +211,9 @@ def test_ctrl_c_ends_it_well(tmp_path: Path, child: Callable[..., Child]) -> Non
 # ------------------------------------------------------------------------------------------------- killed
 
 
-def test_killed_and_restarted_it_goes_on_after_the_last_row(tmp_path: Path, child: Callable[..., Child]) -> None:
+def test_killed_and_restarted_it_goes_on_after_the_last_row(
+    tmp_path: Path, child: Callable[..., Child], until: Callable[[Callable[[], object]], None]
+) -> None:
     """The ring keeps all of it, so the two recorders together miss nothing and have nothing twice."""
     path = tmp_path / "r"
     with rm.Publisher("t", capacity="4MiB") as pub:
@@ -220,6 +222,7 @@ def test_killed_and_restarted_it_goes_on_after_the_last_row(tmp_path: Path, chil
         pub.send_many([b"%d" % i for i in range(5000)])
         first.tell("5000")
         assert int(first.line()) >= 5000
+        until(lambda: len(rm.Recording(path)) > 0)  # it flushes now and then
         first.kill()
         pub.send_many([b"%d" % i for i in range(5000, 9000)])
         second = child(RECORD, path, "t")

@@ -119,6 +119,15 @@ def runtime_dir_of_session() -> Iterator[Path]:
     shutil.rmtree(path)
 
 
+@pytest.fixture(autouse=True)
+def runtime_dir(runtime_dir_of_session: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """In place of a directory for each test: the workers of a running JVM would not know of it."""
+    monkeypatch.setenv("RINGMAIN_DIR", str(runtime_dir_of_session))
+    yield runtime_dir_of_session
+    left = sorted(file.name for file in runtime_dir_of_session.glob("*.ring"))
+    assert not left, f"topics left over: {left}"
+
+
 @pytest.fixture(scope="session")
 def spark(runtime_dir_of_session: Path) -> Iterator[Any]:
     import ringmain.spark

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
 
@@ -93,6 +94,11 @@ def bold(text: str) -> str:
 
 def dim(text: str) -> str:
     return f"\033[2m{text}\033[0m" if wants_colour() else text
+
+
+def uncoloured(text: str) -> str:
+    """The text as it is without a terminal."""
+    return re.sub(r"\033\[\d+m", "", text)
 
 
 def coloured(text: str, colour: str) -> str:

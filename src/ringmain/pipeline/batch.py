@@ -7,6 +7,7 @@ of their own. A batch that does not balance is not committed.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -42,6 +43,14 @@ class Align:
     others: tuple[str, ...]
     tolerance_s: float = 1.0
     table: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Align:
+        """From `camera/front:imu,gps@0.5`."""
+        match = re.fullmatch(r"([^:@]+):([^@]+?)(?:@([0-9.]+)s?)?", text)
+        if match is None:
+            raise ValueError(f"{text!r} is not understood: say LEAD:TOPIC,...@SECONDS, as in camera:imu,gps@0.5")
+        return cls(match[1], tuple(part.strip() for part in match[2].split(",")), float(match[3] or 1.0))
 
     @property
     def name(self) -> str:

@@ -18,7 +18,7 @@ from ringmain.errors import LakeError
 from ringmain.pipeline import gold
 from ringmain.pipeline.batch import Align, BatchRun, Plan, Step
 from ringmain.pipeline.lake import BUCKET_S, Commit, Lake, Settings
-from ringmain.spark.places import find_recordings
+from ringmain.spark.places import absolute, find_recordings
 from ringmain.spark.session import prepare, session
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class Pipeline:
     ) -> Summary:
         """Process what is there, or with `follow` also what comes, until Ctrl-C or `until(summary)`."""
         paths = [str(p) for p in recordings] if isinstance(recordings, list) else [str(recordings)]
-        source = ",".join(paths)
+        source = absolute(",".join(paths))
         find_recordings(source, must_exist=not follow)
         spark = session(master=master) if spark is None else prepare(spark)
         place = Lake(lake, Settings(window_s=self.window_s))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ringmain.recording import Store, list_segments
 from ringmain.recording.filters import Filter
 from ringmain.recording.format import SCHEMA, sealed_name
-from ringmain.spark.places import find_recordings
+from ringmain.spark.places import absolute, find_recordings
 from ringmain.spark.plan import Range, SegmentPlan, cut, plan_segment
 from ringmain.spark.source import format_ranges, spark_schema
 
@@ -38,9 +38,10 @@ def read(
     """
     patterns = [part.strip() for part in topic.split(",")] if topic else None
     wanted = Filter(patterns)
+    path = absolute(str(path))
     sealed: list[str] = []
     growing: list[Range] = []
-    for key, store in find_recordings(str(path)).items():
+    for key, store in find_recordings(path).items():
         for ref in list_segments(store):
             if ref.sealed:
                 sealed.append(_address(store, ref.number))
@@ -56,7 +57,7 @@ def read(
         parts.append(reader.parquet(*sealed))
     if growing or not sealed:
         reader = spark.read.format("ringmain").option("ranges", format_ranges(growing))
-        parts.append(reader.load(str(path)))
+        parts.append(reader.load(path))
     frame = reduce(lambda one, other: one.unionByName(other), parts)
     return frame if patterns is None else frame.where(_matches(wanted))
 

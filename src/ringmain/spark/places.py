@@ -42,6 +42,14 @@ def find_recordings(path: str, *, must_exist: bool = True) -> dict[str, Store]:
     return found
 
 
+def absolute(path: str) -> str:
+    """The same places whatever directory is current: that of the JVM, whose children look for them, may be another."""
+    if os.path.exists(path):
+        return os.path.abspath(path)
+    parts = [part.strip() for part in path.split(",")]
+    return ",".join(part if ":/" in part else os.path.abspath(part) for part in parts)
+
+
 def _fixed_part(path: str) -> str:
     """What comes before the first wildcard."""
     parts = Path(path).parts
