@@ -1,7 +1,7 @@
 """The documentation is true: every Python snippet runs, every link leads somewhere, and what is generated is fresh.
 
 A page's snippets are one program, run from top to bottom in a process of its own. A snippet that cannot run here is
-preceded by `<!-- not run: why -->`. Guides that need something to be there first are run by a test of their own.
+preceded by `<!-- not run: why -->`. Guides that are more than one program are run by a test of their own.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from pathlib import Path
 
 import pytest
 
+from ringmain.cli.main import COMMANDS
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^(?P<mark><!-- not run: [^\n]+ -->\n)?```python\n(?P<code>.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 SITE = "https://"
-RUN_BY = {  # with a recording to read, or as the files of an example project
-    "docs/guide/pipeline.md": "tests/spark/test_guides.py",
+RUN_BY = {  # what they print is compared, or their snippets are the files of an example project
     "docs/guide/recording.md": "tests/recording/test_guide.py",
-    "docs/guide/spark.md": "tests/spark/test_guides.py",
     "docs/guide/testing.md": "tests/test_guides.py",
 }
 
@@ -98,6 +98,14 @@ def test_every_page_is_in_the_navigation():
     there = {str(page.relative_to(ROOT / "docs")) for page in PAGES[1:]}
     assert there - listed == set(), "pages that no menu leads to"
     assert listed - there == set(), "menu entries without a page"
+
+
+def test_commands_that_are_named_exist():
+    for page in PAGES:
+        text = page.read_text()
+        said = "".join(re.findall(r"```console\n.*?```", text, re.DOTALL))
+        for command in re.findall(r"^ringmain ([a-z]+)", said, re.MULTILINE) + re.findall(r"`ringmain ([a-z]+)", text):
+            assert command in COMMANDS, f"{name(page)} names `ringmain {command}`, which does not exist"
 
 
 def test_the_generated_reference_is_fresh():
