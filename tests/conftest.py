@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# In CI the examples are the same every time, so that a change is judged by what it changed; elsewhere they are new ones.
+# In CI the examples are the same every time, so that a change is judged by what it changed; elsewhere they are new.
 settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
     settings.load_profile("ci")
