@@ -1,7 +1,8 @@
 """The documentation is true: every Python snippet runs, every link leads somewhere, and what is generated is fresh.
 
 A page's snippets are one program, run from top to bottom in a process of its own. A snippet that cannot run here is
-preceded by `<!-- not run: why -->`.
+preceded by `<!-- not run: why -->`, one that is a file of the repository by `<!-- file: path -->`. What a page takes
+for granted (a recording, say) is made by docs_setup/PAGE.py, in the same directory and before it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-FENCE = re.compile(r"^(?P<mark><!-- not run: .+ -->\n)?```python\n(?P<code>.*?)^```", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(
+    r"^(?P<mark><!-- (?P<what>not run|file): (?P<text>.+) -->\n)?```python\n(?P<code>.*?)^```", re.MULTILINE | re.DOTALL
+)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 SITE = "https://"
 
@@ -45,15 +48,25 @@ def test_snippets_run(page, tmp_path):
             pytest.skip(f"{module} is not installed")
     script = tmp_path / f"{page.stem}.py"
     script.write_text(code)
-    done = subprocess.run(
-        [sys.executable, "-X", "dev", "-W", "ignore::DeprecationWarning", str(script)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-    )
-    assert done.returncode == 0, f"line numbers are those of {name(page)}\n{done.stderr}"
+    setup = Path(__file__).parent / f"docs_setup/{page.stem}.py"
+    for part in (setup, script):
+        if part.exists():
+            done = subprocess.run(
+                [sys.executable, str(part)],
+                cwd=tmp_path,
+                capture_output=True,
+                text=True,
+                timeout=280,
+                env=dict(os.environ),
+            )
+            assert done.returncode == 0, f"line numbers are those of {name(page)}\n{done.stderr}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_files_shown_are_the_files(page):
+    for found in FENCE.finditer(page.read_text()):
+        if found["what"] == "file":
+            assert (ROOT / found["text"]).read_text() == found["code"], f"{name(page)} shows another {found['text']}"
 
 
 def anchors(page: Path) -> set[str]:

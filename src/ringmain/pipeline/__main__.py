@@ -1,5 +1,6 @@
-"""`python -m ringmain.pipeline run RECORDING... --lake DIR`; see command.py."""
+"""`python -m ringmain.pipeline run RECORDING... --lake DIR`; see cli/pipelining.py."""
 
-from ringmain.pipeline.command import main
+from ringmain.cli.pipelining import main
 
-raise SystemExit(main())
+if __name__ == "__main__":
+    raise SystemExit(main())

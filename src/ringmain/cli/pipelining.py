@@ -1,4 +1,7 @@
-"""`ringmain pipeline run` and `ringmain report`, also as `python -m ringmain.pipeline`: from arguments to calls."""
+"""`ringmain pipeline run` and `ringmain report`, also as `python -m ringmain.pipeline`: from arguments to calls.
+
+Not part of ringmain.pipeline, whose import brings Spark: `--help` and completion must not need it.
+"""
 
 from __future__ import annotations
 
