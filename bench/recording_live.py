@@ -23,9 +23,8 @@ import textwrap
 import time
 from pathlib import Path
 
-from bench.recording import ring_batch, time_pyarrow, time_raw
-
 import ringmain as rm
+from bench.recording import ring_batch, time_pyarrow, time_raw
 from ringmain.recording import RecordingWriter
 from ringmain.recording.envelope import Envelope
 

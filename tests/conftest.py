@@ -19,6 +19,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# In CI the examples are the same every time, so that a change is judged by what it changed; elsewhere they are new.
+settings.register_profile("ci", derandomize=True)
+if os.environ.get("CI"):
+    settings.load_profile("ci")
 
 PATIENCE_S = 30.0
 """How long a test waits for what must come. Only a defect makes it wait that long."""

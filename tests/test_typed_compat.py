@@ -447,6 +447,6 @@ def test_bytes_read_everything_and_other_codecs_do_not_mix() -> None:
 
 
 @pytest.mark.parametrize("type_", [dict, list, set, frozenset, dict[str, Any], str, bytes])
-def test_a_bare_container_fits_itself(type_: Any) -> None:
+def test_a_plain_type_fits_itself(type_: Any) -> None:
     """Also where it says less than msgspec would need to know: a bare dict's keys may be anything."""
     compatible(codec_for(type_).schema, codec_for(type_).schema)

@@ -104,10 +104,13 @@ void add_broadcast(std::vector<Case>& cases) {
     add("taken over alive, read", {writer({.sizes = {S}}, kOne),
                                    writer({.sizes = {S}, .joins = true, .takeover = true}), reader(kOnce)});
     add("the writer dies, another comes",
-        {mortal(writer({.sizes = {M}}, kOne)), writer({.sizes = {S}, .joins = true, .takeover = true}), reader(kOnce)}, 1);
+        {mortal(writer({.sizes = {M}}, kOne)), writer({.sizes = {S}, .joins = true, .takeover = true}),
+         reader(kOnce)},
+        1);
     add("the writer dies, another comes, read at the end",
         {mortal(writer({.sizes = {M, S}})), writer({.sizes = {S, S}, .joins = true, .takeover = true}),
-         reader(kAtTheEnd)}, 1);
+         reader(kAtTheEnd)},
+        1);
     add("a taker dies, another takes over",
         {writer({.sizes = {S}}), mortal(writer({.sizes = {S}, .joins = true, .takeover = true})),
          writer({.sizes = {S}, .joins = true, .takeover = true})},
@@ -120,10 +123,12 @@ void add_pipe(std::vector<Case>& cases) {
     };
     Sends newcomer{.sizes = {S}, .joins = true, .takeover = true};
     add("full, both sleep", {writer({.sizes = {S, M, S}}, kBrim), reader({})});
-    add("the writer dies, another comes", {mortal(writer({.sizes = {M}}, kOne)), writer(newcomer), reader({})}, 1);
+    add("the writer dies, another comes",
+        {mortal(writer({.sizes = {M}}, kOne)), writer(newcomer), reader({})}, 1);
     add("the writer dies, another comes, read at the end",
         {mortal(writer({.sizes = {M, S}})), writer({.sizes = {S, S}, .joins = true, .takeover = true}),
-         reader(kAtTheEnd)}, 1);
+         reader(kAtTheEnd)},
+        1);
     add("the reader dies, another comes",
         {writer({.sizes = {S, S}}, kOne), mortal(reader({.looks = 2})),
          reader({.joins = true, .when_free = true})},

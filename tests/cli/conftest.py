@@ -33,9 +33,9 @@ class Ended:
 def ringmain() -> Callable[..., Ended]:
     """Runs `python -m ringmain ...` to its end."""
 
-    def run(*args: str, stdin: str | None = None) -> Ended:
+    def run(*args: str, stdin: str | None = None, patience_s: float = PATIENCE_S) -> Ended:
         done = subprocess.run(
-            [sys.executable, "-m", "ringmain", *args], capture_output=True, text=True, timeout=PATIENCE_S, input=stdin
+            [sys.executable, "-m", "ringmain", *args], capture_output=True, text=True, timeout=patience_s, input=stdin
         )
         return Ended(done.returncode, done.stdout, done.stderr)
 

@@ -29,10 +29,12 @@ COMMANDS = {
     "record": "record topics, until Ctrl-C",
     "play": "publish a recording again, with its timing",
     "export": "a recording as one file of another format",
+    "bridge": "carry a topic to another, here or on another machine",
     "pipeline": "recordings to tables, on Spark",
     "report": "a page about what the pipeline found",
     "clean": "take away what the dead left behind",
     "doctor": "is this machine fit, and is a topic stuck?",
+    "bench": "measure ringmain on this machine",
     "demo": "a small robot: processes, loss, a crash, a recording, Spark",
     "completion": "completion for bash, zsh or fish",
 }

@@ -1,0 +1,101 @@
+"""What is aimed at, as ratios within one run, and whether this run got there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bench.harness import Result, amount
+
+
+@dataclass
+class Bar:
+    what: str
+    found: float
+    limit: float
+    at_most: bool
+    placement: str = ""
+
+    @property
+    def met(self) -> bool:
+        return self.found <= self.limit if self.at_most else self.found >= self.limit
+
+
+def bars(results: Sequence[Result]) -> list[Bar]:
+    """Those whose cells were measured."""
+    by_name = {result.name: result for result in results if result.median is not None}
+    made = [*_own(by_name), *_against_peers(by_name)]
+    return [bar for bar in made if bar is not None]
+
+
+def _own(cells: Mapping[str, Result]) -> list[Bar | None]:
+    pairs = "two empty native calls"
+    return [
+        _ratio(cells, "32 B send + recv / two empty calls", "32 B send + recv", pairs, 2.5),
+        # 40 ns where an empty call is 28: 40/56 of two empty calls.
+        _ratio(cells, "send_many + recv_many / two empty calls", "32 B send_many + recv_many", pairs, 40 / 56),
+        _plain(cells, "1 MB send + recv_into / two memcpys", "1 MB send + recv_into / two memcpys", 1.25, True),
+        _ratio(cells, "publish, 15 readers / 1 reader", "publish, 15 readers", "publish, 1 readers", 1.2),
+        _plain(cells, "system calls in 100k publishes", "system calls in 100k publishes", 0, True),
+        _plain(cells, "32 B single calls, messages/s", "32 B | ringmain", 5e6, False),
+        _plain(cells, "32 B iterator, messages/s", "32 B | ringmain, for", 15e6, False),
+        _plain(cells, "32 B batch, messages/s", "32 B | ringmain, batch", 15e6, False),
+        _ratio(
+            cells,
+            "round trip spinning, Python / C++",
+            "round trip p50, spinning | ringmain",
+            "C++ ring round trip, spinning",
+            2.0,
+        ),
+    ]
+
+
+def _against_peers(cells: Mapping[str, Result]) -> list[Bar | None]:
+    """Ours against the best peer of each group: names are `group | who`."""
+    groups: dict[str, dict[str, Result]] = {}
+    for name, result in cells.items():
+        group, bar, who = name.partition(" | ")
+        if bar:
+            groups.setdefault(group, {})[who] = result
+    made: list[Bar | None] = []
+    for group, everybody in groups.items():
+        ours = [who for who in everybody if who.startswith("ringmain")]
+        peers = [who for who in everybody if who not in ours]
+        if not ours or not peers:
+            continue
+        lower = everybody[peers[0]].lower_is_better
+
+        def key(who: str, everybody: dict[str, Result] = everybody, lower: bool = lower) -> float:
+            return (everybody[who].median or 0.0) * (-1 if lower else 1)
+
+        best, rival = max(ours, key=key), max(peers, key=key)
+        mine, other = everybody[best].median or 0.0, everybody[rival].median or 0.0
+        ahead = other / mine if lower else mine / other
+        wanted = 1.0 if "sleeping" in group else 2.0 if group == "32 B" or "spinning" in group else 1.2
+        placement = f"{everybody[best].placement}, {everybody[rival].placement}"
+        made.append(Bar(f"{group}: {best} ahead of {rival}", ahead, wanted, False, placement))
+    return made
+
+
+def _ratio(cells: Mapping[str, Result], what: str, above: str, below: str, limit: float) -> Bar | None:
+    if above not in cells or below not in cells:
+        return None
+    found = (cells[above].median or 0.0) / (cells[below].median or 1.0)
+    return Bar(what, found, limit, True, cells[above].placement)
+
+
+def _plain(cells: Mapping[str, Result], what: str, name: str, limit: float, at_most: bool) -> Bar | None:
+    if name not in cells:
+        return None
+    return Bar(what, cells[name].median or 0.0, limit, at_most, cells[name].placement)
+
+
+def table(made: Sequence[Bar]) -> str:
+    width = max((len(bar.what) for bar in made), default=0) + 2
+    lines = []
+    for bar in made:
+        aim = f"{'≤' if bar.at_most else '≥'} {amount(bar.limit)}"
+        lines.append(
+            f"{bar.what:{width}}{amount(bar.found):>8}  {aim:9} {'met' if bar.met else 'NOT MET':8}{bar.placement}"
+        )
+    return "\n".join(line.rstrip() for line in lines)

@@ -1,0 +1,219 @@
+"""The cells that ringmain is held against its own floors by: what a call, a copy and a cache line cost here and now."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from itertools import repeat
+from typing import Any
+
+import msgspec
+
+import ringmain as rm
+from bench import pair
+from bench.harness import Cell, burst_ns, floor
+from ringmain import _native
+
+SMALL = 32
+MEGABYTE = 1 << 20
+BURST = 1000
+READERS = (1, 4, 15, 60)
+
+
+class Reading(msgspec.Struct):
+    """Six fields, as a sensor would send."""
+
+    t: float
+    x: float
+    y: float
+    z: float
+    count: int
+    name: str
+
+
+def empty_calls(budget_s: float) -> float:
+    nothing = _native.nothing
+
+    def run() -> None:
+        for _ in repeat(None, BURST):
+            nothing()
+            nothing()
+
+    return burst_ns(run, BURST, budget_s)
+
+
+def send_and_recv(budget_s: float, **types: Any) -> float:
+    """One message sent and received by one process, ns."""
+    message = types.pop("message", bytes(SMALL))
+    with rm.Publisher("one", **types) as pub, rm.Subscriber("one", **types) as sub:
+        send, recv = pub.send, sub.recv
+
+        def run() -> None:
+            for _ in repeat(None, BURST):
+                send(message)
+                recv()
+
+        found = burst_ns(run, BURST, budget_s)
+        send(message)
+        if recv() != message:
+            raise pair.Wrong("what was received is not what was sent")
+        return found
+
+
+def batches(budget_s: float) -> float:
+    messages = pair.pool(SMALL)
+    with rm.Publisher("many") as pub, rm.Subscriber("many") as sub:
+        send_many, recv_many = pub.send_many, sub.recv_many
+
+        def run() -> None:
+            for _ in repeat(None, 16):
+                send_many(messages)
+                recv_many(64)
+
+        found = burst_ns(run, 16 * len(messages), budget_s)
+        send_many(messages)
+        if recv_many(64) != messages:
+            raise pair.Wrong("what was received is not what was sent")
+        return found
+
+
+def typed(budget_s: float) -> float:
+    return send_and_recv(budget_s, type=Reading, message=Reading(1.5, 2.5, 3.5, 4.5, 7, "imu"))
+
+
+def msgspec_alone(budget_s: float) -> float:
+    """Encoding and decoding of the same struct, with no bus."""
+    encoder, decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Reading)
+    encode, decode, message = encoder.encode, decoder.decode, Reading(1.5, 2.5, 3.5, 4.5, 7, "imu")
+
+    def run() -> None:
+        for _ in repeat(None, BURST):
+            decode(encode(message))
+
+    return burst_ns(run, BURST, budget_s)
+
+
+def horus_typed(budget_s: float) -> float:
+    """horus-robotics: its own struct of two floats, sent and received by one process."""
+    import horus
+
+    topic = horus.Topic(horus.CmdVel)
+    send, recv, message = topic.send, topic.recv, horus.CmdVel(1.5, 0.5)
+
+    def run() -> None:
+        for _ in repeat(None, BURST):
+            send(message)
+            recv()
+
+    found = burst_ns(run, BURST, budget_s)
+    send(message)
+    if recv() is None:
+        raise pair.Wrong("nothing was received")
+    return found
+
+
+def large_copy(budget_s: float) -> float:
+    """1 MB: `send` + `recv_into`, as a multiple of two memcpys between the same source, a shared mapping of the ring's
+    size at the same offsets, and the same destination. Both alternate, since the cache is what decides."""
+    capacity = 4 * MEGABYTE
+    source, target = os.urandom(MEGABYTE), bytearray(MEGABYTE)
+    memcpy = ctypes.CDLL(None).memcpy
+    memcpy.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
+    with (
+        rm.Publisher("large", capacity=capacity) as pub,
+        rm.Subscriber("large") as sub,
+        mmap.mmap(-1, capacity) as ring,
+    ):
+        first = ctypes.c_char.from_buffer(ring)  # a mapping can only be closed when nothing points into it any more
+        base = ctypes.addressof(first)
+        taken = ctypes.c_char.from_buffer(target)
+        target_at = ctypes.addressof(taken)
+        source_at = ctypes.cast(ctypes.c_char_p(source), ctypes.c_void_p).value
+        ratios: list[float] = []
+        deadline, clock, index = time.perf_counter() + budget_s, time.perf_counter_ns, 0
+        while len(ratios) < 50 or time.perf_counter() < deadline:
+            spot = base + index % 4 * MEGABYTE
+            index += 1
+            start = clock()
+            memcpy(spot, source_at, MEGABYTE)
+            memcpy(target_at, spot, MEGABYTE)
+            copied = clock()
+            pub.send(source)
+            sub.recv_into(target)
+            ratios.append((clock() - copied) / (copied - start))
+        if target != source:
+            raise pair.Wrong("what was received is not what was sent")
+        del taken, first
+    return statistics.median(ratios)
+
+
+def publish_to(readers: int) -> Callable[[float], float]:
+    def run_cell(budget_s: float) -> float:
+        """ns for one `send` on `bus`, whose writers look at every reader's hold and wait for none here."""
+        message = bytes(SMALL)
+        with rm.Publisher("crowd", contract="bus") as pub:
+            crowd = [rm.Subscriber("crowd") for _ in range(readers)]
+            try:
+                send = pub.send
+
+                def run() -> None:
+                    for _ in repeat(None, BURST):
+                        send(message)
+
+                return burst_ns(run, BURST, budget_s)
+            finally:
+                for one in crowd:
+                    one.close()
+
+    return run_cell
+
+
+SYSTEM_CALLS = """
+import sys
+import ringmain as rm
+message = bytes(32)
+with rm.Publisher("silent", contract="bus") as pub, rm.Subscriber("silent") as sub:
+    for _ in range(int(sys.argv[1])):
+        pub.send(message)
+        sub.recv()
+"""
+
+
+def system_calls(budget_s: float) -> float:
+    """How many more system calls a hundred thousand messages make than none, by strace."""
+    counts = []
+    for messages in (100, 100_100):
+        log = os.path.join(os.environ["RINGMAIN_DIR"], "..", f"strace-{os.getpid()}")
+        command = ["strace", "-f", "-c", "-o", log, sys.executable, "-c", SYSTEM_CALLS, str(messages)]
+        try:
+            subprocess.run(command, check=True, capture_output=True, timeout=120)
+            with open(log) as file:
+                total = [line.split() for line in file if line.rstrip().endswith(" total")]
+            counts.append(int(total[0][3]))
+        finally:
+            if os.path.exists(log):
+                os.unlink(log)
+    return float(counts[1] - counts[0])
+
+
+def core_cells() -> list[Cell]:
+    return [
+        Cell("two empty native calls", "ns", empty_calls),
+        Cell("32 B send + recv", "ns", send_and_recv),
+        Cell("32 B send_many + recv_many", "ns/message", batches),
+        Cell("typed struct send + recv", "ns", typed),
+        Cell("msgspec alone, same struct", "ns", msgspec_alone),
+        *([Cell("horus-robotics CmdVel send + recv", "ns", horus_typed)] if find_spec("horus") else []),
+        Cell("1 MB send + recv_into / two memcpys", "x", large_copy),
+        *(Cell(f"publish, {count} readers", "ns", publish_to(count)) for count in READERS),
+        Cell("system calls in 100k publishes", "calls", system_calls),
+        Cell("C++ ring 32 B", "messages/s", lambda s: floor("throughput", int(2_000_000 * s)), True, False),
+        Cell("C++ ring round trip, spinning", "µs", lambda s: floor("roundtrip", int(40_000 * s)) / 1e3, True),
+    ]

@@ -1,0 +1,161 @@
+"""Two processes that exchange messages and check them: the one loop that every two-process figure comes from.
+
+A pool of distinct messages is made before the fork, so both sides know what the n-th message must be. The receiver
+compares a sample of them whole (and counts all of them): one message dropped, doubled or out of order shifts every one
+that follows, and the next comparison finds it.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+import statistics
+import time
+from collections.abc import Callable
+from itertools import repeat
+from multiprocessing.connection import wait
+from typing import Any
+
+PATIENCE_S = 60.0
+STEP = 61
+"""One message in so many is compared. Prime, so that all of the pool are."""
+
+Send = Callable[[bytes], Any]
+Receive = Callable[[], Any]
+
+
+class Wrong(Exception):
+    """What arrived is not what was sent."""
+
+
+def pool(size: int) -> list[bytes]:
+    """Distinct messages; few where they are large, or the figure would be that of a cold cache."""
+    generator = random.Random(size)
+    return [generator.randbytes(size) for _ in range(64 if size <= 1024 else 8 if size <= 65536 else 3)]
+
+
+def check(data: Any, messages: list[bytes], index: int) -> None:
+    if memoryview(data).cast("B") != messages[index % len(messages)]:
+        raise Wrong(f"message {index} is not what was sent")
+
+
+def produce(send: Send, messages: list[bytes], count: int) -> None:
+    """`count` is a multiple of the pool's length."""
+    for _ in repeat(None, count // len(messages)):
+        for message in messages:
+            send(message)
+
+
+def consume(receive: Receive, messages: list[bytes], count: int) -> None:
+    index = 0
+    while index < count:
+        few = min(STEP, count - index)
+        for _ in repeat(None, few - 1):
+            receive()
+        index += few
+        check(receive(), messages, index - 1)
+
+
+def run_two(near: Callable[[Callable[[], None]], Any], far: Callable[[Callable[[], None]], Any]) -> tuple[Any, Any]:
+    """Both in processes of their own; each is given what to call when it is ready, which waits for the other."""
+    context = multiprocessing.get_context("fork")
+    barrier = context.Barrier(2)
+    ends, workers = [], []
+    for job in (near, far):
+        ours, theirs = context.Pipe(duplex=False)
+        worker = context.Process(target=_work, args=(job, barrier, theirs), daemon=True)
+        worker.start()
+        theirs.close()
+        ends.append(ours)
+        workers.append(worker)
+    found: dict[int, Any] = {}
+    try:
+        deadline = time.monotonic() + PATIENCE_S
+        while len(found) < 2:
+            waited_for = [end for index, end in enumerate(ends) if index not in found]
+            there = wait(waited_for, max(0.0, deadline - time.monotonic()))
+            if not there:
+                raise TimeoutError(f"no result within {PATIENCE_S:.0f} s")
+            for end in there:
+                found[ends.index(end)] = _result(end)
+        return found[0], found[1]
+    finally:
+        for worker in workers:
+            worker.join(1.0 if len(found) == 2 else 0.0)
+            if worker.is_alive():
+                worker.kill()
+                worker.join()
+
+
+def _result(end: Any) -> Any:
+    try:
+        value, error = end.recv()
+    except EOFError:
+        raise Wrong("a side died without a word") from None
+    if error:
+        raise Wrong(error)
+    return value
+
+
+def _work(job: Callable[[Callable[[], None]], Any], barrier: Any, end: Any) -> None:
+    try:
+        result = job(lambda: barrier.wait(PATIENCE_S))
+    except BaseException as error:
+        end.send((None, f"{type(error).__name__}: {error}"))
+    else:
+        end.send((result, ""))
+        # Some peers lose what is still under way when the sender leaves: leave together.
+        barrier.wait(PATIENCE_S)
+
+
+def throughput(peer: Any, messages: list[bytes], count: int) -> float:
+    """Messages a second, from the first send to the last receipt."""
+
+    def sending(ready: Callable[[], None]) -> float:
+        with peer.sender(0) as send:
+            ready()
+            start = time.perf_counter()
+            peer.produce(send, messages, count)
+            ready()  # the receiver has all
+            return start
+
+    def receiving(ready: Callable[[], None]) -> float:
+        with peer.receiver(0) as receive:
+            ready()
+            peer.consume(receive, messages, count)
+            end = time.perf_counter()
+            ready()
+            return end
+
+    start, end = run_two(sending, receiving)
+    return count / float(end - start)
+
+
+def round_trips(peer: Any, message: bytes, count: int) -> tuple[float, float]:
+    """p50 and p99 in microseconds."""
+    seen: list[int] = []
+
+    def near(ready: Callable[[], None]) -> list[int]:
+        with peer.sender(0) as send, peer.receiver(1) as receive:
+            ready()
+            clock = time.perf_counter_ns
+            for index in range(count):
+                start = clock()
+                send(message)
+                data = receive()
+                seen.append(clock() - start)
+                if index % STEP == 0:
+                    check(data, [message], 0)
+            ready()
+            return seen
+
+    def far(ready: Callable[[], None]) -> None:
+        with peer.receiver(0) as receive, peer.sender(1) as send:
+            ready()
+            for _ in repeat(None, count):
+                send(receive())
+            ready()
+
+    times, _ = run_two(near, far)
+    warm = times[len(times) // 10 :]
+    return statistics.median(warm) / 1e3, statistics.quantiles(warm, n=100)[98] / 1e3

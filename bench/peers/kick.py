@@ -1,0 +1,51 @@
+"""kickmsg: round trips only. A subscriber's queue that is full loses messages, and a sender cannot be told to wait, so
+a throughput would be that of what was dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import kickmsg
+
+from bench import pair
+from bench.peers import Peer
+
+
+class Kick(Peer):
+    name = "kickmsg"
+    can_spin = True
+    largest_bytes = 0
+
+    def _topic(self, lane: int) -> tuple[Any, str, Any]:
+        config = kickmsg.Config()
+        config.max_payload_size = self.size
+        name = self.directory.rpartition("/")[2]
+        return kickmsg.Node(f"{name}-{lane}", name), f"lane{lane}", config
+
+    @contextmanager
+    def sender(self, lane: int) -> Iterator[pair.Send]:
+        node, topic, config = self._topic(lane)
+        yield node.advertise_or_join(topic, config).send
+
+    @contextmanager
+    def receiver(self, lane: int) -> Iterator[pair.Receive]:
+        node, topic, config = self._topic(lane)
+        subscriber = node.subscribe_or_create(topic, config)
+        try_receive, patience = subscriber.try_receive, timedelta(seconds=pair.PATIENCE_S)
+
+        def look() -> Any:
+            turns = 0
+            while (data := try_receive()) is None:
+                turns += 1
+                if turns % 100_000_000 == 0:
+                    raise TimeoutError("nothing came")
+            return data
+
+        yield look if self.spinning else lambda: subscriber.receive(patience)
+        node.unlink_topic(topic)
+
+
+PEERS: list[type[Peer]] = [Kick]

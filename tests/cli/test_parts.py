@@ -1,0 +1,52 @@
+"""The commands that start the larger parts: bridge, bench, pipeline and report."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+import pytest
+
+import ringmain as rm
+from tests.cli.conftest import PATIENCE_S, Imu
+
+
+def test_bridge_carries_messages(started, until):
+    with rm.Publisher("a", sender="me") as pub, rm.Subscriber("b", start="oldest") as sub:
+        process = started("bridge", "a", "b", "--json")
+        until(lambda: rm.info("a").readers)
+        pub.send(b"over")
+        message = sub.recv_message(PATIENCE_S)
+        assert (message.data, message.sender) == (b"over", "me")
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 0
+        assert json.loads(out)["carried"] == 1
+
+
+def test_bridge_refuses_what_is_no_end(ringmain):
+    ended = ringmain("bridge", "a", "carrier-pigeon:b")
+    assert ended.code == 2
+    assert "zmq:topic" in ended.err
+
+
+def test_bench_measures_every_size(ringmain):
+    ended = ringmain("bench", "--seconds", "0.02", "--json")
+    assert ended.code == 0, ended.err
+    cells = json.loads(ended.out)
+    assert [cell["size_bytes"] for cell in cells] == [32, 1024, 65536, 1 << 20]
+    assert all(value > 0 for cell in cells for value in cell.values())
+
+
+def test_pipeline_and_report(ringmain, tmp_path):
+    """From a recording to a page, by commands alone."""
+    pytest.importorskip("pyspark")
+    with rm.Publisher("imu", type=Imu) as pub:
+        for number in range(100):
+            pub.send(Imu(number, (0, 0, 9.8)))
+        assert ringmain("record", str(tmp_path / "drive"), "--oldest", "--count", "100").code == 0
+    ended = ringmain("pipeline", "run", str(tmp_path / "drive"), "--lake", str(tmp_path / "lake"), patience_s=250)
+    assert ended.code == 0, ended.err
+    ended = ringmain("report", str(tmp_path / "lake"), "-o", str(tmp_path / "report.html"))
+    assert ended.code == 0, ended.err
+    assert "imu" in (tmp_path / "report.html").read_text()
