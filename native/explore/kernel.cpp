@@ -129,8 +129,8 @@ uint64_t kernel_hash() {
     for (const Lock& lock : locks)
         hash = mix(hash, mix(static_cast<uint64_t>(lock.owner), hash_ahead(lock.left)));
     for (int i = 0; i < actor_count(); ++i) {
-        if (life(i) != Life::asleep) continue;
-        hash = mix(hash, mix(reinterpret_cast<uint64_t>(sleepers[i].word), sleepers[i].value));
+        const Sleeper& s = sleepers[i];  // also of one that was woken and does not know it yet
+        hash = mix(hash, mix(reinterpret_cast<uint64_t>(s.word), 8 * uint64_t{s.value} + static_cast<uint64_t>(s.how)));
     }
     return hash;
 }
@@ -202,11 +202,14 @@ Woken sleep_on(Bell bell, int64_t) {
         if (tracing()) record("sleeps for a slice on " + name_of(bell.word));
     } else if (!missed(s)) {
         if (tracing()) record("sleeps on " + name_of(bell.word));
+        observe(7);  // to have slept is not to be about to
         block(Life::asleep);
         if (tracing()) record(s.how == Woken::timed_out ? "wakes: time is up" : "wakes");
     }
-    observe(static_cast<uint64_t>(s.how) + 3);
-    return s.how;
+    Woken how = s.how;
+    s = {};
+    observe(static_cast<uint64_t>(how) + 8);
+    return how;
 }
 
 void wake(const uint32_t* word, int how_many) {
