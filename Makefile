@@ -8,7 +8,7 @@ PYTEST_ARGS ?=
 comma  := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs test test-native test-python explore check format bench clean lab sanitize aarch64 soak
+.PHONY: help setup demo docs test test-native test-python explore check format bench bench-quick clean lab sanitize aarch64 soak
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -92,6 +92,9 @@ soak: setup  ## random participants come, go, die and stop for MINUTES=30; print
 
 bench: setup  ## measure, and print a table
 	@$(BIN)/python -m bench
+
+bench-quick: setup  ## instructions a message on the hot paths, against those recorded; needs valgrind
+	@$(BIN)/python -m bench.instructions
 
 clean:  ## remove everything the other targets made
 	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis

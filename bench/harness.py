@@ -1,8 +1,9 @@
 """How a figure is taken: cells run in turn, round after round, and what is reported is the median and its spread.
 
 Two things are noted beside every figure, since both move it more than any change of the code does: how far apart the
-two cores are at that moment (the round trip of a cache line, probed before and after each two-process sample; *near* or
-*far*), and how loaded the machine is. Where there are near samples, the median is theirs alone.
+two cores are at that moment (the round trip of a cache line, probed before and after each two-process sample; *near*,
+*far*, or *crowded* if the two did not even run at the same time), and how loaded the machine is. Where there are near
+samples, the median is theirs alone.
 
 Invariant: nothing is dropped in silence. A sample that failed stays in the results with the reason.
 """
@@ -27,6 +28,9 @@ RESULTS = ROOT / "bench" / "results"
 FLOOR = ROOT / "build" / "bench" / "floor"
 NEAR_NS = 200.0
 """Cores that share a cache answer within about a hundred nanoseconds; across dies it is several hundred."""
+CROWDED_NS = 10_000.0
+"""No cores are this far apart: the two processes did not run at the same time."""
+PLACEMENTS = ("near", "far", "crowded")
 
 
 @dataclass
@@ -49,9 +53,9 @@ class Sample:
     error: str = ""
 
     @property
-    def near(self) -> bool:
-        probes = (self.before_ns, self.after_ns)
-        return all(probe is None or probe < NEAR_NS for probe in probes)
+    def placement(self) -> str:
+        worst_ns = max(self.before_ns or 0.0, self.after_ns or 0.0)
+        return "near" if worst_ns < NEAR_NS else "far" if worst_ns < CROWDED_NS else "crowded"
 
 
 @dataclass
@@ -63,10 +67,12 @@ class Result:
     samples: list[Sample] = field(default_factory=list)
 
     def counted(self) -> list[float]:
-        """The near samples if there are any, else all."""
-        good = [sample for sample in self.samples if sample.value is not None]
-        near = [sample for sample in good if sample.near]
-        return [sample.value for sample in near or good if sample.value is not None]
+        """The near samples if there are any, else the far ones, else those of a crowded machine."""
+        found: dict[str, list[float]] = {}
+        for sample in self.samples:
+            if sample.value is not None:
+                found.setdefault(sample.placement, []).append(sample.value)
+        return next((found[place] for place in PLACEMENTS if place in found), [])
 
     @property
     def median(self) -> float | None:
@@ -77,9 +83,10 @@ class Result:
     def placement(self) -> str:
         if not self.two_processes:
             return ""
-        good = [sample for sample in self.samples if sample.value is not None]
-        near = sum(sample.near for sample in good)
-        return "" if not good else "far" if near == 0 else "near" if near == len(good) else f"near {near}/{len(good)}"
+        places = [sample.placement for sample in self.samples if sample.value is not None]
+        best = next((place for place in PLACEMENTS if place in places), "")
+        count = places.count(best)
+        return best if count == len(places) else f"{best} {count}/{len(places)}"
 
 
 def build_floor() -> None:
@@ -110,13 +117,16 @@ def measure(
 ) -> list[Result]:
     """Every cell once a round, so that what the machine does meanwhile falls on all of them alike."""
     results = [Result(cell.name, cell.unit, cell.two_processes, cell.lower_is_better) for cell in cells]
-    for number in range(rounds):
-        for cell, result in zip(cells, results, strict=True):
-            sample = take(cell, budget_s)
-            result.samples.append(sample)
-            shown = sample.error or f"{sample.value:,.4g} {cell.unit}"
-            say(f"[{number + 1}/{rounds}] {cell.name}: {shown}")
-    return results
+    try:
+        for number in range(rounds):
+            for cell, result in zip(cells, results, strict=True):
+                sample = take(cell, budget_s)
+                result.samples.append(sample)
+                shown = sample.error or f"{sample.value:,.4g} {cell.unit}"
+                say(f"[{number + 1}/{rounds}] {cell.name}: {shown}")
+    except KeyboardInterrupt:
+        say("interrupted: what was measured so far is kept")
+    return [result for result in results if result.samples]
 
 
 def take(cell: Cell, budget_s: float) -> Sample:
@@ -133,14 +143,15 @@ def take(cell: Cell, budget_s: float) -> Sample:
 
 
 def burst_ns(run: Callable[[], object], messages: int, budget_s: float) -> float:
-    """The median nanoseconds a message of many bursts in this process. Short ones: an interruption spoils few."""
+    """Nanoseconds a message in this process: of many short bursts, what the fastest tenth stays under. What others do
+    on the machine only adds, and on a shared one it adds to most bursts."""
     bursts: list[float] = []
     deadline = time.perf_counter() + budget_s
     while len(bursts) < 25 or time.perf_counter() < deadline:
         start = time.perf_counter_ns()
         run()
         bursts.append((time.perf_counter_ns() - start) / messages)
-    return statistics.median(bursts)
+    return statistics.quantiles(bursts, n=10)[0]
 
 
 def circumstances(command: str) -> dict[str, object]:

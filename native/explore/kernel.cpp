@@ -130,7 +130,8 @@ uint64_t kernel_hash() {
         hash = mix(hash, mix(static_cast<uint64_t>(lock.owner), hash_ahead(lock.left)));
     for (int i = 0; i < actor_count(); ++i) {
         const Sleeper& s = sleepers[i];  // also of one that was woken and does not know it yet
-        hash = mix(hash, mix(reinterpret_cast<uint64_t>(s.word), 8 * uint64_t{s.value} + static_cast<uint64_t>(s.how)));
+        hash = mix(hash, mix(reinterpret_cast<uint64_t>(s.word),
+                             8 * uint64_t{s.value} + static_cast<uint64_t>(s.how)));
     }
     return hash;
 }
