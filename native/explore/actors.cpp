@@ -223,7 +223,10 @@ void write(const Sends& sends) {
 void read(const Reads& reads) {
     Me& me = participants[self()];
     if (reads.joins) {
-        if (reads.when_free && !try_to_join()) return;
+        if (reads.when_free) {
+            await_end(true);
+            if (!try_to_join()) return;
+        }
         if (!reads.when_free) join(self(), Role::reader, false);
         make_reader(self(), reads);
     }

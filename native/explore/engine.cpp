@@ -151,7 +151,8 @@ void schedule() {
             finish(End::complete);
         }
     } while (count == 0);
-    if (!trace && !scouting && depth >= choices.size() && is_old()) finish(End::pruned);
+    bool asks = !trace && !scouting && !current_case->stateless;
+    if (asks && depth >= choices.size() && is_old()) finish(End::pruned);
     switch_to(options[choose(count)]);
 }
 

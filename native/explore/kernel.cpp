@@ -32,6 +32,7 @@ struct Sleeper {
     Woken how{};
     size_t watches = 0;  // napping: the location whose change it waits for
     size_t wants = 0;    // blocked: the lock
+    bool until_death = false;
 };
 
 Lock locks[1 + kSlots];
@@ -143,7 +144,7 @@ void kernel_buries(int actor) {
         let_go(lock);
     }
     for (int i = 0; i < actor_count(); ++i)
-        if (life(i) == Life::napping) unblock(i);
+        if (life(i) == Life::napping || (life(i) == Life::asleep && sleepers[i].until_death)) unblock(i);
 }
 
 void kernel_notices(size_t where) {
@@ -178,8 +179,10 @@ bool kernel_is_quiet() {
     return false;
 }
 
-void await_end() {
-    sleepers[self()].word = nullptr;
+void await_end(bool or_death) {
+    sleepers[self()] = {};
+    sleepers[self()].until_death = or_death;
+    observe(9);
     block(Life::asleep);
 }
 
@@ -194,7 +197,7 @@ Woken sleep_on(Bell bell, int64_t) {
     reach();
     count_step();
     Sleeper& s = sleepers[self()];
-    s = {bell.word, bell.value, Woken::changed, 0, 0};
+    s = {bell.word, bell.value, Woken::changed};
     dies_here();
     bool slice_is_over = slices_left > 0 && choose(2) == 1;
     if (slice_is_over) {

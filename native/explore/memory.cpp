@@ -522,7 +522,8 @@ std::string name_of(const void* address) {
                               {offsetof(Header, turn), "turn"},
                               {offsetof(Header, retired), "retired"},
                               {offsetof(Header, slots_used), "slots_used"},
-                              {offsetof(Header, membership), "membership"}});
+                              {offsetof(Header, membership), "membership"},
+                              {offsetof(Header, roster_pid), "roster_pid"}});
     size_t slot = (offset - kRosterOffset) / sizeof(Slot), at = (offset - kRosterOffset) % sizeof(Slot);
     return "slot " + std::to_string(slot) + " " +
            named(at, {{offsetof(Slot, state), "state"},

@@ -11,7 +11,9 @@ std::atomic<uint32_t> forks{0};
 
 Segment::~Segment() = default;
 
-std::shared_ptr<Segment> Segment::open(std::shared_ptr<Directory>, std::string_view actor, Access) {
+std::string file_name(std::string_view topic, FileKind) { return std::string(topic); }
+
+std::shared_ptr<Segment> Segment::open(std::shared_ptr<Directory>, std::string_view actor, Access, FileKind) {
     auto segment = std::make_shared<Segment>();
     segment->fd_ = actor[0] - '0';
     segment->topic = actor;
