@@ -31,7 +31,7 @@ struct Reads {
     Start on_lap = Start::oldest;
     bool joins = false;
     bool only_at_the_end = false;  // the last look alone
-    bool when_free = false;  // the place is taken: tries when somebody has died, or at the end
+    bool when_free = false;        // the place is taken: tries when somebody has died, or at the end
     bool borrows = false;
     bool conflates = false;
     int leaves_after = 0;  // so many messages; 0: stays

@@ -130,8 +130,7 @@ void add_pipe(std::vector<Case>& cases) {
          reader(kAtTheEnd)},
         1);
     add("the reader dies, another comes",
-        {writer({.sizes = {S}}, kOne), mortal(reader({})), reader({.joins = true, .when_free = true})},
-        1);
+        {writer({.sizes = {S}}, kOne), mortal(reader({})), reader({.joins = true, .when_free = true})}, 1);
 }
 
 void add_bus(std::vector<Case>& cases) {

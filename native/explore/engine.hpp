@@ -35,7 +35,7 @@ struct Case {
     int deaths = 0;           // at most so many in one execution
     int slices = 0;           // so many sleeps may time out although nobody is dead
     bool deep = false;        // only when asked for
-    bool stateless = false;         // states seen before are explored again: to check the hash
+    bool stateless = false;   // states seen before are explored again: to check the hash
     bool plain = false;  // every access is interleaved, whether ordered or not: slow, to check the reduction
     std::function<void()> finally;  // when an execution has come to its end
 };

@@ -54,7 +54,8 @@ void refresh(int actor);  // time passes: the actor sees the newest of everythin
 // kernel.cpp
 void kernel_forget();
 void kernel_reset();
-void await_end(bool or_death = false);  // nothing more to do until everything has come to rest, or somebody dies
+void await_end(
+    bool or_death = false);  // nothing more to do until everything has come to rest, or somebody dies
 uint64_t kernel_hash();
 void kernel_buries(int actor);
 void kernel_notices(size_t where);  // a store
