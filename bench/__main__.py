@@ -13,7 +13,7 @@ import sys
 import tempfile
 from dataclasses import asdict
 
-from bench import bars, cells, harness, peers, versus
+from bench import bars, cells, harness, pair, peers, versus
 
 
 def main() -> int:
@@ -21,9 +21,11 @@ def main() -> int:
     parser.add_argument("cells", nargs="*", help="parts of the names of the cells to run; none: all")
     parser.add_argument("--quick", action="store_true", help="two short rounds, to see that it works")
     parser.add_argument("--rounds", type=int, help="how often each cell is measured")
+    parser.add_argument("--pin", action="store_true", help="keep the two processes of a pair on two cores")
     parser.add_argument("--list", action="store_true", help="show the names of the cells and measure nothing")
     parser.add_argument("--keep-nothing", action="store_true", help="write no file into bench/results/")
     options = parser.parse_args()
+    pair.pinned = options.pin
     kinds, absent = peers.load()
     chosen = [*cells.core_cells(), *versus.peer_cells(kinds)]
     if options.cells:

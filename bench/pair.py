@@ -8,6 +8,7 @@ that follows, and the next comparison finds it.
 from __future__ import annotations
 
 import multiprocessing
+import os
 import random
 import statistics
 import time
@@ -19,6 +20,10 @@ from typing import Any
 PATIENCE_S = 60.0
 STEP = 61
 """One message in so many is compared. Prime, so that all of the pool are."""
+
+pinned = False
+"""Each side on a core of its own. Left to itself the kernel often puts two that wake each other on one core, where a
+wake-up is several times cheaper, and moves them from sample to sample."""
 
 Send = Callable[[bytes], Any]
 Receive = Callable[[], Any]
@@ -61,9 +66,10 @@ def run_two(near: Callable[[Callable[[], None]], Any], far: Callable[[Callable[[
     context = multiprocessing.get_context("fork")
     barrier = context.Barrier(2)
     ends, workers = [], []
-    for job in (near, far):
+    cores = sorted(os.sched_getaffinity(0))
+    for number, job in enumerate((near, far)):
         ours, theirs = context.Pipe(duplex=False)
-        worker = context.Process(target=_work, args=(job, barrier, theirs), daemon=True)
+        worker = context.Process(target=_work, args=(job, barrier, theirs, cores[number % len(cores)]), daemon=True)
         worker.start()
         theirs.close()
         ends.append(ours)
@@ -97,7 +103,9 @@ def _result(end: Any) -> Any:
     return value
 
 
-def _work(job: Callable[[Callable[[], None]], Any], barrier: Any, end: Any) -> None:
+def _work(job: Callable[[Callable[[], None]], Any], barrier: Any, end: Any, core: int) -> None:
+    if pinned:
+        os.sched_setaffinity(0, {core})
     try:
         result = job(lambda: barrier.wait(PATIENCE_S))
     except BaseException as error:

@@ -36,13 +36,14 @@ def render(run: dict[str, Any]) -> str:
         group, bar, who = name.partition(" | ")
         if bar:
             groups[group] = None
-            far = "" if cell["placement"].startswith("near") else " (far)"
-            rows.setdefault(who, {})[group] = amount(cell["median"]) + far
+            place = cell["placement"].split()[0]
+            rows.setdefault(who, {})[group] = amount(cell["median"]) + ("" if place == "near" else f" ({place})")
     lines = [
         f"Measured on {run['machine']} ({run['cores']} cores, load {run['load']:.0f} when it began), "
         f"Linux {run['kernel']}, Python {run['python']}, {run['date'][:10]}, "
         f"by `{run['command']}`, commit {run['commit']}.",
-        "Medians; messages a second from one process to another by size, round trips at 32 B in µs.",
+        "Medians; messages a second from one process to another by size, round trips at 32 B in µs. *far*: the two",
+        "cores share no cache; *crowded*: others kept the two processes from running together.",
         "",
     ]
     if rows:

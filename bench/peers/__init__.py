@@ -15,14 +15,15 @@ from bench import pair
 
 
 class Peer:
-    """What an adapter must have. `spinning` asks for a receiver that looks without sleeping, if `can_spin`."""
+    """What an adapter must have. `spinning` says how a receiver waits: looking, if `can_spin`, or sleeping, if
+    `can_sleep`; None is as the peer does when nothing is said."""
 
     name = ""
     can_spin = False
     can_sleep = True
     smallest_bytes, largest_bytes = 0, 1 << 62
 
-    def __init__(self, directory: str, size: int, spinning: bool = True) -> None:
+    def __init__(self, directory: str, size: int, spinning: bool | None = None) -> None:
         self.directory, self.size, self.spinning = directory, size, spinning
 
     def sender(self, lane: int) -> AbstractContextManager[pair.Send]:

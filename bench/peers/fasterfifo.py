@@ -15,7 +15,7 @@ from bench.peers import Peer
 class FasterFifo(Peer):
     name = "faster-fifo"
 
-    def __init__(self, directory: str, size: int, spinning: bool = True) -> None:
+    def __init__(self, directory: str, size: int, spinning: bool | None = None) -> None:
         super().__init__(directory, size, spinning)
         room = max(1 << 20, 4 * size)
         self._queues: list[Any] = [faster_fifo.Queue(room, loads=bytes, dumps=bytes) for _ in range(2)]

@@ -46,6 +46,7 @@ class Kick(Peer):
 
         yield look if self.spinning else lambda: subscriber.receive(patience)
         node.unlink_topic(topic)
+        kickmsg.unlink_shm(f"/{node.namespace}_registry")  # it keeps one a namespace, and each sample has its own
 
 
 PEERS: list[type[Peer]] = [Kick]

@@ -9,6 +9,7 @@ from itertools import islice
 import ringmain as rm
 from bench import pair
 from bench.peers import Peer
+from ringmain.publisher import DEFAULT_SPIN_S
 
 
 class Single(Peer):
@@ -17,7 +18,8 @@ class Single(Peer):
 
     @property
     def spin_s(self) -> float:
-        return 0.01 if self.spinning else 0.0
+        # Looking for long, on a machine whose cores are taken, keeps from running the very process that is waited for.
+        return DEFAULT_SPIN_S if self.spinning is None else 0.01 if self.spinning else 0.0
 
     @contextmanager
     def sender(self, lane: int) -> Iterator[pair.Send]:

@@ -22,7 +22,7 @@ LANES = 2
 class Queue(Peer):
     name = "multiprocessing.Queue"
 
-    def __init__(self, directory: str, size: int, spinning: bool = True) -> None:
+    def __init__(self, directory: str, size: int, spinning: bool | None = None) -> None:
         super().__init__(directory, size, spinning)
         # As many as a ring of ringmain's would take, roughly; without a bound the sender would fill the memory.
         room = max(4, min(4096, (1 << 22) // size))
@@ -40,7 +40,7 @@ class Queue(Peer):
 class Pipe(Peer):
     name = "multiprocessing.Pipe"
 
-    def __init__(self, directory: str, size: int, spinning: bool = True) -> None:
+    def __init__(self, directory: str, size: int, spinning: bool | None = None) -> None:
         super().__init__(directory, size, spinning)
         self._ends = [multiprocessing.get_context("fork").Pipe(duplex=False) for _ in range(LANES)]
 
@@ -56,7 +56,7 @@ class Pipe(Peer):
 class OsPipe(Peer):
     name = "os.pipe"
 
-    def __init__(self, directory: str, size: int, spinning: bool = True) -> None:
+    def __init__(self, directory: str, size: int, spinning: bool | None = None) -> None:
         super().__init__(directory, size, spinning)
         self._ends = [os.pipe() for _ in range(LANES)]
         for _, writing in self._ends:
@@ -98,7 +98,7 @@ class UnixSocket(Peer):
 
     name = "UNIX socket"
 
-    def __init__(self, directory: str, size: int, spinning: bool = True) -> None:
+    def __init__(self, directory: str, size: int, spinning: bool | None = None) -> None:
         super().__init__(directory, size, spinning)
         kind = socket.SOCK_SEQPACKET if size <= 65536 else socket.SOCK_STREAM
         self._ends = [socket.socketpair(socket.AF_UNIX, kind) for _ in range(LANES)]
