@@ -46,7 +46,12 @@ def program(page: Path) -> str:
 RUN_HERE = [page for page in PAGES if name(page) not in RUN_BY and program(page).strip()]
 
 
-@pytest.mark.parametrize("page", RUN_HERE, ids=name)
+def marked(page: Path):
+    needs_spark = re.search(r"\b(spark|pipeline)\b", program(page)) is not None
+    return pytest.param(page, marks=[pytest.mark.spark] if needs_spark else [], id=name(page))
+
+
+@pytest.mark.parametrize("page", [marked(page) for page in RUN_HERE])
 def test_snippets_run(page, tmp_path):
     code = program(page)
     for module in ("pyspark", "zmq", "numpy", "pyarrow"):

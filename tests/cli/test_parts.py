@@ -38,6 +38,7 @@ def test_bench_measures_every_size(ringmain):
     assert all(value > 0 for cell in cells for value in cell.values())
 
 
+@pytest.mark.spark
 def test_pipeline_and_report(ringmain, tmp_path):
     """From a recording to a page, by commands alone."""
     pytest.importorskip("pyspark")
