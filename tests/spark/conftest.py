@@ -20,17 +20,17 @@ import pytest
 pytest.importorskip("pyspark")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.spark)
-
-
 from ringmain import typed
 from ringmain.recording import RecordingWriter
 from ringmain.recording.format import RING_SCHEMA
 
 START_NS = 1_700_000_000_000_000_000  # 2023-11-14 22:13:20 UTC
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.spark)
 
 
 class Imu(msgspec.Struct):
