@@ -49,13 +49,19 @@ class Clock {
             int64_t passed_ns = monotonic - monotonic_ns_;
             uint64_t passed_ticks = ticks - ticks_;
             // Long enough to measure by, short enough not to overflow. Otherwise the scale we have is good enough.
-            if (ticks_ && passed_ns >= kTrust_ns && passed_ns < 1'000'000'000 && passed_ticks > 0) {
+            bool measurable =
+                ticks_ && passed_ns >= kTrust_ns && passed_ns < 1'000'000'000 && passed_ticks > 0;
+            if (measurable) {
                 scale_ = (static_cast<uint64_t>(passed_ns) << 32) / passed_ticks;
                 trusted_ticks_ = scale_ ? (uint64_t{kTrust_ns} << 32) / scale_ : 0;
             }
-            ticks_ = ticks;
-            wall_ns_ = wall;
-            monotonic_ns_ = monotonic;
+            // Until there is a scale, stay where we began: whoever sends all the time would never get away far enough to
+            // measure one.
+            if (scale_ || !ticks_ || passed_ns >= 1'000'000'000) {
+                ticks_ = ticks;
+                wall_ns_ = wall;
+                monotonic_ns_ = monotonic;
+            }
         }
         return wall;
     }
