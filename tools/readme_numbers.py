@@ -42,9 +42,9 @@ def render(run: dict[str, Any]) -> str:
         f"Measured on {run['machine']} ({run['cores']} cores, load {run['load']:.0f} when it began), "
         f"Linux {run['kernel']}, Python {run['python']}, {run['date'][:10]}, "
         f"by `{run['command']}`, commit {run['commit']}.",
-        "Medians; within one process, of the fastest tenth of the bursts. Messages a second from one process to another",
-        "by size, round trips at 32 B in µs. *far*: the two cores share no cache; *crowded*: others kept the two processes",
-        "from running together. System calls are those beyond a run that sends nothing.",
+        "Medians; within one process, of the fastest tenth of the bursts. Messages a second from one process to",
+        "another by size, round trips at 32 B in µs. *far*: the two cores share no cache; *crowded*: others kept the",
+        "two processes from running together. System calls are those beyond a run that sends nothing.",
         "",
     ]
     if rows:
