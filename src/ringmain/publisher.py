@@ -14,6 +14,7 @@ from ringmain.inspect import clean
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
+    from ringmain.backends.leases import PlainReservation
     from ringmain.typed import Schema
 
 Contract = Literal["broadcast", "pipe", "bus", "reliable"]
@@ -207,7 +208,7 @@ def _rebuild(cls: type[Publisher], directory: str, topic: str, options: dict[str
 class MessageStream(io.RawIOBase):
     """A file whose content becomes one message."""
 
-    def __init__(self, reservation: _native.Reservation, timeout: float | None) -> None:
+    def __init__(self, reservation: _native.Reservation | PlainReservation, timeout: float | None) -> None:
         self._reservation = reservation
         self._timeout = timeout
 

@@ -7,7 +7,6 @@ type can have the buffer protocol. What is zero-copy on shared memory is one cop
 
 from __future__ import annotations
 
-import io
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -117,44 +116,6 @@ class PlainReservation(Watched):
         elif self._open:
             self.commit()
         return False
-
-
-class PlainStream(io.RawIOBase):
-    """A file whose content becomes one message."""
-
-    def __init__(self, reservation: PlainReservation, timeout: float | None) -> None:
-        self._reservation, self._timeout = reservation, timeout
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: ReadableBuffer, /) -> int:
-        if self.closed:
-            raise ValueError("the message is finished")
-        return self._reservation._append(data, self._timeout)
-
-    def tell(self) -> int:
-        return len(self._reservation)
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if kind is not None:
-            self.discard()
-        self.close()
-
-    def discard(self) -> None:
-        """Do not send it."""
-        self._reservation.discard()
-        super().close()
-
-    def close(self) -> None:
-        """Send it."""
-        if not self.closed:
-            super().close()
-            self._reservation.commit()
-
-    def __del__(self) -> None:
-        # Forgotten is not finished: only leaving the block or close() sends.
-        self.discard()
 
 
 class PlainLease(Watched):

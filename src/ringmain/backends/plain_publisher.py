@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ringmain import names
 from ringmain.backends import model
-from ringmain.backends.leases import PlainReservation, PlainStream
+from ringmain.backends.leases import PlainReservation
 from ringmain.backends.plain import ROOM_SLICE_S, PlainEndpoint, check_kind, parse_schema, parse_timeout
 from ringmain.errors import Closed, Full, InUse, MessageTooLarge, RingmainError
 
@@ -167,7 +167,9 @@ class PlainPublisher(PlainEndpoint):
 
     def stream(self, *, kind: str = "", timeout: float | None = None) -> io.RawIOBase:
         """A message whose size is not known yet, as a file to write to."""
-        return PlainStream(self.reserve(0, kind=kind, timeout=timeout), timeout)
+        from ringmain.publisher import MessageStream
+
+        return MessageStream(self.reserve(0, kind=kind, timeout=timeout), timeout)
 
     def _grow(self, size: int, kind: str, timeout: float | None) -> None:
         """A stream needs more."""
