@@ -10,9 +10,7 @@ import asyncio
 import os
 import shlex
 import shutil
-import subprocess
 import sys
-import uuid
 from pathlib import Path
 
 import numpy
@@ -183,38 +181,26 @@ def test_the_app_by_its_keys():
 
 
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="no tmux here")
-def test_in_a_real_terminal(runtime_dir, until):
+def test_in_a_real_terminal(runtime_dir, terminal, until):
     pytest.importorskip("textual")
-    socket = f"ringmain-{uuid.uuid4().hex[:8]}"
-
-    def tmux(*words: str) -> str:
-        return subprocess.run(
-            ["tmux", "-L", socket, *words], capture_output=True, text=True, timeout=60, check=True
-        ).stdout
-
-    def screen() -> str:
-        return tmux("capture-pane", "-p", "-t", "top")
-
-    def shows(*words: str):
-        return lambda: all(word in screen() for word in words)
-
     command = (
         f"RINGMAIN_DIR={shlex.quote(str(runtime_dir))} {shlex.quote(sys.executable)} -m ringmain top --interval 0.1"
     )
     with rm.Publisher("imu", type=Imu, sender="left") as pub:
         pub.send(Imu(1, (0, 0, 9.8)))
-        tmux("new-session", "-d", "-s", "top", "-x", "170", "-y", "40", f"{command}; echo ended $?; cat")
-        try:
-            until(shows("imu", "broadcast", "Imu", "1 topics"))
-            tmux("send-keys", "-t", "top", "Enter")
-            until(shows("newest messages", "left", "time: 1.0"))
-            assert rm.info("imu").readers == [], "it watches from outside"
-            tmux("send-keys", "-t", "top", "Escape")
-            until(shows("1 topics"))
-            tmux("send-keys", "-t", "top", "q")
-            until(shows("ended 0"))
-        finally:
-            tmux("kill-server")
+        screen = terminal(f"{command}; echo ended $?; cat", 170, 40)
+
+        def shows(*words: str):
+            return lambda: all(word in screen.text() for word in words)
+
+        until(shows("imu", "broadcast", "Imu", "1 topics"))
+        screen.type("", "Enter")
+        until(shows("newest messages", "left", "time: 1.0"))
+        assert rm.info("imu").readers == [], "it watches from outside"
+        screen.type("", "Escape")
+        until(shows("1 topics"))
+        screen.type("q")
+        until(shows("ended 0"))
 
 
 def test_without_a_terminal_it_says_what_to_use(ringmain):
