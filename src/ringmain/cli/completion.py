@@ -94,7 +94,7 @@ def _bash(commands: Sequence[Shape]) -> str:
         for option in command.options:
             if option.value is not None:
                 taken = _bash_words(option.value.choices, option.value.kind == "topic", option.value.kind == "file")
-                values.append(f'        {"|".join(f"{command.name}:{flag}" for flag in option.flags)}) {taken} ;;')
+                values.append(f"        {'|'.join(f'{command.name}:{flag}' for flag in option.flags)}) {taken} ;;")
     return f"""# ringmain completion for bash
 _ringmain() {{
     local current="${{COMP_WORDS[COMP_CWORD]}}" options="" words="" files=""
