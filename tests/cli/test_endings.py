@@ -40,8 +40,8 @@ def begins(process: subprocess.Popen[str]) -> bool:
     return True
 
 
-# What runs until Ctrl-C or waits, how to tell that it does, and the code it ends with: 0 if it has no other end, 130 if it
-# was cut short.
+# What runs until Ctrl-C or waits, how to tell that it does, and the code it ends with: 0 if it has no other end, 130 if
+# it was cut short.
 AT_WORK = {
     "echo": (("echo", "t"), reads, 0),
     "echo --json": (("echo", "t", "--json"), reads, 0),

@@ -1,7 +1,7 @@
 """Completion scripts for bash, zsh and fish, generated from the commands' parsers.
 
 What an argument completes to is told by its name: topics, which the script asks `ringmain list --names` for, files, its
-choices, or nothing. zsh knows the place of an argument; bash and fish are offered whatever any place of the command takes.
+choices, or nothing. zsh knows the place of an argument; bash and fish are offered what any of its places takes.
 """
 
 from __future__ import annotations
