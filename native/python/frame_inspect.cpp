@@ -58,6 +58,33 @@ PyObject* inspect_pool(PyObject*, PyObject* args) {
     }
 }
 
+// glance(directory, stream, epoch, buffer, number, size): a copy of a frame as a bytearray, or None if it is gone.
+PyObject* glance(PyObject*, PyObject* args) {
+    const char *path, *stream;
+    unsigned int buffer;
+    unsigned long long epoch, number, size;
+    if (!PyArg_ParseTuple(args, "ssKIKK", &path, &stream, &epoch, &buffer, &number, &size)) return nullptr;
+    PyObject* copy = nullptr;
+    try {
+        auto directory = std::make_shared<Directory>(path, false);
+        Pool pool(Segment::open(directory, stream, Access::observe, FileKind::pool));
+        // A descriptor is another process's word.
+        bool there = pool.epoch() == epoch && buffer < pool.buffer_count() && size <= pool.buffer_bytes();
+        if (!there) Py_RETURN_NONE;
+        copy = PyByteArray_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size));
+        if (!copy) return nullptr;
+        char* to = PyByteArray_AsString(copy);
+        WithoutGil unlocked;
+        there = pool.glance(buffer, number, to, size);
+        if (there) return copy;
+    } catch (const Failure& failure) {
+        Py_XDECREF(copy);
+        return raise(failure);
+    }
+    Py_DECREF(copy);
+    Py_RETURN_NONE;
+}
+
 // pools(directory): the names of the streams in it.
 PyObject* pools(PyObject*, PyObject* args) {
     const char* path;
@@ -112,6 +139,7 @@ PyObject* unlink_pool(PyObject*, PyObject* args) {
 PyMethodDef functions[] = {
     {"set_frame_classes", set_frame_classes, METH_VARARGS, "What frames are made as."},
     {"inspect_pool", inspect_pool, METH_VARARGS, "All there is to know of a stream's pool."},
+    {"glance", glance, METH_VARARGS, "A copy of a frame, without holding it."},
     {"pools", pools, METH_VARARGS, "The names of the streams in a directory."},
     {"unlink_pool", unlink_pool, METH_VARARGS, "Take a stream's pool away."},
     {nullptr, nullptr, 0, nullptr}};

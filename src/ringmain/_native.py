@@ -27,6 +27,7 @@ __all__ = [  # noqa: F405
     "Reservation",
     "Subscriber",
     "borrow",
+    "glance",
     "inspect",
     "inspect_pool",
     "leave_pools",

@@ -4,8 +4,8 @@ A stream is a topic whose messages are descriptors, and beside it a pool of buff
 fills a buffer where it lies, the readers see the same memory, and a buffer that somebody holds is not reused.
 
 `FramePublisher` and `FrameDraft` (publisher.py), `FrameSubscriber` and `Frame` (subscriber.py), `FrameLayout`
-(layout.py), `frame_streams` and `frame_stream` (streams.py). What is hot is native: native/frames.hpp and
-native/python/frame*.
+(layout.py), `frame_streams` and `frame_stream` (streams.py), `peek_frame` (peek.py). What is hot is native:
+native/frames.hpp and native/python/frame*.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ import msgspec
 
 from ringmain import _native
 from ringmain.frames.layout import FrameLayout, View
+from ringmain.frames.peek import FrameCopy, peek_frame
 from ringmain.frames.publisher import FrameDraft, FramePublisher
 from ringmain.frames.streams import FrameStream, frame_stream, frame_streams
 from ringmain.frames.subscriber import Frame, FrameSubscriber
 
 __all__ = [
     "Frame",
+    "FrameCopy",
     "FrameDraft",
     "FrameLayout",
     "FramePublisher",
@@ -30,6 +32,7 @@ __all__ = [
     "View",
     "frame_stream",
     "frame_streams",
+    "peek_frame",
 ]
 
 _native.set_frame_classes(Frame, FrameDraft, msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder().decode)

@@ -12,6 +12,15 @@ if TYPE_CHECKING:
     from ringmain.frames.layout import FrameLayout, View
 
 
+def view_in(buffer: Any, view: View | None) -> npt.NDArray[Any]:
+    """An array in place; without a view, all of the buffer's bytes."""
+    import numpy as np
+
+    # From the buffer, not `ndarray(buffer=buffer)`: only so does the array keep the buffer exported while it lives.
+    flat = np.frombuffer(buffer, np.uint8)
+    return flat if view is None else np.ndarray(view.shape, view.dtype, flat, view.offset, view.strides or None)
+
+
 class FrameViews:
     """Mixed into the native types, which are buffers of bytes."""
 
@@ -23,14 +32,7 @@ class FrameViews:
         def layout(self) -> FrameLayout: ...
 
     def _view(self, view: View | None) -> npt.NDArray[Any]:
-        """An array in place; without a view, the bytes that are used."""
-        import numpy as np
-
-        # From the buffer, not `ndarray(buffer=self)`: only so does the array keep the buffer exported while it lives.
-        flat = np.frombuffer(self, np.uint8)  # type: ignore[call-overload]  # a buffer, though its class cannot say so
-        if view is None:
-            return flat  # type: ignore[no-any-return]
-        return np.ndarray(view.shape, view.dtype, flat, view.offset, view.strides or None)
+        return view_in(self, view)
 
     @property
     def array(self) -> npt.NDArray[Any]:
