@@ -147,6 +147,22 @@ def test_a_stuck_topic_names_who_is_in_the_way(ringmain, child, until, stopped):
     assert rm.clean() == ["t"]
 
 
+def test_a_stream_whose_buffers_are_all_held_names_the_holder(ringmain):
+    with rm.FramePublisher("camera", size=100, buffers=2) as pub, rm.FrameSubscriber("camera", name="hoarder") as sub:
+        kept = []
+        for _ in range(2):
+            with pub.frame(0):
+                pass
+            kept.append(sub.recv(0))
+        ended = ringmain("doctor", "camera", "--interval", "0.01")
+        assert ended.code == 5
+        assert f"of 2, hoarder ({os.getpid()}) has 2" in ended.out
+        assert "more buffers" in ended.out
+        for frame in kept:
+            frame.release()
+        assert ringmain("doctor", "camera", "--interval", "0.01").code == 0
+
+
 def test_an_idle_topic(ringmain):
     with rm.Publisher("t", sender="quiet"):
         ended = ringmain("doctor", "t", "--interval", "0.01")

@@ -310,6 +310,23 @@ def test_looking_takes_no_place():
     rm.unlink("t")
 
 
+def test_looking_at_frames_takes_no_place_and_holds_nothing():
+    layout = rm.FrameLayout.of_image("rgb", 64, 48)
+    with rm.FramePublisher("camera", layout=layout, buffers=1, when_full="drop", sender="left") as pub:
+        source = Topics()
+        assert source.newest_frame("camera") is None
+        for number in range(3):
+            with pub.frame(0) as draft:
+                draft.array[:] = (number, 0, 255)
+            assert half_blocks(thumbnail(source.newest_frame("camera")))[0][0] == (f"#{number:02x}00ff",) * 2
+        (seen,) = source.look()
+        assert seen.stream.frames == 3
+        assert seen.stream.dropped == 0, "with a single buffer: whoever held it would cost a frame"
+        assert seen.stream.held == {}
+        assert rm.info("camera").readers == []
+    assert source.newest_frame("camera") is None, "gone, and no error"
+
+
 def test_the_app_by_its_keys():
     """Filter, sort, open and go back, on a real topic."""
     pytest.importorskip("textual")
@@ -344,25 +361,34 @@ def test_the_app_by_its_keys():
 
 
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="no tmux here")
-def test_in_a_real_terminal(runtime_dir, terminal, until):
+@pytest.mark.parametrize("last", ["q", "C-c"])
+def test_in_a_real_terminal(runtime_dir, terminal, until, last):
     pytest.importorskip("textual")
-    command = (
-        f"RINGMAIN_DIR={shlex.quote(str(runtime_dir))} {shlex.quote(sys.executable)} -m ringmain top --interval 0.1"
-    )
-    with rm.Publisher("imu", type=Imu, sender="left") as pub:
+    where = f"COLORTERM=truecolor RINGMAIN_DIR={shlex.quote(str(runtime_dir))}"
+    command = f"{where} {shlex.quote(sys.executable)} -m ringmain top --interval 0.1"
+    layout = rm.FrameLayout.of_image("rgb", 64, 48)
+    with rm.Publisher("imu", type=Imu, sender="left") as pub, rm.FramePublisher("road", layout=layout) as camera:
         pub.send(Imu(1, (0, 0, 9.8)))
+        with camera.frame(0) as draft:
+            draft.array[:] = (12, 34, 56)
         screen = terminal(f"{command}; echo ended $?; cat", 170, 40)
 
         def shows(*words: str):
             return lambda: all(word in screen.text() for word in words)
 
-        until(shows("imu", "broadcast", "Imu", "1 topics"))
+        until(shows("imu", "broadcast", "Imu", "2 topics", "frames rgb 64x48"))
         screen.type("", "Enter")
         until(shows("newest messages", "left", "time: 1.0"))
         assert rm.info("imu").readers == [], "it watches from outside"
         screen.type("", "Escape")
-        until(shows("1 topics"))
-        screen.type("q")
+        until(shows("2 topics"))
+        screen.type("", "Down", "Enter")
+        until(shows("newest frame", "▀▀▀▀"))
+        assert "38;2;12;34;56" in screen.text(colours=True), "in the frame's own colours"
+        assert rm.info("road").readers == []
+        screen.type("", "Escape")
+        until(shows("2 topics"))
+        screen.type("", last)
         until(shows("ended 0"))
 
 

@@ -55,8 +55,8 @@ def describe(topic: rm.TopicInfo, now_ns: int, stream: rm.FrameStream | None = N
 def _stream_lines(stream: rm.FrameStream) -> list[str]:
     held = ", ".join(f"{printable(who)} {count}" for who, count in stream.held.items())
     lines = [
-        f"  frames    {layout_text(stream)}, {bytes_text(stream.layout.size)} each, "
-        f"{count_text(stream.frames)} published at {rate_text(stream.rate)} Hz, {stream.dropped} dropped",
+        f"  frames    {layout_text(stream)}, {bytes_text(stream.layout.size)} each",
+        f"  published {count_text(stream.frames)}, at {rate_text(stream.rate)} Hz, {stream.dropped} dropped",
         f"  buffers   {stream.buffers} of {bytes_text(stream.buffer_bytes)}, held by {held or 'nobody'}",
     ]
     return lines if stream.alive else [*lines, "  publisher gone"]

@@ -205,6 +205,8 @@ def _styled(row: Row) -> list[Text]:
     ]
     shown[0].stylize("bold")
     shown[4].stylize("cyan")
-    for at in (6, 9, 10, 11, 12):
-        shown[at].stylize(style)
+    guilty = {"FULL": row.full > 0.9, "BEHIND": row.behind, "DELAY": row.behind, "LOST": row.lost, "WHO IS SLOW": True}
+    for text, head in zip(shown, HEADS, strict=True):
+        if guilty.get(head):
+            text.stylize(style)
     return shown

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from ringmain import _native, names
 from ringmain.cli.live.model import Seen
@@ -10,11 +10,9 @@ from ringmain.cli.messages import Decoder
 from ringmain.cli.survey import stream_of, survey
 from ringmain.cli.watching import read_counters
 from ringmain.errors import RingmainError
+from ringmain.frames.peek import FrameCopy, peek_frame
 from ringmain.inspect import info
 from ringmain.message import Message
-
-if TYPE_CHECKING:
-    from ringmain.frames.peek import FrameCopy
 
 _MOST_BYTES = 1 << 20  # a larger message is named, not shown
 
@@ -51,8 +49,6 @@ class Topics:
 
     def newest_frame(self, stream: str) -> FrameCopy | None:
         """A copy of the newest frame; none if there is none that stays for long enough, or the stream is gone."""
-        from ringmain.frames.peek import peek_frame
-
         try:
             return peek_frame(stream)
         except (RingmainError, ValueError):

@@ -52,7 +52,7 @@ def cells(row: Row) -> list[str]:
         str(sum(writer.alive for writer in info.writers)),
         str(sum(reader.alive for reader in info.readers)),
         count_text(row.behind),
-        duration_text(row.delay_s * 1e9) if row.delay_s is not None else "-",
+        "-" if row.delay_s is None else duration_text(row.delay_s * 1e9) if row.behind else "0",
         lost,
         printable(trouble(row)),
     ]
@@ -96,8 +96,9 @@ def status_line(model: Model) -> str:
 
 def headline(row: Row) -> str:
     """A topic opened, above all else: how much goes through it, and who is in trouble."""
-    moving = f"{sparkline(row.rates, 30)}  {rate_text(row.rate_hz)} Hz  ·  {bytes_text(row.bytes_per_s)}/s"
-    return "  ·  ".join(filter(None, [moving, printable(trouble(row))]))
+    moving = f"{rate_text(row.rate_hz)} Hz  ·  {bytes_text(row.bytes_per_s)}/s"
+    drawn = sparkline(row.rates, 30).strip()
+    return "  ·  ".join(filter(None, [printable(row.info.name), drawn, moving, printable(trouble(row))]))
 
 
 def details(row: Row, now_ns: int) -> str:
