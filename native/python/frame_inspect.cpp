@@ -6,17 +6,14 @@
 
 namespace ringmain::py {
 
-PyTypeObject *frame_class, *draft_class;
 PyObject *encode_meta, *decode_meta;
 
 namespace {
 
-// set_frame_classes(frame, draft, encode_meta, decode_meta)
-PyObject* set_frame_classes(PyObject*, PyObject* args) {
-    PyObject *frame, *draft, *encode, *decode;
-    if (!PyArg_ParseTuple(args, "OOOO", &frame, &draft, &encode, &decode)) return nullptr;
-    frame_class = reinterpret_cast<PyTypeObject*>(Py_NewRef(frame));
-    draft_class = reinterpret_cast<PyTypeObject*>(Py_NewRef(draft));
+// set_meta_codec(encode, decode)
+PyObject* set_meta_codec(PyObject*, PyObject* args) {
+    PyObject *encode, *decode;
+    if (!PyArg_ParseTuple(args, "OO", &encode, &decode)) return nullptr;
     encode_meta = Py_NewRef(encode);
     decode_meta = Py_NewRef(decode);
     Py_RETURN_NONE;
@@ -137,7 +134,7 @@ PyObject* unlink_pool(PyObject*, PyObject* args) {
 }
 
 PyMethodDef functions[] = {
-    {"set_frame_classes", set_frame_classes, METH_VARARGS, "What frames are made as."},
+    {"set_meta_codec", set_meta_codec, METH_VARARGS, "How the meta of a frame becomes bytes and back."},
     {"inspect_pool", inspect_pool, METH_VARARGS, "All there is to know of a stream's pool."},
     {"glance", glance, METH_VARARGS, "A copy of a frame, without holding it."},
     {"pools", pools, METH_VARARGS, "The names of the streams in a directory."},

@@ -36,7 +36,7 @@ __all__ = [  # noqa: F405
     "pools",
     "recv_batch",
     "reserve",
-    "set_frame_classes",
+    "set_meta_codec",
     "topics",
     "unlink",
     "unlink_if_dead",
