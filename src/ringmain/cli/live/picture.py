@@ -32,8 +32,7 @@ def thumbnail(image: Any, columns: int = 80, rows: int = 22) -> Pixels | None:
     if sampled.ndim == 2:
         sampled = sampled[:, :, None]
     channels = _ORDER.get(layout.format if layout is not None else "rgb", (0, 1, 2))
-    picture: Pixels = sampled[:, :, channels if sampled.shape[2] >= 3 else (0, 0, 0)]
-    return picture
+    return sampled[:, :, channels if sampled.shape[2] >= 3 else (0, 0, 0)]
 
 
 def _size(height: int, width: int, columns: int, rows: int) -> tuple[int, int]:
@@ -79,8 +78,7 @@ def _from_planes(frame: Any, columns: int, rows: int) -> Pixels | None:
         u, v = (both[:, :, 0], both[:, :, 1]) if layout.format == "nv12" else (both[:, :, 1], both[:, :, 0])
     y, u, v = 1.164 * (_shrunk(frame.plane("y"), *size) - 16), u - 128, v - 128
     rgb = numpy.stack([y + 1.596 * v, y - 0.392 * u - 0.813 * v, y + 2.017 * u], axis=2)
-    picture: Pixels = rgb.clip(0, 255).astype("u1")
-    return picture
+    return rgb.clip(0, 255).astype("u1")
 
 
 def half_blocks(pixels: Pixels) -> list[list[tuple[str, str]]]:
