@@ -239,7 +239,7 @@ PyObject* open(PyObject* self, PyObject* args) {
     request.name = name;
     p->topic = topic;
     p->sender = sender;
-    p->spin_ns = spin_ns;
+    p->spin.set(spin_ns);
     try {
         WithoutGil unlocked;
         p->directory = std::make_shared<Directory>(directory, true);

@@ -7,6 +7,7 @@
 #include "clock.hpp"
 #include "endpoint.hpp"
 #include "py.hpp"
+#include "spin.hpp"
 
 namespace ringmain::py {
 
@@ -17,8 +18,7 @@ struct PublisherState {
     std::string topic, sender;
     Clock clock;
     uint64_t largest_bytes = 0;  // of a payload without sender and kind
-    int64_t spin_ns = 0;
-    Pace pace;
+    Spin spin;
     PyObject* encoder = nullptr;  // object -> buffer, for typed topics
     PyObject* accepts = nullptr;  // the classes it is meant for, or nullptr for any object
     Occupant occupant;            // see OneAtATime

@@ -252,7 +252,7 @@ PyObject* open(PyObject* self, PyObject* args) {
     s->topic = topic;
     s->name = name;
     s->conflate = conflate;
-    s->spin_ns = spin_ns;
+    s->spin.set(spin_ns);
     s->closing = false;
     s->closed = false;  // already now: _attached() may ask what it has joined
     if (attach(self, *s) >= 0) Py_RETURN_NONE;

@@ -8,6 +8,7 @@
 #include "endpoint.hpp"
 #include "event.hpp"
 #include "py.hpp"
+#include "spin.hpp"
 
 namespace ringmain::py {
 
@@ -19,8 +20,7 @@ struct SubscriberState {
     Start start = Start::latest, on_lap = Start::latest;
     bool conflate = false;
     Observe observe = Observe::never;
-    int64_t spin_ns = 0;
-    Pace pace;
+    Spin spin;
     std::vector<std::string> ignored_senders, ignored_kinds;
     bool screens = false;         // is anything ignored?
     PyObject* decoder = nullptr;  // buffer -> object, for typed topics
