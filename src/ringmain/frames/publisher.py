@@ -94,6 +94,7 @@ class FramePublisher(Endpoint, _native.FramePublisher):
             self.layout,
             self.buffers,
             self.layout.size,
+            self.layout.format != "bytes",
             options["mode"],
             options["huge_pages"],
             options["when_full"] == "drop",
