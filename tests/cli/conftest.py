@@ -7,9 +7,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 import pytest
+
+from ringmain.recording import RecordingWriter
+from tests.recording.conftest import ring_batch
 
 PATIENCE_S = 60.0
 
@@ -63,3 +67,11 @@ def started() -> Iterator[Callable[..., subprocess.Popen[str]]]:
     for process in running:
         process.terminate()  # which lets it leave its topics
         process.communicate(timeout=PATIENCE_S)
+
+
+@pytest.fixture
+def steps(tmp_path: Path) -> Path:
+    """A recording of ten messages of one topic, a second apart."""
+    with RecordingWriter(tmp_path / "steps") as writer:
+        writer.append("t", 1, ring_batch(0, 10, step_ns=1_000_000_000))
+    return tmp_path / "steps"
