@@ -162,6 +162,16 @@ class OneAtATime {
     OneAtATime& operator=(const OneAtATime&) = delete;
 };
 
+// A new object of a class that derives from one of ours, its fields zero.
+inline PyObject* allocate(PyTypeObject* type) {
+    return reinterpret_cast<allocfunc>(PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+}
+inline void deallocate(PyObject* self) {
+    PyTypeObject* type = Py_TYPE(self);
+    reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
 // The types, made once when the module is loaded.
 extern PyTypeObject *publisher_type, *subscriber_type, *reservation_type, *lease_type, *batch_type,
     *event_type;
@@ -172,6 +182,7 @@ bool add_subscriber(PyObject* module);
 bool add_lease(PyObject* module);
 bool add_batch(PyObject* module);
 bool add_event(PyObject* module);
+bool add_wait(PyObject* module);
 extern PyMethodDef inspect_methods[];
 
 template <class T>

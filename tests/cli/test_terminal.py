@@ -18,8 +18,8 @@ from tests.cli.conftest import PATIENCE_S
 from tests.recording.conftest import payload_of
 
 
-class Terminal:
-    """A command in a real terminal: what it prints is collected, and keys are pressed."""
+class Tty:
+    """A command on a real tty, whose modes can be looked at: what it prints is collected, and keys are pressed."""
 
     # Opening the terminal as the first of its session makes it the one that sends Ctrl-C.
     _LAUNCH = (
@@ -61,12 +61,12 @@ class Terminal:
 
 
 @pytest.fixture
-def terminal():
-    """Starts a command in a terminal."""
+def tty():
+    """Starts a command on a tty."""
     opened = []
 
     def start(*args):
-        opened.append(Terminal(*args))
+        opened.append(Tty(*args))
         return opened[-1]
 
     yield start
@@ -74,9 +74,9 @@ def terminal():
         one.dispose()
 
 
-def test_pause_step_resume_and_quit_from_the_keyboard(terminal, steps):
+def test_pause_step_resume_and_quit_from_the_keyboard(tty, steps):
     """In a real terminal. Messages are a second apart, so that what comes at once comes by the keyboard alone."""
-    play = terminal("play", str(steps), "--paused", "--speed", "0.001")
+    play = tty("play", str(steps), "--paused", "--speed", "0.001")
     play.until("space pauses")
     with rm.Subscriber("t", start="oldest") as sub:
         for number, key in enumerate(("s", "\033[C", "s")):
@@ -95,8 +95,8 @@ def test_pause_step_resume_and_quit_from_the_keyboard(terminal, steps):
         assert play.end() == 0
 
 
-def test_the_terminal_is_as_before_when_interrupted(terminal, steps):
-    play = terminal("play", str(steps), "--paused")
+def test_the_terminal_is_as_before_when_interrupted(tty, steps):
+    play = tty("play", str(steps), "--paused")
     play.until("space pauses")
     before = termios.tcgetattr(play.master)
     assert not before[3] & termios.ICANON, "single keys are read"
@@ -106,10 +106,10 @@ def test_the_terminal_is_as_before_when_interrupted(terminal, steps):
     assert play.end() == 130
 
 
-def test_progress_shows_rate_bytes_lag_loss_and_room(terminal, tmp_path):
+def test_progress_shows_rate_bytes_lag_loss_and_room(tty, tmp_path):
     """In a real terminal, on which the table is drawn over itself."""
     with rm.Publisher("imu", contract="reliable") as pub:
-        record = terminal("record", "imu", "-o", str(tmp_path / "r"), "--messages", "50")
+        record = tty("record", "imu", "-o", str(tmp_path / "r"), "--messages", "50")
         record.until("Ctrl-C ends it")
         record.until("left on disk")
         pub.wait_for_readers(1, timeout=PATIENCE_S)
