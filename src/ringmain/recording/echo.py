@@ -12,8 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from ringmain.errors import CodecNotFound, TopicNotFound
-from ringmain.frames.layout import FrameLayout
-from ringmain.frames.publisher import FramePublisher
+from ringmain.frames import FrameLayout, FramePublisher
 from ringmain.inspect import info
 from ringmain.publisher import Contract, Publisher
 from ringmain.recording.format import FRAMES, TopicMeta

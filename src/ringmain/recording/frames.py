@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ringmain.errors import Corrupt
-from ringmain.frames.layout import FrameLayout
-from ringmain.frames.views import FrameViews
+from ringmain.frames import FrameLayout
+from ringmain.frames.views import FrameViews, view_in
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from ringmain.frames.layout import View
-    from ringmain.frames.subscriber import Frame
+    from ringmain.frames import Frame, View
 
 MARK = b"FRM1"
 END = struct.Struct("<I4s")
@@ -81,12 +80,7 @@ class RecordedFrame(FrameViews):
         return self.trailer.meta
 
     def _view(self, view: View | None) -> npt.NDArray[Any]:
-        import numpy as np
-
-        flat = np.frombuffer(self.data, np.uint8)
-        if view is None:
-            return flat
-        return np.ndarray(view.shape, view.dtype, flat, view.offset, view.strides or None)
+        return view_in(self.data, view)
 
 
 def trailer_of(frame: Frame) -> bytes:

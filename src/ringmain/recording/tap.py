@@ -17,7 +17,7 @@ import pyarrow as pa
 from ringmain import _native, names
 from ringmain._native import Lease
 from ringmain.errors import MessageTooLarge, RingmainError, Timeout
-from ringmain.frames.subscriber import Frame, FrameSubscriber
+from ringmain.frames import Frame, FrameSubscriber
 from ringmain.recording import frames
 from ringmain.recording.format import FRAMES, RING_SCHEMA
 from ringmain.subscriber import Start, Subscriber
