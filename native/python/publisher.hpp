@@ -18,6 +18,7 @@ struct PublisherState {
     Clock clock;
     uint64_t largest_bytes = 0;  // of a payload without sender and kind
     int64_t spin_ns = 0;
+    Pace pace;
     PyObject* encoder = nullptr;  // object -> buffer, for typed topics
     PyObject* accepts = nullptr;  // the classes it is meant for, or nullptr for any object
     Occupant occupant;            // see OneAtATime

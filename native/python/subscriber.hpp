@@ -20,6 +20,7 @@ struct SubscriberState {
     bool conflate = false;
     Observe observe = Observe::never;
     int64_t spin_ns = 0;
+    Pace pace;
     std::vector<std::string> ignored_senders, ignored_kinds;
     bool screens = false;         // is anything ignored?
     PyObject* decoder = nullptr;  // buffer -> object, for typed topics

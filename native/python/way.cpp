@@ -87,13 +87,13 @@ int wait_for_way(PublisherState& p, Deadline& deadline) {
         uint64_t hold = s.slot(o.slot).hold.load(std::memory_order_relaxed) & kPositionMask;
         return hold == kNoHold || hold + s.capacity_bytes >= o.end;
     };
-    if (spin_until(std::min(p.spin_ns, deadline.left_ns()), gone)) return 1;
+    if (spin_until(std::min(p.spin_ns, deadline.left_ns()), gone, &p.pace, w.seq())) return 1;
     p.seat->own().waits_for.store(o.slot + 1, std::memory_order_relaxed);
     int result = 1;
     try {
         if (!reap_if_dead(s, o.slot)) {
             Bell bell = w.arm();
-            if (bell.word) sleep_without_gil(bell, std::min(kSlice_ns, deadline.left_ns()));
+            if (bell.word) sleep_without_gil(bell, std::min(kObstacleSlice_ns, deadline.left_ns()));
         }
     } catch (const Failure& failure) {
         raise(failure);
