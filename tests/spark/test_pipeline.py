@@ -18,7 +18,7 @@ import pytest
 from ringmain.errors import LakeError
 from ringmain.pipeline import Align, Lake, Pipeline, aligned
 from ringmain.pipeline.batch import BatchRun, Plan, Touched
-from ringmain.pipeline.lake import Commit, TopicCount
+from ringmain.pipeline.lake import TopicCount
 
 from .conftest import START_NS, Imu, Imu2, imu, imu2, rows, schema_of, writer
 
@@ -50,6 +50,7 @@ def record_two(path: Path) -> None:
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.each_run
 def test_from_recordings_to_gold(spark: Any, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     record_one(tmp_path / "recs" / "one")
@@ -155,7 +156,7 @@ def test_a_batch_that_is_tried_again_replaces_itself(spark: Any, tmp_path: Path)
 def test_books_that_do_not_balance_are_refused(tmp_path: Path) -> None:
     run = BatchRun(None, Lake(tmp_path / "lake"), Plan(), list)  # type: ignore[arg-type]
     with pytest.raises(LakeError, match="10 rows in, but 8 out \\+ 1 quarantined \\+ 0 duplicates = 9"):
-        run._check(Commit(0, [TopicCount("a", 10, 8, 1, 0)], [], {}), 10)
+        run._check(0, [TopicCount("a", 10, 8, 1, 0)], 10)
 
 
 def test_settings_of_a_lake_do_not_change(tmp_path: Path) -> None:
@@ -185,7 +186,9 @@ def test_touched_minutes_are_read_in_runs() -> None:
     from ringmain.pipeline.batch import _runs
 
     assert _runs([1, 2, 3, 7, 9, 10]) == [(1, 3), (7, 7), (9, 10)]
-    assert Touched([], []).buckets == []
+    day = 24 * 60
+    assert [str(d) for d in Touched([0, day - 1, day]).dates(60)] == ["1970-01-01", "1970-01-02"]
+    assert [str(d) for d in Touched([day]).dates(60, before_s=1.0)] == ["1970-01-01", "1970-01-02"]
 
 
 @pytest.mark.timeout(900)

@@ -25,6 +25,8 @@ def load(spark: Any, path: Path | str, **options: Any) -> Any:
     return reader.load(str(path))
 
 
+@pytest.mark.each_run
+@pytest.mark.timeout(600)
 def test_reads_sealed_and_growing_segments_of_several_recorders(spark: Any, tmp_path: Path) -> None:
     record(tmp_path / "one", ("a", 1, rows(0, 50)), ("b", 1, rows(0, 30)), ("a", 1, rows(50, 20)), seal=False)
     record(tmp_path / "two", ("a", 1, rows(100, 10)))

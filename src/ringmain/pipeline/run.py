@@ -127,7 +127,7 @@ class Pipeline:
         source = absolute(",".join(paths))
         find_recordings(source, must_exist=not follow)
         spark = session(master=master) if spark is None else prepare(spark)
-        place = Lake(lake, Settings(window_s=self.window_s))
+        place = Lake(lake, Settings(window_s=self.window_s), join_small=self.format != "delta")
         worker = BatchRun(spark, place, self.plan, lambda: list(find_recordings(source, must_exist=False).values()))
         summary, began = Summary(), time.monotonic()
         tell = progress or (lambda line: print(line, file=sys.stderr, flush=True))

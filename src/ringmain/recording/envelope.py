@@ -17,7 +17,6 @@ from ringmain.recording.format import RING_SCHEMA, SCHEMA
 _CACHED_TOPICS = 256
 _CHUNK_ROWS = 8192
 _FEW_ROWS = 16
-_THOUSAND = pa.scalar(1000, pa.int64())
 _PUBLISH_TIME = SCHEMA.field("publish_time").type
 _RECORD_TIME = SCHEMA.field("record_time").type
 
@@ -70,8 +69,9 @@ def _split_times(time_ns: pa.Array) -> tuple[pa.Array, pa.Array, int, int]:
         micros = pa.array([p[0] for p in pairs], pa.int64())
         nanos = pa.array([p[1] for p in pairs], pa.int16())
         return micros, nanos, least[0] * 1000 + least[1], greatest[0] * 1000 + greatest[1]
-    micros = pc.divide(time_ns, _THOUSAND)
-    nanos = pc.subtract(time_ns, pc.multiply(micros, _THOUSAND)).cast(pa.int16())
+    thousand = pa.scalar(1000, pa.int64())
+    micros = pc.divide(time_ns, thousand)
+    nanos = pc.subtract(time_ns, pc.multiply(micros, thousand)).cast(pa.int16())
     bounds = pc.min_max(time_ns)
     return micros, nanos, bounds["min"].as_py(), bounds["max"].as_py()
 
