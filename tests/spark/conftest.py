@@ -140,6 +140,6 @@ def runtime_dir(runtime_dir_of_session: Path, monkeypatch: pytest.MonkeyPatch) -
 def spark(runtime_dir_of_session: Path) -> Iterator[Any]:
     import ringmain.spark
 
-    made = ringmain.spark.session(master="local[2]", **{"spark.driver.memory": "3g"})
+    made = ringmain.spark.session(master="local[2]", brief=True, **{"spark.driver.memory": "3g"})
     yield made
     made.stop()

@@ -293,3 +293,29 @@ def test_a_segment_that_somebody_deleted(spark: Any, tmp_path: Path, lenient: bo
         with pytest.raises(Exception, match="failOnDataLoss=false turns such losses into counted gaps"):
             run_now(spark, path, tmp_path / "check", keep, **options)
         assert sink.all == seqs("r", "a", 10)
+
+
+def test_windows_with_a_watermark_keep_little_state(spark: Any, tmp_path: Path) -> None:
+    """40 minutes in batches of a few: what is counted by the minute is right, and what Spark keeps does not grow."""
+    path = record(tmp_path / "r", *[("a", 1, rows(n * 600, 600, step_ns=10**9)) for n in range(4)])
+    from pyspark.sql import functions as F
+
+    counts = (
+        spark.readStream.format("ringmain").option("maxRowsPerTrigger", 400).option("columns", "topic,publish_time")
+        .load(str(path)).withWatermark("publish_time", "1 minute")
+        .groupBy(F.window("publish_time", "1 minute"), "topic").count()
+    )  # fmt: skip
+    found: list[Any] = []
+    query = (
+        counts.writeStream.outputMode("append")
+        .foreachBatch(lambda frame, batch: found.extend(frame.collect()))
+        .option("checkpointLocation", str(tmp_path / "check"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(240)
+    kept = [p["stateOperators"][0]["numRowsTotal"] for p in query.recentProgress if p["stateOperators"]]
+    assert len(kept) >= 6
+    assert max(kept) <= 12  # the minutes of one batch, those of the watermark, and the one that is cut in two
+    assert len(found) >= 36
+    assert {r["count"] for r in found[1:]} == {60}

@@ -6,6 +6,7 @@ from that place, so a nightly run costs what the day recorded and not what the y
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from ringmain.errors import LakeError
 from ringmain.pipeline import gold
 from ringmain.pipeline.batch import Align, BatchRun, Plan, Step
 from ringmain.pipeline.lake import BUCKET_S, Commit, Lake, Settings
+from ringmain.recording import Store
 from ringmain.spark.places import absolute, find_recordings
 from ringmain.spark.session import prepare, session
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DEFAULT_BATCH_BYTES = "1GiB"
+BRIEF_BYTES = 512 << 20  # a recording of this size is through in a minute or so
 _POLL_S = 1
 
 
@@ -125,8 +128,9 @@ class Pipeline:
         """Process what is there, or with `follow` also what comes, until Ctrl-C or `until(summary)`."""
         paths = [str(p) for p in recordings] if isinstance(recordings, list) else [str(recordings)]
         source = absolute(",".join(paths))
-        find_recordings(source, must_exist=not follow)
-        spark = session(master=master) if spark is None else prepare(spark)
+        there = find_recordings(source, must_exist=not follow).values()
+        brief = not follow and sum(map(_size, there)) < BRIEF_BYTES
+        spark = session(master=master, brief=brief) if spark is None else prepare(spark)
         place = Lake(lake, Settings(window_s=self.window_s), join_small=self.format != "delta")
         worker = BatchRun(spark, place, self.plan, lambda: list(find_recordings(source, must_exist=False).values()))
         summary, began = Summary(), time.monotonic()
@@ -163,6 +167,13 @@ class Pipeline:
             query.stop()
         summary.seconds = time.monotonic() - began
         return summary
+
+
+def _size(store: Store) -> int:
+    """The bytes of a recording; those in an object store count as many."""
+    if store.directory is None or store.sealed_uri:
+        return BRIEF_BYTES
+    return sum(entry.stat().st_size for entry in os.scandir(store.directory) if entry.is_file())
 
 
 def _line(commit: Commit, summary: Summary) -> str:

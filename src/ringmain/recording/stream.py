@@ -218,7 +218,7 @@ def _last_buffer(pieces: list[bytes | pa.Buffer]) -> int:
 
 @functools.cache
 def _sample() -> pa.RecordBatch:
-    """Made when the first segment is: a first pa.array() imports pandas, which those who only read need not wait for."""
+    """Made with the first segment: the first pa.array() imports pandas, for which those who only read need not wait."""
     values = (b"-" if pa.types.is_binary(f.type) else "-" if pa.types.is_string(f.type) else 0 for f in SCHEMA)
     arrays = [pa.array([value], f.type) for value, f in zip(values, SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
