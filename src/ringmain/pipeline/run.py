@@ -7,6 +7,7 @@ from that place, so a nightly run costs what the day recorded and not what the y
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -15,7 +16,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringmain.errors import LakeError
+from pyspark.errors import StreamingQueryException
+
+from ringmain.errors import LakeError, RingmainError
 from ringmain.pipeline import gold
 from ringmain.pipeline.batch import Align, BatchRun, Plan, Step
 from ringmain.pipeline.lake import BUCKET_S, Commit, Lake, Settings
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 DEFAULT_BATCH_BYTES = "1GiB"
 BRIEF_BYTES = 512 << 20  # a recording of this size is through in a minute or so
 _POLL_S = 1
+_OURS = re.compile(r"ringmain\.errors\.\w+: ([^\n]+)")
 
 
 @dataclass
@@ -122,10 +126,14 @@ class Pipeline:
         follow: bool = False,
         interval_s: float = 10.0,
         max_bytes_per_batch: str = DEFAULT_BATCH_BYTES,
+        fail_on_data_loss: bool = True,
         progress: Callable[[str], None] | None = None,
         until: Callable[[Summary], bool] | None = None,
     ) -> Summary:
-        """Process what is there, or with `follow` also what comes, until Ctrl-C or `until(summary)`."""
+        """Process what is there, or with `follow` also what comes, until Ctrl-C or `until(summary)`.
+
+        fail_on_data_loss=False: rows that cannot be read are a gap that `ringmain.spark.gaps` lists, and not an error.
+        """
         paths = [str(p) for p in recordings] if isinstance(recordings, list) else [str(recordings)]
         source = absolute(",".join(paths))
         there = find_recordings(source, must_exist=not follow).values()
@@ -136,8 +144,14 @@ class Pipeline:
         summary, began = Summary(), time.monotonic()
         tell = progress or (lambda line: print(line, file=sys.stderr, flush=True))
 
+        raised: list[Exception] = []
+
         def each(frame: Any, batch: int) -> None:
-            commit = worker.process(frame, batch)
+            try:
+                commit = worker.process(frame, batch)
+            except Exception as error:
+                raised.append(error)
+                raise
             if self.format == "delta":
                 from ringmain.pipeline.delta import sync
 
@@ -151,6 +165,7 @@ class Pipeline:
             spark.readStream.format("ringmain")
             .option("positions", "true")
             .option("maxBytesPerTrigger", max_bytes_per_batch)
+            .option("failOnDataLoss", str(fail_on_data_loss).lower())
             .load(source)
             .writeStream.foreachBatch(each)
             .option("checkpointLocation", str(place.checkpoint))
@@ -165,8 +180,16 @@ class Pipeline:
                     query.stop()
         except KeyboardInterrupt:
             query.stop()
+        except StreamingQueryException as error:
+            raise _plain(raised[-1] if raised else error) from error
         summary.seconds = time.monotonic() - began
         return summary
+
+
+def _plain(error: Exception) -> Exception:
+    """What went wrong, without the pages of Java around it: an error of ours may have come through two processes."""
+    ours = _OURS.findall(str(error))
+    return LakeError(ours[-1]) if ours and not isinstance(error, RingmainError) else error
 
 
 def _size(store: Store) -> int:
