@@ -4,7 +4,11 @@
 
 namespace ringmain::py {
 
+PyTypeObject* draft_type;
+
 namespace {
+
+Spares<DraftObject> spares;
 
 // The buffer can be used again when the block has ended and the last view is gone.
 void settle(DraftState& d) {
@@ -248,14 +252,9 @@ PyObject* get_draft_dropped(PyObject* self, void*) {
 
 void destroy_draft(PyObject* self) {
     DraftState& d = draft_of(self);
-    if (d.owner) {
-        end(d);
-        Py_DECREF(d.owner);
-        Py_XDECREF(d.meta);
-        Py_XDECREF(d.arrays);
-        d.~DraftState();
-    }
-    deallocate(self);
+    if (d.owner) end(d);
+    for (PyObject* object : {d.owner, d.meta, d.arrays}) Py_XDECREF(object);
+    spares.drop(self);
 }
 
 PyObject* refuse(PyTypeObject*, PyObject*, PyObject*) {
@@ -292,13 +291,16 @@ PyType_Slot draft_slots[] = {{Py_tp_new, reinterpret_cast<void*>(refuse)},
                              {Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
                              {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
                              {0, nullptr}};
-PyType_Spec draft_spec = {"ringmain._ring.FrameDraft", sizeof(DraftObject), 0,
-                          Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, draft_slots};
+// Final: see Spares. What Python writes better, ringmain.frames.views gives to the type itself.
+PyType_Spec draft_spec = {"ringmain.FrameDraft", sizeof(DraftObject), 0, Py_TPFLAGS_DEFAULT, draft_slots};
 
 }  // namespace
 
+DraftObject* new_draft() { return spares.make(draft_type); }
+
 bool add_frame_draft(PyObject* module) {
     PyObject* type = PyType_FromSpec(&draft_spec);
+    draft_type = reinterpret_cast<PyTypeObject*>(type);
     return type && PyModule_AddObjectRef(module, "FrameDraft", type) == 0;
 }
 

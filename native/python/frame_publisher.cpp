@@ -104,12 +104,13 @@ PyObject* frame(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObjec
     uint32_t buffer = 0;
     int found = next_buffer(f, *p, deadline, buffer);
     if (found < 0) return nullptr;
-    PyObject* object = allocate(draft_class);
-    if (!object) {
+    DraftObject* made = new_draft();
+    if (!made) {
         if (found) f.pool->give_back(buffer);
         return nullptr;
     }
-    DraftState& d = *new (&draft_of(object)) DraftState;
+    auto* object = reinterpret_cast<PyObject*>(made);
+    DraftState& d = made->state;
     d.owner = Py_NewRef(self);
     d.pool = f.pool;
     d.size = f.pool->pool().buffer_bytes();

@@ -46,6 +46,7 @@ inline FramePublisherState& publisher_of(PyObject* self) {
 }
 inline DraftState& draft_of(PyObject* self) { return reinterpret_cast<DraftObject*>(self)->state; }
 
+DraftObject* new_draft();
 bool add_frame_draft(PyObject* module);
 
 }  // namespace ringmain::py

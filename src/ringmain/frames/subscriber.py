@@ -6,29 +6,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from ringmain import _native
+from ringmain._native import Frame
 from ringmain.errors import Closed, StreamChanged
 from ringmain.frames.layout import FrameLayout
 from ringmain.frames.memory import Pinned
-from ringmain.frames.views import FrameViews
 from ringmain.publisher import DEFAULT_SPIN_S
 from ringmain.subscriber import Start, Subscriber
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
     from _typeshed import WriteableBuffer
 
     from ringmain.message import Message
-
-
-class Frame(FrameViews, _native.Frame):
-    """A frame where it lies, read-only. Its buffer is not reused until the block is left, or `release` was called, and
-    the last array made from it is gone. After the block, `array` and `data` raise."""
-
-    __slots__ = ()
-
-    def copy(self) -> npt.NDArray[Any]:
-        """The frame as an array of one's own, to keep without holding the buffer."""
-        return self.array.copy()
 
 
 class FrameSubscriber(_native.FrameSubscriber, Subscriber):

@@ -1,0 +1,72 @@
+"""The newest frame of a stream, seen from outside: for whoever only watches, such as `ringmain top`. Owns this
+invariant: what is shown is a whole frame, although nothing was held while it was copied."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ringmain import _native, names
+from ringmain.frames.streams import frame_stream
+from ringmain.frames.views import FrameViews, view_in
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from ringmain.frames.layout import FrameLayout, View
+
+_DESCRIPTOR = struct.Struct("<IHHIIQQQqqQ")
+"""docs/spec/frames.md, Descriptor."""
+_MAGIC, _VALID = 0x454D5246, 1
+_MOST_DESCRIPTOR_BYTES = 64 * 1024
+_TRIES = 4
+"""Each time with the frames that are newest then: only of a publisher that rewrites them within a copy none is seen."""
+
+
+@dataclass(frozen=True, eq=False)
+class FrameCopy(FrameViews):
+    """A frame of one's own, with `array` and `plane` as `Frame` has them: what `peek_frame` gives."""
+
+    data: bytearray
+    layout: FrameLayout
+    id: int
+    start_ns: int
+    end_ns: int
+    valid: bool
+    meta: dict[str, Any]
+    seq: int
+    time_ns: int
+    sender: str
+
+    def _view(self, view: View | None) -> npt.NDArray[Any]:
+        return view_in(self.data, view)
+
+
+def peek_frame(stream: str) -> FrameCopy | None:
+    """A copy of the newest frame, without taking part: it takes no place in the stream, holds no buffer, and nobody's
+    counts change. None if there is no frame, or none stayed long enough to be copied; `TopicNotFound` if there is no
+    such stream. For tools that watch: a reader of every frame is a `FrameSubscriber`."""
+    directory = names.runtime_directory()
+    for _ in range(_TRIES):
+        there = frame_stream(stream)
+        seen = _native.peek(directory, stream, there.buffers, _MOST_DESCRIPTOR_BYTES)
+        for seq, time_ns, sender, _kind, _size, message in reversed(seen):
+            if message is None or len(message) < _DESCRIPTOR.size:
+                continue
+            magic, _version, flags, buffer, _reserved, epoch, number, frame_id, start_ns, end_ns, size = (
+                _DESCRIPTOR.unpack_from(message)
+            )
+            if magic != _MAGIC or epoch != there.epoch or size > there.layout.size:
+                continue
+            data = _native.glance(directory, stream, epoch, buffer, number, size)
+            if data is None:
+                continue
+            meta = msgspec.msgpack.decode(message[_DESCRIPTOR.size :]) if len(message) > _DESCRIPTOR.size else {}
+            valid = bool(flags & _VALID)
+            return FrameCopy(data, there.layout, frame_id, start_ns, end_ns, valid, meta, seq, time_ns, sender)
+        if not seen:
+            return None
+    return None
