@@ -14,7 +14,7 @@ from ringmain.recording import Store, list_segments
 from ringmain.recording.filters import Filter
 from ringmain.recording.format import SCHEMA, sealed_name
 from ringmain.spark.places import absolute, find_recordings
-from ringmain.spark.plan import Range, SegmentPlan, cut, plan_segment
+from ringmain.spark.plan import SPLIT_BYTES, Range, SegmentPlan, cut, plan_segment
 from ringmain.spark.source import format_ranges, spark_schema
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def read(
     path: str,
     *,
     topic: str | None = None,
-    split_bytes: int = 64 << 20,
+    split_bytes: int = SPLIT_BYTES,
     verify: bool = True,
 ) -> DataFrame:
     """All messages of a recording (or of all below a directory, or that match a pattern) as they are now.

@@ -9,6 +9,7 @@ from typing import Literal
 
 from ringmain import names
 from ringmain.recording.format import COLUMNS
+from ringmain.spark.plan import SPLIT_BYTES
 
 PUSHDOWN_VARIABLE = "RINGMAIN_SPARK_PUSHDOWN"
 POSITION_COLUMNS = ("segment", "row")
@@ -26,7 +27,7 @@ _KNOWN = {
     "failondataloss": "true (the default): what cannot be read any more is an error; false: a counted gap",
     "consumer": "under which name the stream is registered with retention; none: it is not",
     "pushdown": "true: filters on topic, publish_time and seq are pushed down",
-    "splitbytes": "how much one partition reads, about, in bytes or like 64MiB",
+    "splitbytes": "how much one partition reads, about, in bytes or like 32MiB",
     "ranges": "which rows of which segments, as ringmain.spark.read passes it",
 }  # fmt: skip
 
@@ -47,7 +48,7 @@ class Options:
     fail_on_loss: bool = True
     consumer: str | None = None
     pushdown: bool = False
-    split_bytes: int = 64 << 20
+    split_bytes: int = SPLIT_BYTES
     ranges: str | None = None
 
     @classmethod
