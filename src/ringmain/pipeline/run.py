@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 DEFAULT_BATCH_BYTES = "1GiB"
 BRIEF_BYTES = 512 << 20  # a recording of this size is through in a minute or so
+MAX_PAYLOAD = "256MiB"
 _POLL_S = 1
 _OURS = re.compile(r"ringmain\.errors\.\w+: ([^\n]+)")
 
@@ -127,12 +128,15 @@ class Pipeline:
         interval_s: float = 10.0,
         max_bytes_per_batch: str = DEFAULT_BATCH_BYTES,
         fail_on_data_loss: bool = True,
+        max_payload: str = MAX_PAYLOAD,
         progress: Callable[[str], None] | None = None,
         until: Callable[[Summary], bool] | None = None,
     ) -> Summary:
         """Process what is there, or with `follow` also what comes, until Ctrl-C or `until(summary)`.
 
         fail_on_data_loss=False: rows that cannot be read are a gap that `ringmain.spark.gaps` lists, and not an error.
+        max_payload: a larger message is an error, because Spark, which holds several copies of a row, would run out of
+        memory and take the whole JVM with it. With much memory (`spark.driver.memory`) it can be raised.
         """
         paths = [str(p) for p in recordings] if isinstance(recordings, list) else [str(recordings)]
         source = absolute(",".join(paths))
@@ -165,6 +169,7 @@ class Pipeline:
             spark.readStream.format("ringmain")
             .option("positions", "true")
             .option("maxBytesPerTrigger", max_bytes_per_batch)
+            .option("maxPayload", max_payload)
             .option("failOnDataLoss", str(fail_on_data_loss).lower())
             .load(source)
             .writeStream.foreachBatch(each)

@@ -82,6 +82,8 @@ def _connect(remote: str, app_name: str, settings: dict[str, str]) -> SparkSessi
         )
     from pyspark.sql import SparkSession
 
+    if remote.startswith("local"):
+        _prepare_environment(on_this_machine=True)  # the server is started here, by us
     builder = SparkSession.builder.remote(remote).appName(app_name)
     for key, value in {**_RUNTIME, **settings}.items():
         builder = builder.config(key, value)
