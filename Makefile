@@ -56,7 +56,7 @@ test-python: setup
 	    $(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(PYTEST_ARGS); }
 
 test-spark: setup  ## the tests that start a real Spark, apart because they take minutes
-	@$(BIN)/python -m pytest -m spark --timeout 900 $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m 'spark or each_run' --timeout 900 $(PYTEST_ARGS)
 
 test-originals: setup  ## msgq's and pysyncq's own tests on ringmain, and programs on both; installs them from PyPI
 	@$(BIN)/python tools/originals.py
