@@ -49,6 +49,15 @@ bool check_kind(std::string_view kind);
 int wait_for_way(PublisherState& p, Deadline& deadline);
 
 // begin() and prepare(), waiting as long as it takes. While it waits the turn is somebody else's. False: raised.
-bool start_message(PublisherState& p, uint64_t room, Deadline& deadline);
+bool start_message_slowly(PublisherState& p, uint64_t room, Deadline& deadline);
+inline bool start_message(PublisherState& p, uint64_t room, Deadline& deadline) {
+    Writer& w = *p.writer;
+    if (w.begin() == Status::ok) [[likely]] {
+        if (w.prepare(room) == Status::ok) [[likely]]
+            return true;
+        w.end();
+    }
+    return start_message_slowly(p, room, deadline);
+}
 
 }  // namespace ringmain::py
