@@ -127,7 +127,7 @@ class Borrowing(Single):
 
 class Frames(Peer):
     """A pool of buffers: the writer fills one, the reader reads it where it lies, and only a descriptor travels. A
-    frame that is read slower than the next comes would be passed over, so each is answered for on a pipe before the
+    frame that is read slower than the next comes would be passed over, so each is answered for before the
     next but one is written."""
 
     name = "ringmain, frames"
@@ -160,7 +160,7 @@ class Frames(Peer):
     @contextmanager
     def receiver(self, lane: int, index: int = 0) -> Iterator[pair.Receive]:
         with (
-            rm.Publisher(f"done/{lane}", contract="pipe", spin=self.SPIN_S) as done,
+            rm.Publisher(f"done/{lane}", spin=self.SPIN_S) as done,
             rm.FrameSubscriber(f"frames/{lane}", spin=self.SPIN_S) as sub,
         ):
             self._frame: Any = None

@@ -29,7 +29,7 @@ bool text_of(PyObject* str, std::string_view& out);  // UTF-8, valid as long as 
 
 // A buffer to read from: exact `bytes` without the buffer protocol's cost, anything else through it.
 class Bytes {
-    Py_buffer buffer_{};
+    Py_buffer buffer_;  // not cleared: eighty bytes a message that nobody looks at
     bool acquired_ = false;
 
   public:
@@ -48,7 +48,7 @@ class Bytes {
         size = buffer_.len;
         return true;
     }
-    Bytes() = default;
+    Bytes() {}
     ~Bytes() {
         if (acquired_) PyBuffer_Release(&buffer_);
     }
@@ -108,7 +108,7 @@ class OneAtATime {
 
     // False: raised. A signal handler or a decoder that comes back to the endpoint it was called from would wait for
     // itself.
-    bool wait() {
+    [[gnu::noinline]] bool wait() {
         while (occupant_.inside()) {
             if (occupant_.is_us()) {
                 raise(
@@ -128,7 +128,7 @@ class OneAtATime {
 
   public:
     bool entered = false;
-    explicit OneAtATime(Occupant& occupant) : occupant_(occupant) {
+    [[gnu::always_inline]] explicit OneAtATime(Occupant& occupant) : occupant_(occupant) {
         if (occupant_.thread && !wait()) [[unlikely]]
             return;
         occupant_ = {Occupant::here(), forks.load(std::memory_order_relaxed)};

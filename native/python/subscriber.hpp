@@ -65,7 +65,8 @@ int64_t watch_for_message(PyObject* self, SubscriberState& s, const std::shared_
 int next_message(PyObject* self, SubscriberState& s, Deadline& deadline, View& view, bool borrowing = false);
 
 // The same for the most common case, without a call: attached, nothing screened, something there.
-inline int next_message_quickly(PyObject* self, SubscriberState& s, Deadline& deadline, View& view) {
+[[gnu::always_inline]] inline int next_message_quickly(PyObject* self, SubscriberState& s, Deadline& deadline,
+                                                       View& view) {
     if (s.attached() && !s.screens && s.reader->peek(view) == Status::ok) [[likely]]
         return 1;
     return next_message(self, s, deadline, view);

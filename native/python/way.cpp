@@ -110,6 +110,23 @@ int wait_for_way(PublisherState& p, Deadline& deadline) {
     return result;
 }
 
+bool start_message_slowly(PublisherState& p, uint64_t room, Deadline& deadline) {
+    for (;;) {
+        Status status = p.writer->begin();
+        if (status == Status::ok) [[likely]] {
+            status = p.writer->prepare(room);
+            if (status == Status::ok) [[likely]]
+                return true;
+            p.writer->end();
+        }
+        if (status != Status::blocked) {
+            raise_status(p, status);
+            return false;
+        }
+        if (wait_for_way(p, deadline) != 1) return false;
+    }
+}
+
 bool check_kind(std::string_view kind) {
     if (kind.size() <= kMaxEnvelopeNameBytes) return true;
     PyErr_Format(PyExc_ValueError, "kind is at most %zu bytes of UTF-8, this one has %zu",
