@@ -46,6 +46,7 @@ Case make(std::string name, Contract contract, std::vector<Part> parts, int deat
     c.contract = name_of(contract);
     c.deaths = deaths;
     c.slices = slices;
+    c.account = account;
     for (size_t i = 0; i < parts.size(); ++i) {
         const Part& part = parts[i];
         c.names.push_back(part.name + " " + std::to_string(i));

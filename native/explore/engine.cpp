@@ -87,6 +87,7 @@ size_t depth;
 std::unique_ptr<Seen> seen;
 int deaths;
 bool closing_down, trace;
+std::set<uint64_t> ends;
 bool scouting;  // chance decides, to find out what is shared before the search begins
 uint64_t chance;
 uint64_t steps, all_steps;
@@ -106,7 +107,8 @@ void switch_to(int next) {
     if (previous == next) return;
     if (previous != kNobody) fibers[previous].exceptions = *exceptions;
     *exceptions = fibers[next].exceptions;
-    if (previous == kNobody || _setjmp(fibers[previous].resume) == 0) {
+    static jmp_buf never;  // from setup there is no way back
+    if (_setjmp(previous == kNobody ? never : fibers[previous].resume) == 0) {
         running = next;
         bool first = !fibers[next].started;
         fibers[next].started = true;
@@ -147,7 +149,7 @@ void schedule() {
             if (i != running && can_run(i)) options[count++] = i;
         if (count == 0 && kernel_is_quiet()) {
             explorer_allocates();
-            if (current_case->finally && !scouting) current_case->finally();
+            if (current_case->account && !scouting && !trace) ends.insert(current_case->account());
             finish(End::complete);
         }
     } while (count == 0);
@@ -343,6 +345,7 @@ Outcome explore(const Case& c, double limit_s) {
     choices.clear();
     seen = std::make_unique<Seen>();
     trace = false;
+    ends.clear();
     all_steps = 0;
     // Of the processor, not of the wall: whether a case is explored whole must not depend on who else is busy.
     std::clock_t begin = std::clock();
@@ -359,6 +362,7 @@ Outcome explore(const Case& c, double limit_s) {
             choices.clear();
             seen = std::make_unique<Seen>();
             outcome.executions = outcome.deaths = all_steps = 0;
+            ends.clear();
             continue;
         }
         ++outcome.executions;
@@ -374,6 +378,7 @@ Outcome explore(const Case& c, double limit_s) {
         }
         if ((outcome.executions & 1023) == 0 && elapsed() > limit_s) break;
     }
+    outcome.ends = ends;
     outcome.states = seen->count();
     outcome.steps = all_steps;
     outcome.seconds = elapsed();
