@@ -10,6 +10,7 @@
 #include <ctime>
 #include <deque>
 #include <memory>
+#include <utility>
 
 #include "arena.hpp"
 #include "model.hpp"
@@ -38,6 +39,7 @@ struct Fiber {
     ExceptionState exceptions{};
     Life life = Life::running;
     uint64_t observed = 0;
+    bool stirred = false;  // has done something since it was last handed over to
 };
 
 struct Choice {
@@ -199,6 +201,7 @@ End run_once() {
         f.exceptions = {};
         f.life = Life::running;
         f.observed = 0;
+        f.stirred = false;
     }
     arena_reset();
     if (_setjmp(main_loop) == 0) {
@@ -249,7 +252,10 @@ Life life(int actor) { return fibers[actor].life; }
 int actor_count() { return static_cast<int>(current_case->actors.size()); }
 bool closing() { return closing_down; }
 bool tracing() { return trace; }
-void observe(uint64_t value) { fibers[running].observed = mix(fibers[running].observed, value); }
+void observe(uint64_t value) {
+    fibers[running].observed = mix(fibers[running].observed, value);
+    fibers[running].stirred = true;
+}
 void settle(const void* state, size_t size, uint64_t extra) {
     fibers[running].observed = mix(hash_bytes(state, size), extra);
 }
@@ -258,8 +264,13 @@ void count_step() {
     if (++steps > kMaxSteps) fail("an endless loop: more than " + std::to_string(kMaxSteps) + " steps");
 }
 
+// Two decisions without a step between them would find the state of the first among those seen, and give up what
+// follows from it unexplored.
 void reach() {
-    if (running != kNobody) schedule();
+    if (running == kNobody) return;
+    if (!std::exchange(fibers[running].stirred, false))
+        give_up("an actor that has done nothing lets others go first");
+    schedule();
 }
 
 int choose(int options) {
@@ -301,6 +312,7 @@ bool dies_here() {
 void block(Life how) {
     fibers[running].life = how;
     schedule();
+    observe(3);  // to have woken is a step: others had theirs meanwhile
 }
 
 void unblock(int actor) { fibers[actor].life = Life::running; }
