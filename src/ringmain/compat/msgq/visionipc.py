@@ -24,7 +24,7 @@ from ringmain.publisher import Publisher
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-    from ringmain.frames.subscriber import Frame
+    from ringmain.frames import Frame
 
 __all__ = ["VisionBuf", "VisionIpcClient", "VisionIpcServer", "VisionStreamType", "get_endpoint_name"]
 
