@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 import ringmain as rm
-from ringmain.recording.frames import RecordedFrame, Trailer
+from ringmain.recording import RecordedFrame
+from ringmain.recording.frames import Trailer
 from ringmain.recording.tap import FrameTap
 from tests.conftest import PATIENCE_S, Child
 
