@@ -224,7 +224,7 @@ def test_the_screens_are_what_they_were():
 
 def test_it_says_who_waits_and_who_is_lapped():
     rows = {row.info.name: cells(row)[-1] for row in busy_model().rows()}
-    assert rows == {"camera": "", "imu": "dashboard is being lapped", "jobs": "boss waits for arm"}
+    assert rows == {"camera": "", "imu": "dashboard loses 100.0/s", "jobs": "boss waits for arm"}
 
 
 def test_trouble_has_a_colour():
