@@ -99,6 +99,11 @@ def participant_name(name: str | None, sender: str = "") -> str:
     return chosen.replace("\0", "").encode()[:79].decode(errors="ignore")
 
 
+def parse_spin(seconds: float | None) -> int:
+    """Nanoseconds to look before sleeping; negative: as experience tells."""
+    return -1 if seconds is None else parse_seconds("spin", seconds)
+
+
 def parse_seconds(what: str, seconds: float) -> int:
     """Nanoseconds, from seconds that are zero or more."""
     if not 0 <= seconds < 1e9:

@@ -15,6 +15,7 @@ that shrinks is a SIGBUS in its readers, so a torn end stays where it is, and re
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import struct
@@ -101,8 +102,8 @@ class StreamWriter:
         try:
             self._pieces = _Pieces()
             self._ipc = pa.ipc.new_stream(pa.PythonFile(self._pieces, "w"), SCHEMA)
-            self._ipc.write_batch(_SAMPLE)  # the schema goes out with the first batch: have it out now
-            head_bytes = PREFIX.size + len(self._encode(_SAMPLE)[2])
+            self._ipc.write_batch(_sample())  # the schema goes out with the first batch: have it out now
+            head_bytes = PREFIX.size + len(self._encode(_sample())[2])
             self._write([_schema_message(self._id, segment, head_bytes)])
         except BaseException:
             os.close(self._fd)
@@ -222,13 +223,12 @@ def _last_buffer(pieces: list[_Piece]) -> int:
     return index
 
 
-_SAMPLE = pa.RecordBatch.from_arrays(
-    [
-        pa.array([b"-" if pa.types.is_binary(f.type) else "-" if pa.types.is_string(f.type) else 0], f.type)
-        for f in SCHEMA
-    ],
-    schema=SCHEMA,
-)
+@functools.cache
+def _sample() -> pa.RecordBatch:
+    """Made with the first segment: the first pa.array() imports pandas, for which those who only read need not wait."""
+    values = (b"-" if pa.types.is_binary(f.type) else "-" if pa.types.is_string(f.type) else 0 for f in SCHEMA)
+    arrays = [pa.array([value], f.type) for value, f in zip(values, SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
 def _schema_message(identity: str, segment: int, head_bytes: int) -> bytes:
