@@ -8,7 +8,7 @@ PYTEST_ARGS ?=
 comma  := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs test test-native test-python test-spark explore check format bench bench-quick clean lab sanitize aarch64 soak
+.PHONY: help setup demo docs test test-native test-python test-spark test-originals explore check format bench bench-quick clean lab sanitize aarch64 soak
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -56,7 +56,10 @@ test-python: setup
 	    $(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(PYTEST_ARGS); }
 
 test-spark: setup  ## the tests that start a real Spark, apart because they take minutes
-	@$(BIN)/python -m pytest -m spark --timeout 900 $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m 'spark or each_run' --timeout 900 $(PYTEST_ARGS)
+
+test-originals: setup  ## msgq's and pysyncq's own tests on ringmain, and programs on both; installs them from PyPI
+	@$(BIN)/python tools/originals.py
 
 check: setup  ## lint, format, types
 	@$(BIN)/ruff check .

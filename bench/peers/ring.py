@@ -11,7 +11,6 @@ from typing import Any, Literal
 import ringmain as rm
 from bench import pair
 from bench.peers import Peer
-from ringmain.publisher import DEFAULT_SPIN_S
 
 
 class Single(Peer):
@@ -21,9 +20,9 @@ class Single(Peer):
     can_fan_out = True
 
     @property
-    def spin_s(self) -> float:
+    def spin_s(self) -> float | None:
         # Looking for long, on a machine whose cores are taken, keeps from running the very process that is waited for.
-        return DEFAULT_SPIN_S if self.spinning is None else 0.01 if self.spinning else 0.0
+        return None if self.spinning is None else 0.01 if self.spinning else 0.0
 
     @property
     def contract(self) -> Literal["pipe", "reliable"]:

@@ -248,10 +248,8 @@ PyObject* get_lost(PyObject* self, void*) {
 }
 
 void destroy(PyObject* self) {
-    PyTypeObject* type = Py_TYPE(self);
     delete reinterpret_cast<BatchObject*>(self)->columns;
-    reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
-    Py_DECREF(type);
+    deallocate(self);
 }
 
 // Copies one message behind the others. 1: done; 0: it was overwritten meanwhile, look again; -1: memory is short.
@@ -334,8 +332,7 @@ PyObject* recv_batch(PyObject*, PyObject* args) {
         if (c.rows == 0) return nullptr;
         PyErr_Clear();  // what was taken is not thrown away: the next call meets the same trouble first
     }
-    auto allocate = reinterpret_cast<allocfunc>(PyType_GetSlot(batch_type, Py_tp_alloc));
-    PyObject* batch = allocate(batch_type, 0);
+    PyObject* batch = allocate(batch_type);
     if (batch) reinterpret_cast<BatchObject*>(batch)->columns = new std::shared_ptr<Columns>(columns);
     return batch;
 }

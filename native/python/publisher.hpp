@@ -7,6 +7,7 @@
 #include "clock.hpp"
 #include "endpoint.hpp"
 #include "py.hpp"
+#include "spin.hpp"
 
 namespace ringmain::py {
 
@@ -17,8 +18,7 @@ struct PublisherState {
     std::string topic, sender;
     Clock clock;
     uint64_t largest_bytes = 0;  // of a payload without sender and kind
-    int64_t spin_ns = 0;
-    Pace pace;
+    Spin spin;
     PyObject* encoder = nullptr;  // object -> buffer, for typed topics
     PyObject* accepts = nullptr;  // the classes it is meant for, or nullptr for any object
     Occupant occupant;            // see OneAtATime
@@ -44,6 +44,9 @@ inline PublisherState* usable(PyObject* self) {
 PyObject* raise_too_large(const PublisherState& p, uint64_t size, uint64_t envelope_bytes);
 PyObject* raise_status(const PublisherState& p, Status status);
 bool check_kind(std::string_view kind);
+
+// Gives the seat back. Only inside OneAtATime.
+void leave_topic(PublisherState& p);
 
 // Waits until what stopped the writer is gone. 1: try again; 0: time is up, Full is raised; -1: another exception.
 int wait_for_way(PublisherState& p, Deadline& deadline);

@@ -8,6 +8,7 @@
 #include "endpoint.hpp"
 #include "event.hpp"
 #include "py.hpp"
+#include "spin.hpp"
 
 namespace ringmain::py {
 
@@ -19,8 +20,7 @@ struct SubscriberState {
     Start start = Start::latest, on_lap = Start::latest;
     bool conflate = false;
     Observe observe = Observe::never;
-    int64_t spin_ns = 0;
-    Pace pace;
+    Spin spin;
     std::vector<std::string> ignored_senders, ignored_kinds;
     bool screens = false;         // is anything ignored?
     PyObject* decoder = nullptr;  // buffer -> object, for typed topics
@@ -51,6 +51,15 @@ struct SubscriberObject {
 
 // Raises unless the subscriber can be used; nullptr then. It may not be attached yet. To be asked inside OneAtATime.
 SubscriberState* usable_subscriber(PyObject* self);
+
+// Takes a seat. 1: attached; 0: there is no such topic yet; -1: raised.
+int attach(PyObject* self, SubscriberState& s);
+
+// Gives the seat back for good. Only inside OneAtATime.
+void leave_topic(SubscriberState& s);
+
+// Has the event rung at the next message. 0: one is there already, or nothing can be watched; -1: raised.
+int64_t watch_for_message(PyObject* self, SubscriberState& s, const std::shared_ptr<Event>& event);
 
 // Waits for a message that is not screened. 1: `view` is it, not yet taken; 0: time is up, nothing raised; -1: raised.
 int next_message(PyObject* self, SubscriberState& s, Deadline& deadline, View& view, bool borrowing = false);

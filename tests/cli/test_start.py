@@ -11,21 +11,40 @@ import pytest
 import ringmain as rm
 from ringmain.cli import main
 from ringmain.cli.main import COMMANDS, command_parser, load
+from tests.cli.conftest import Imu
 
-HEAVY = ("asyncio", "numpy", "pyarrow", "textual", "pyspark", "zmq", "rich")
+HEAVY = ("asyncio", "concurrent.futures", "multiprocessing", "numpy", "pandas", "pyarrow", "textual", "rich", "pyspark")
+HEAVY += ("zmq", "mcap", "ssl", "email", "http", "logging", "unittest", "importlib.metadata")
+SIMPLE = [
+    (),
+    ("--help",),
+    ("list",),
+    ("list", "--json"),
+    ("info", "here"),
+    ("info", "typed", "--json"),
+    ("echo", "typed", "--oldest", "--once"),
+    ("pub", "here", "x", "--wait-readers=0"),
+    ("hz", "here", "--count=1", "--interval=0.01"),
+    ("bw", "--count=1", "--interval=0.01"),
+    ("doctor", "here", "--interval=0.01"),
+    ("clean",),
+    ("completion", "bash"),
+]
 
 
-@pytest.mark.parametrize("command", [("list",), ("info", "here"), ("hz", "here", "--count=1", "--interval=0.01"), ()])
+@pytest.mark.parametrize("command", SIMPLE, ids=" ".join)
 def test_simple_commands_import_nothing_heavy(command):
     """So they start at once: what they load is counted, not timed."""
-    with rm.Publisher("here") as pub:
+    with rm.Publisher("here", contract="bus") as pub, rm.Publisher("typed", type=Imu) as typed:
         pub.send(b"x")
+        typed.send(Imu(1, (0, 0, 9.8)))
         script = (
             "import sys; from ringmain.cli import main; main(sys.argv[1:]);"
             f"print('LOADED', *(m for m in {HEAVY} if m in sys.modules), file=sys.stderr)"
         )
         done = subprocess.run([sys.executable, "-c", script, *command], capture_output=True, text=True, timeout=60)
     assert done.stderr.splitlines()[-1].split() == ["LOADED"]
+    assert done.returncode == 0
 
 
 def test_every_command_explains_itself_with_examples(capsys):

@@ -26,6 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--align", action="append", default=[], metavar="LEAD:TOPIC,...@S", help="as-of join")
     parser.add_argument("--format", choices=("parquet", "delta"), default="parquet", help="delta: keep logs too")
     parser.add_argument("--master", metavar="URL", help="of a Spark cluster; by default all cores of this machine")
+    parser.add_argument("--skip-damage", action="store_true", help="pass over rows that cannot be read, and note them")
     parser.add_argument("--batch-bytes", default="1GiB", metavar="SIZE", help="what a batch reads at most (1GiB)")
 
 
@@ -42,6 +43,7 @@ def run(args: argparse.Namespace) -> int:
         follow=args.follow,
         interval_s=args.interval,
         max_bytes_per_batch=args.batch_bytes,
+        fail_on_data_loss=not args.skip_damage,
     )
     print(summary)
     return Exit.OK
