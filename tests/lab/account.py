@@ -15,6 +15,7 @@ import itertools
 import json
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -22,11 +23,6 @@ import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from pathlib import Path
-
-if __package__:
-    from . import family
-else:
-    import family
 
 from ringmain.testing import crash_points
 
@@ -179,7 +175,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=0, help="of pairs, in this call; 0 plays all")
     parser.add_argument("--parallel", type=int, default=os.cpu_count() or 2, help="so many scenarios side by side")
     options = parser.parse_args()
-    family.end_in_order_when_told()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # and the arena with us
     forget_what_is_stale()
     deadline = time.monotonic() + (options.seconds or 1e9)
     for number, (what, contract) in enumerate(itertools.product(PLAYS, CONTRACTS)):
