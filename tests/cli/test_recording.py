@@ -62,11 +62,16 @@ def test_export(ringmain, drive, tmp_path):
         assert ended.out.startswith("20 messages"), ended.err
     assert pyarrow.parquet.read_table(tmp_path / "a.parquet").num_rows == 20
     assert len((tmp_path / "a.jsonl").read_text().splitlines()) == 20
+    assert ringmain("export", "--mcap", str(drive)).out == f"20 messages: {drive}.mcap\n"
+    assert ringmain("export", "--mcap", "--raw", str(drive), str(tmp_path / "b.bin"), "imu").out.startswith(
+        "10 messages"
+    )
     assert list(tmp_path.glob("*.tmp")) == []
 
 
 def test_mistakes(ringmain, drive, tmp_path):
     assert ringmain("export", str(drive), "a.xyz").code == 2
+    assert ringmain("export", str(drive)).code == 2
     assert ringmain("export", str(tmp_path / "none"), "-").code == 3
     assert ringmain("play", str(tmp_path / "none")).code == 3
     assert ringmain("play", str(drive), "--map", "nonsense").code == 2

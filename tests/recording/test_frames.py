@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 import ringmain as rm
-from ringmain.recording.frames import RecordedFrame, Trailer
+from ringmain.recording import RecordedFrame
+from ringmain.recording.frames import Trailer
 from ringmain.recording.tap import FrameTap
 from tests.conftest import PATIENCE_S, Child
 
@@ -204,3 +205,17 @@ def test_the_spec_says_what_a_trailer_is() -> None:
     fields = [line.split("|")[1].strip(" `") for line in table.splitlines() if line.startswith("| `")]
     assert fields == list(Trailer.__struct_fields__)
     assert FrameTap._contract == "frames"
+
+
+GOLDEN = bytes.fromhex(
+    "0001020304059687a6666f726d6174a3726762a473697a6506a5617272617984a5736861706593010203a56474797065a37c"
+    "7531a66f666673657400a77374726964657393060301a6706c616e657380a5776964746802a668656967687401a673747269"
+    "646506070506c381a46761696e026c00000046524d31"
+)
+
+
+def test_the_golden_payload_reads_as_it_always_did() -> None:
+    frame = RecordedFrame(GOLDEN)
+    assert frame.array.tolist() == [[[0, 1, 2], [3, 4, 5]]]
+    assert frame.layout == rm.FrameLayout.of_image("rgb", 2, 1)
+    assert (frame.id, frame.start_ns, frame.end_ns, frame.valid, frame.meta) == (7, 5, 6, True, {"gain": 2})

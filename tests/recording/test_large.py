@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import ringmain as rm
 from ringmain.errors import RecordingError
 from ringmain.recording import recorder as recorder_module
 from ringmain.recording.tap import Tap
-from tests.conftest import PATIENCE_S
+from tests.conftest import PATIENCE_S, Child
 
 Until = Callable[[Callable[[], object]], None]
 
@@ -87,3 +88,31 @@ def test_writers_go_on_when_a_borrowed_message_cannot_be_written(tmp_path: Path,
         with pytest.raises(RecordingError, match="Recording has stopped"):
             recorder.close()
     assert rm.Recording(tmp_path / "gone").verify().ok
+
+
+@pytest.mark.parametrize("label", ["R2:4", "R3:3"])
+def test_killed_with_messages_borrowed(tmp_path: Path, child: Callable[..., Child], label: str) -> None:
+    """With half of a borrowed message written, or all of it and nobody told: the writer goes on, and with what the next
+    recorder finds in the ring every message is there once, or counted."""
+    script = """
+    with rm.Recorder(sys.argv[1], "t", fsync="never", flush_interval_s=0.01):
+        say("ready"); hear()
+    """
+    path = tmp_path / "r"
+    with rm.Publisher("t", contract="reliable", capacity="2MiB") as pub:
+        dying = child(script, path, env={"RINGMAIN_CRASH": label})
+        dying.line()
+        sent = 0
+        while dying.process.poll() is None and sent < 5000:
+            pub.send(b"%d " % sent + bytes(100_000), timeout=PATIENCE_S)
+            sent += 1
+        assert dying.process.wait(PATIENCE_S) == -signal.SIGKILL
+        with rm.Recorder(path, "t", fsync="never"):
+            pub.send(b"%d " % sent, timeout=PATIENCE_S)
+    assert rm.Recording(path).verify().ok
+    seen = -1
+    for message in rm.Recording(path):
+        assert message.seq - seen - 1 == message.lost
+        assert int(message.data.split(b" ")[0]) == message.seq
+        seen = message.seq
+    assert seen == sent

@@ -62,6 +62,20 @@ def test_small_files_are_joined_and_gain_columns(tmp_path: Path) -> None:
     assert files_of(lake) == ["b000000000-0000.parquet", "b000000021-0000.parquet"]
 
 
+def test_small_files_of_one_batch_are_joined_too(tmp_path: Path) -> None:
+    lake = make(tmp_path / "lake")
+    assert lake.begin(0)
+    staged = []
+    for n in range(5):
+        one = stage(lake, 0, {"seq": [n]})
+        staged.append(one._replace(file=one.file.rename(one.file.with_name(f"part{n}.parquet"))))
+    lake.install(staged, 0)
+    assert files_of(lake) == ["b000000000-0000.parquet"]
+    assert read(lake)["seq"].to_pylist() == list(range(5))
+    assert Lake(tmp_path / "lake").begin(0)  # it died: nothing of it stays
+    assert files_of(lake) == []
+
+
 def test_large_files_are_left_alone(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(install, "JOINED_BYTES", 1000)
     lake = make(tmp_path / "lake")

@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 JOINED_BYTES = 8 << 20  # a joined file grows to this size: to write it again with each batch takes well under 0.1 s
+SMALL_BYTES = JOINED_BYTES // 4  # a larger one is not small
 JOINED_MEMORY = 64 << 20  # and unpacked to this
 _ROWS = 1 << 16
 _THREADS = 4
@@ -58,12 +59,10 @@ def install(root: Path, undo: Path, staged: Iterable[Staged], batch: int, *, joi
             target = root / folder / f"{prefix(batch)}{index:04d}.parquet"
             if newest is not None and _may_join(newest, one.file):
                 target = newest
-                kept = undo / newest.relative_to(root)
-                if not kept.exists():
-                    kept.parent.mkdir(parents=True, exist_ok=True)
-                    os.link(newest, kept)
-                _join(newest, one.file)
+                _keep(target, undo / target.relative_to(root), batch)
+                _join(target, one.file)
             os.replace(one.file, target)
+            newest = target if join else None
             done.append(Written(one.table, str(target.relative_to(root)), one.rows, target.stat().st_size))
         return done
 
@@ -71,6 +70,13 @@ def install(root: Path, undo: Path, staged: Iterable[Staged], batch: int, *, joi
     groups = [(folder, list(files)) for folder, files in groupby(ordered, lambda one: Path(one.table) / one.folder)]
     with ThreadPoolExecutor(_THREADS) as pool:
         return [written for done in pool.map(lambda group: place(*group), groups) for written in done]
+
+
+def _keep(file: Path, link: Path, batch: int) -> None:
+    """What the file was before this batch; one that the batch itself has made needs no keeping."""
+    if not link.exists() and not file.name.startswith(prefix(batch)):
+        link.parent.mkdir(parents=True, exist_ok=True)
+        os.link(file, link)
 
 
 def take_back(root: Path, undo: Path, batch: int) -> None:
@@ -88,7 +94,8 @@ def prefix(batch: int) -> str:
 
 
 def _may_join(newest: Path, fresh: Path) -> bool:
-    if newest.stat().st_size + fresh.stat().st_size > JOINED_BYTES:
+    size = fresh.stat().st_size
+    if size > SMALL_BYTES or newest.stat().st_size + size > JOINED_BYTES:
         return False
     both = [pq.ParquetFile(newest), pq.ParquetFile(fresh)]
     unpacked = sum(f.metadata.row_group(i).total_byte_size for f in both for i in range(f.metadata.num_row_groups))

@@ -193,7 +193,9 @@ class Lake:
             target.parent.mkdir(parents=True, exist_ok=True)
             os.replace(file, target)
 
-    def read_staged(self, spark: SparkSession, staged: Sequence[Staged], batch: int, schema: str | None = None) -> Any:
+    def read_staged(
+        self, spark: SparkSession, staged: Sequence[Staged], batch: int, schema: str | None = None
+    ) -> DataFrame:
         """Staged files of one table, of which there must be some."""
         reader = spark.read.option("basePath", str(self.staging(batch) / staged[0].table))
         reader = reader.schema(schema) if schema is not None else reader.option("mergeSchema", "true")

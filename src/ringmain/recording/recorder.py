@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypedDict, Unpack
@@ -21,6 +22,7 @@ from typing import Self, TypedDict, Unpack
 from ringmain import _native, names
 from ringmain.errors import RingmainError, TopicMismatch
 from ringmain.recording.continuity import Continuity, last_recorded, lost_in
+from ringmain.recording.format import FRAMES
 from ringmain.recording.status import Meter, RecorderStatus, State, TopicStatus
 from ringmain.recording.tap import FrameTap, Tap
 from ringmain.recording.taps import Taps
@@ -109,7 +111,7 @@ class Recorder:
         cannot be written any more: what was flushed is in it."""
         self._open()
         try:
-            with contextlib.suppress(KeyboardInterrupt):
+            with contextlib.suppress(KeyboardInterrupt), _interrupts_as(self.stop):
                 self._record()
         except BaseException as error:
             self._state, self._error = "failed", error
@@ -356,11 +358,26 @@ class Recorder:
             rate_hz, bytes_per_s = meter.rates()
             found.append(
                 TopicStatus(
-                    topic, contract, self._observe or contract in ("pipe", "broadcast"), meter.messages, meter.bytes,
-                    meter.lost, rate_hz, bytes_per_s, lag_messages, lag_bytes, problems.get(topic, ""),
+                    topic, contract, self._observe or contract in ("pipe", "broadcast", FRAMES), meter.messages,
+                    meter.bytes, meter.lost, rate_hz, bytes_per_s, lag_messages, lag_bytes, problems.get(topic, ""),
                 )
             )  # fmt: skip
         return found
+
+
+@contextlib.contextmanager
+def _interrupts_as(stop: Callable[[], None]) -> Iterator[None]:
+    """Ctrl-C asks to stop, instead of breaking in between a write and the note that it was done. Whoever has a handler
+    of their own keeps it."""
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda *_: stop())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _patterns(what: str, given: str | Sequence[str]) -> list[str]:

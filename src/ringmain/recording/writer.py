@@ -98,6 +98,7 @@ class RecordingWriter:
         self._pending: list[_Pending] = []
         self._pending_bytes = 0
         self._topics: dict[tuple[str, int], TopicMeta] = {}
+        self._written = False  # has anything been written since the last flush?
         self._undeclared = False  # is there a topic that meta.json does not have yet?
         self._damaged: list[int] = []
         self._flushed_at = self._opened_at = time.monotonic()
@@ -221,9 +222,10 @@ class RecordingWriter:
         if self._undeclared:
             with self._stopping_on_error("describe a topic in"):
                 self._write_meta()
-        if not self._pending and (self._stream is None or self._fsync != "interval"):
+        if not self._pending and not self._written:
             return
         self._write_pending()
+        self._written = False
         with self._stopping_on_error("write"):
             if self._stream is not None:
                 if not self._stream.is_in_place():
@@ -310,6 +312,7 @@ class RecordingWriter:
         in_place = self._pending[0].in_place if count == 1 else ()
         self._stream.write(joined, min(w[1] for w in wrapped), max(w[2] for w in wrapped), in_place)
         self.lost += sum(w[3] for w in wrapped)
+        self._written = True
         crash.point("R3")  # [CRASH-R3] a batch is written, and nobody has been told
         del self._pending[:count]
 
