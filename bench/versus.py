@@ -14,7 +14,7 @@ from bench.peers import Peer
 SIZES = {"32 B": 32, "1 KB": 1024, "64 KB": 65536, "1 MB": 1 << 20, "6 MB": 6_000_000}
 
 
-def _in_directory(run: Callable[[str], float]) -> float:
+def in_directory(run: Callable[[str], float]) -> float:
     """Every sample in a runtime directory of its own, so that none inherits from another."""
     before = os.environ["RINGMAIN_DIR"]
     directory = tempfile.mkdtemp(prefix="ringmain-bench-", dir="/dev/shm")
@@ -32,7 +32,7 @@ def throughput(kind: type[Peer], size: int) -> Callable[[float], float]:
 
     def sample(budget_s: float) -> float:
         def once(count: int) -> float:
-            return _in_directory(lambda directory: pair.throughput(kind(directory, size), messages, count))
+            return in_directory(lambda directory: pair.throughput(kind(directory, size), messages, count))
 
         if not counts:  # the first time, find out how many fit in the time
             few = len(messages) * (8 if size <= 65536 else 2)
@@ -55,7 +55,7 @@ def round_trip(kind: type[Peer], spinning: bool) -> tuple[Callable[[float], floa
             p50, latest[0] = pair.round_trips(kind(directory, len(message), spinning), message, count)
             return p50
 
-        return _in_directory(run)
+        return in_directory(run)
 
     return median, lambda budget_s: latest[0]
 
