@@ -70,6 +70,8 @@ class Ringmain:
         with rm.FramePublisher(STREAM, SIZE, spin=SPIN_S) as pub:
 
             def write(frame: int) -> None:
+                if frame == 0:
+                    pub.wait_for_readers(1, timeout=pair.PATIENCE_S)
                 while not pub.all_read:
                     pass
                 if copied:
@@ -84,7 +86,6 @@ class Ringmain:
     @contextmanager
     def reader(self) -> Iterator[Read]:
         with rm.FrameSubscriber(STREAM, spin=SPIN_S) as sub:
-            sub.try_recv()  # it is there now
 
             def read(frame: int) -> None:
                 with sub.recv(timeout=pair.PATIENCE_S) as got:
@@ -215,6 +216,15 @@ def ratios(found: Sequence[dict[str, Any]]) -> dict[str, float]:
     return made
 
 
+def keep(what: str, about: dict[str, object], found: dict[str, Any]) -> None:
+    """Beside the files of `python -m bench`, not among them: the README takes its figures from the newest of those."""
+    stamp = str(about["date"]).replace(":", "").replace("-", "")[:15]
+    path = harness.RESULTS / "frames" / f"{what}-{stamp}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({**about, **found}, indent=1) + "\n")
+    print(path.relative_to(harness.ROOT))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.frames_written", description=__doc__)
     parser.add_argument("--rounds", type=int, default=15, help="how often each cell is measured")
@@ -240,11 +250,7 @@ def main() -> int:
     failed = [f"{result.name}: {s.error}" for result in results for s in result.samples if s.error]
     print("\n".join(failed))
     if not options.keep_nothing:
-        path = harness.RESULTS / "frames" / f"{str(about['date']).replace(':', '').replace('-', '')[:15]}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        kept = {**about, "ratios": ratios(found), "rows": found, "failed": failed}
-        path.write_text(json.dumps(kept, indent=1) + "\n")
-        print(path.relative_to(harness.ROOT))
+        keep("written", about, {"ratios": ratios(found), "rows": found, "failed": failed})
     return 1 if failed else 0
 
 

@@ -107,4 +107,29 @@ class Borrowing(Single):
             kept.clear()
 
 
-PEERS = [Single, Iterating, Batching, Borrowing]
+class Frames(Single):
+    """A stream of frames in place of a topic: copied in by the publisher, looked at where they lie by the reader."""
+
+    name = "ringmain, frames"
+    smallest_bytes = 1 << 20
+
+    @contextmanager
+    def sender(self, lane: int) -> Iterator[pair.Send]:
+        with rm.FramePublisher(f"lane/{lane}", size=self.size, spin=self.spin_s) as pub:
+
+            def send(data: bytes) -> None:
+                if pub.next_sequence == 0:
+                    pub.wait_for_readers(1, timeout=pair.PATIENCE_S)
+                while not pub.all_read:  # a reader that is slow would be lapped
+                    pass
+                pub.send(data)
+
+            yield send
+
+    @contextmanager
+    def receiver(self, lane: int) -> Iterator[pair.Receive]:
+        with rm.FrameSubscriber(f"lane/{lane}", spin=self.spin_s) as sub:
+            yield lambda: next(sub).data
+
+
+PEERS = [Single, Iterating, Batching, Borrowing, Frames]
