@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 import ringmain as rm
-from bench import harness
+from bench import runs
 from bench.frames_written import keep
 
 SMALL, LARGE = 64 * 1024, 6_000_000
@@ -137,7 +137,7 @@ def main() -> None:
         for label, seen in trips.items():
             print(f"  {label:28}{min(seen):8.2f}   {min(seen) / min(trips['message of 64 B']):5.2f} x")
         if "--keep-nothing" not in sys.argv[1:]:
-            about = harness.circumstances(shlex.join(["python", "-m", "bench.frames_handover", *sys.argv[1:]]))
+            about = runs.circumstances(shlex.join(["python", "-m", "bench.frames_handover", *sys.argv[1:]]))
             best_us = {label: min(seen) for label, seen in trips.items()}
             keep("handover", about, {"one process, ns": single, "there and back, us": best_us})
     finally:

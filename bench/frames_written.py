@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 import ringmain as rm
-from bench import harness, pair, versus
+from bench import floors, harness, pair, runs, versus
 
 SIZE = 6_000_000
 FRAMES, WARM = 120, 20
@@ -174,10 +174,16 @@ def sample(system: Any, copied: bool) -> Callable[[float], float]:
         return end
 
     def run(directory: str) -> float:
-        start, end = pair.run_two(writing, reading)
+        start, end = pair.run_all([writing, reading])
         return (FRAMES - WARM) / float(end - start)
 
     return lambda budget_s: versus.in_directory(run)
+
+
+def _stayed(sample: harness.Sample) -> str:
+    """The placement, if it was the same before and after."""
+    before, after = (harness.placement(ns or 0.0) for ns in (sample.before_ns, sample.after_ns))
+    return before if before == after else ""
 
 
 def rows(results: Sequence[harness.Result]) -> list[dict[str, Any]]:
@@ -185,7 +191,7 @@ def rows(results: Sequence[harness.Result]) -> list[dict[str, Any]]:
     found = []
     for result in results:
         for place in harness.PLACEMENTS:
-            values = [s.value for s in result.samples if s.value is not None and s.placement == place]
+            values = [s.value for s in result.samples if s.value is not None and _stayed(s) == place]
             if values:
                 middle = harness.spread(values)
                 found.append(
@@ -219,10 +225,10 @@ def ratios(found: Sequence[dict[str, Any]]) -> dict[str, float]:
 def keep(what: str, about: dict[str, object], found: dict[str, Any]) -> None:
     """Beside the files of `python -m bench`, not among them: the README takes its figures from the newest of those."""
     stamp = str(about["date"]).replace(":", "").replace("-", "")[:15]
-    path = harness.RESULTS / "frames" / f"{what}-{stamp}.json"
+    path = runs.RESULTS / "frames" / f"{what}-{stamp}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({**about, **found}, indent=1) + "\n")
-    print(path.relative_to(harness.ROOT))
+    print(path.relative_to(floors.ROOT))
 
 
 def main() -> int:
@@ -236,9 +242,9 @@ def main() -> int:
         for way, copied in WAYS.items()
         for system in systems
     ]
-    harness.build_floor()
+    floors.build_floor()
     os.environ.setdefault("RINGMAIN_DIR", tempfile.gettempdir())  # every sample has its own; see versus.in_directory
-    about = harness.circumstances(shlex.join(["python", "-m", "bench.frames_written", *sys.argv[1:]]))
+    about = runs.circumstances(shlex.join(["python", "-m", "bench.frames_written", *sys.argv[1:]]))
     results = harness.measure(cells, options.rounds, 0.0)
     found = rows(results)
     for row in found:

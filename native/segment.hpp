@@ -75,6 +75,7 @@ class Segment {
     void map(Access access);
     void map_ring(int protection, int through);
     void map_pool(int protection, int through);
+    void populate() const;
     void allocate();
 
   public:

@@ -24,7 +24,7 @@ uint64_t read_by_all(const PublisherState& p) {
 }
 
 // 1: a buffer; 0: none, and the frame is to be dropped; -1: raised.
-int next_buffer(FramePublisherState& f, const PublisherState& p, Deadline& deadline, uint32_t& buffer) {
+int next_buffer(FramePublisherState& f, PublisherState& p, Deadline& deadline, uint32_t& buffer) {
     if (f.pool->claim(read_by_all(p), buffer) == Status::ok) [[likely]]
         return 1;
     Counted<PoolWriter> pool = f.pool;  // another thread may close us while we wait
@@ -55,7 +55,7 @@ int next_buffer(FramePublisherState& f, const PublisherState& p, Deadline& deadl
         auto given_back = [&, ours = pool->taken()] {
             return (there.held(std::memory_order_relaxed) | ours) != there.all();
         };
-        if (!spin_until(std::min(p.spin_ns, left), given_back)) {
+        if (!p.spin.until(left, given_back)) {
             std::vector<Bell> bells = pool->arm();
             if (!bells.empty()) {
                 WithoutGil unlocked;

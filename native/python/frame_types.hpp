@@ -81,14 +81,4 @@ class Spares {
     }
 };
 
-// A new object of a class that derives from one of ours, its fields zero.
-inline PyObject* allocate(PyTypeObject* type) {
-    return reinterpret_cast<allocfunc>(PyType_GetSlot(type, Py_tp_alloc))(type, 0);
-}
-inline void deallocate(PyObject* self) {
-    PyTypeObject* type = Py_TYPE(self);
-    reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
-    Py_DECREF(type);
-}
-
 }  // namespace ringmain::py

@@ -7,9 +7,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
+from ringmain.cli.survey import used_share
 from ringmain.cli.watching import Flow, Reading, flow
+from ringmain.frames.streams import FrameStream
 from ringmain.inspect import Participant, TopicInfo
 
 HISTORY = 30
@@ -17,11 +19,21 @@ Sort = Literal["name", "rate", "bandwidth", "full", "lost", "behind"]
 SORTS: tuple[Sort, ...] = ("name", "rate", "bandwidth", "full", "lost", "behind")
 
 
+class Seen(NamedTuple):
+    """One topic, as one look found it."""
+
+    info: TopicInfo
+    reading: Reading
+    stream: FrameStream | None = None
+    """If it is a stream of frames."""
+
+
 @dataclass(frozen=True)
 class Row:
     """One topic, at one moment."""
 
     info: TopicInfo
+    stream: FrameStream | None
     rate_hz: float
     bytes_per_s: float
     lost_per_s: float
@@ -30,7 +42,7 @@ class Row:
 
     @property
     def full(self) -> float:
-        return self.info.used / self.info.capacity
+        return used_share(self.info, self.stream)
 
     @property
     def lost(self) -> int:
@@ -90,22 +102,22 @@ class Model:
         self.filter = ""
         self.paused = False
 
-    def look(self, seen: Sequence[tuple[TopicInfo, Reading]]) -> None:
+    def look(self, seen: Sequence[Seen]) -> None:
         """Takes in one look at all topics."""
         if self.paused:
             return
-        memories = {info.name: self._memories.get(info.name, _Memory()) for info, _ in seen}
-        self._memories = memories
-        self._rows = [self._row(info, reading, memories[info.name]) for info, reading in seen]
+        self._memories = {each.info.name: self._memories.get(each.info.name, _Memory()) for each in seen}
+        self._rows = [self._row(each, self._memories[each.info.name]) for each in seen]
 
-    def _row(self, info: TopicInfo, reading: Reading, memory: _Memory) -> Row:
+    def _row(self, seen: Seen, memory: _Memory) -> Row:
+        info, reading, stream = seen
         passed = flow(memory.reading, reading) or Flow(1.0, 0, 0.0)
         lost = sum(reader.lost for reader in info.readers)
         new_loss = max(0, lost - memory.lost) if memory.reading else 0
         if memory.reading is not None:
             memory.rates.append(passed.rate_hz)
         memory.reading, memory.lost = reading, lost
-        return Row(info, passed.rate_hz, passed.bytes_per_s, new_loss / passed.seconds, tuple(memory.rates))
+        return Row(info, stream, passed.rate_hz, passed.bytes_per_s, new_loss / passed.seconds, tuple(memory.rates))
 
     def rows(self) -> list[Row]:
         """What to show: filtered, and in order."""
