@@ -225,7 +225,7 @@ def ratios(found: Sequence[dict[str, Any]]) -> dict[str, float]:
 def keep(what: str, about: dict[str, object], found: dict[str, Any]) -> None:
     """Beside the files of `python -m bench`, not among them: the README takes its figures from the newest of those."""
     stamp = str(about["date"]).replace(":", "").replace("-", "")[:15]
-    path = runs.RESULTS / "frames" / f"{what}-{stamp}.json"
+    path = runs.DIRECTORY / "frames" / f"{what}-{stamp}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({**about, **found}, indent=1) + "\n")
     print(path.relative_to(floors.ROOT))
