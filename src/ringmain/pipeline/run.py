@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import StreamingQueryException
 
-from ringmain.errors import LakeError, RingmainError
+from ringmain.errors import LakeError, RingmainError, SparkUnavailable
 from ringmain.pipeline import gold
 from ringmain.pipeline.batch import Align, BatchRun, Plan, Step
 from ringmain.pipeline.lake import BUCKET_S, Commit, Lake, Settings
@@ -143,6 +143,11 @@ class Pipeline:
         there = find_recordings(source, must_exist=not follow).values()
         brief = not follow and sum(map(_size, there)) < BRIEF_BYTES
         spark = session(master=master, brief=brief) if spark is None else prepare(spark)
+        if type(spark).__module__.startswith("pyspark.sql.connect"):
+            raise SparkUnavailable(
+                "the pipeline works through its batches in the driver, which Spark Connect keeps on the server: unset "
+                "SPARK_REMOTE, and name the cluster by --master (master=) instead. Reading and streaming do work"
+            )
         place = Lake(lake, Settings(window_s=self.window_s), join_small=self.format != "delta")
         worker = BatchRun(spark, place, self.plan, lambda: list(find_recordings(source, must_exist=False).values()))
         summary, began = Summary(), time.monotonic()
