@@ -16,6 +16,13 @@ class Bar:
     limit: float
     at_most: bool
     placement: str = ""
+    # Of those against peers: in what, who, and what each had.
+    group: str = ""
+    ours: str = ""
+    rival: str = ""
+    our_median: float = 0.0
+    their_median: float = 0.0
+    unit: str = ""
 
     @property
     def met(self) -> bool:
@@ -62,7 +69,7 @@ def _against_peers(cells: Mapping[str, Result]) -> list[Bar | None]:
     for group, everybody in groups.items():
         ours = [who for who in everybody if who.startswith("ringmain")]
         peers = [who for who in everybody if who not in ours]
-        if not ours or not peers:
+        if not ours or not peers:  # a group of which only one side was measured, or whose peers all failed
             continue
         lower = everybody[peers[0]].lower_is_better
 
@@ -71,10 +78,14 @@ def _against_peers(cells: Mapping[str, Result]) -> list[Bar | None]:
 
         best, rival = max(ours, key=key), max(peers, key=key)
         mine, other = everybody[best].median or 0.0, everybody[rival].median or 0.0
+        if mine <= 0 or other <= 0:  # too little to be measured: there is no ratio
+            continue
         ahead = other / mine if lower else mine / other
         wanted = 1.0 if "sleeping" in group else 2.0 if "32 B" in group or "spinning" in group else 1.2
         placement = f"{everybody[best].placement}, {everybody[rival].placement}"
-        made.append(Bar(f"{group}: {best} ahead of {rival}", ahead, wanted, False, placement))
+        unit = everybody[best].unit
+        what = f"{group}: {best} ahead of {rival}"
+        made.append(Bar(what, ahead, wanted, False, placement, group, best, rival, mine, other, unit))
     return made
 
 

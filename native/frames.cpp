@@ -163,6 +163,7 @@ struct OpenReaders {
 }  // namespace
 
 PoolReader::PoolReader(std::unique_ptr<Seat> seat) : pool_(seat->shared()), seat_(std::move(seat)) {
+    pool_.segment().populate(false);
     std::lock_guard lock(OpenReaders::all().mutex);
     OpenReaders::all().readers.push_back(this);
 }

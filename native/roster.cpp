@@ -297,7 +297,7 @@ Seat::Seat(std::shared_ptr<Segment> segment, Role role, std::string_view name, b
     slot.joined_ns.store(static_cast<uint64_t>(wall_ns()), memory_order_relaxed);
     for (auto* word : {&slot.position, &slot.sequence, &slot.messages, &slot.bytes, &slot.lost})
         word->store(0, memory_order_relaxed);
-    slot.busy.store(role == Role::reader, memory_order_relaxed);  // until Reader::attach
+    slot.busy.store(role != Role::writer, memory_order_relaxed);  // until Reader::attach
     slot.waits_for.store(0, memory_order_relaxed);
     char padded[sizeof slot.name] = {};
     name.copy(padded, kMaxParticipantNameBytes);

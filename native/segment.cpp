@@ -228,6 +228,12 @@ void Segment::map_pool(int protection, int through) {
     if (flags & kHugePages) (void)madvise(data_, capacity_bytes, MADV_HUGEPAGE);
 }
 
+void Segment::populate(bool to_write) {
+    constexpr int kPopulateRead = 22,
+                  kPopulateWrite = 23;  // MADV_POPULATE_...: fail where touching would be a SIGBUS
+    (void)madvise(data_, capacity_bytes, to_write ? kPopulateWrite : kPopulateRead);
+}
+
 // All the space now: a full file system is an error here, not a SIGBUS in the middle of a message.
 void Segment::allocate() {
     uint64_t file_bytes = data_offset + capacity_bytes;
@@ -236,15 +242,16 @@ void Segment::allocate() {
         if (ftruncate(fd_, static_cast<off_t>(file_bytes)) != 0)
             fail_errno("cannot set the size of stream '" + topic + "'");
         map(Access::write);
-        constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE: fails where touching would be a SIGBUS
-        (void)madvise(data_, capacity_bytes, kPopulateWrite);
+        populate(true);
     }
     if (int error = posix_fallocate(fd_, 0, static_cast<off_t>(file_bytes)))
         throw Failure{Fault::system,
                       "cannot allocate " + std::to_string(file_bytes) + " bytes for topic '" + topic +
                           "' in " + directory->path() + ": " + std::strerror(error),
                       error};
-    if (!(flags & kHugePages)) map(Access::write);
+    if (flags & kHugePages) return;
+    map(Access::write);
+    if (kind() == FileKind::pool) populate(true);
 }
 
 std::shared_ptr<Segment> Segment::create(std::shared_ptr<Directory> directory, std::string_view topic,

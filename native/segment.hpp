@@ -111,6 +111,10 @@ class Segment {
     Slot& slot(uint32_t index) const { return reinterpret_cast<Slot*>(control_ + kRosterOffset)[index]; }
     std::byte* data() const { return data_; }
 
+    // The pages of a pool's buffers now, all at once, rather than one fault after the other in the middle of the first
+    // frames. A kernel that cannot (before 5.14) does it the slow way.
+    void populate(bool to_write);
+
     // Shows a created topic to the world, under its name; false if another was faster.
     bool give_name();
     bool has_its_name() const;  // is the file of this name still this one?

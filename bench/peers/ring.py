@@ -11,7 +11,6 @@ from typing import Any, Literal
 import ringmain as rm
 from bench import pair
 from bench.peers import Peer
-from ringmain.publisher import DEFAULT_SPIN_S
 
 
 class Single(Peer):
@@ -21,9 +20,9 @@ class Single(Peer):
     can_fan_out = True
 
     @property
-    def spin_s(self) -> float:
+    def spin_s(self) -> float | None:
         # Looking for long, on a machine whose cores are taken, keeps from running the very process that is waited for.
-        return DEFAULT_SPIN_S if self.spinning is None else 0.01 if self.spinning else 0.0
+        return None if self.spinning is None else 0.01 if self.spinning else 0.0
 
     @property
     def contract(self) -> Literal["pipe", "reliable"]:
@@ -128,7 +127,7 @@ class Borrowing(Single):
 
 class Frames(Peer):
     """A pool of buffers: the writer fills one, the reader reads it where it lies, and only a descriptor travels. A
-    frame that is read slower than the next comes would be passed over, so each is answered for on a pipe before the
+    frame that is read slower than the next comes would be passed over, so each is answered for before the
     next but one is written."""
 
     name = "ringmain, frames"
@@ -161,7 +160,7 @@ class Frames(Peer):
     @contextmanager
     def receiver(self, lane: int, index: int = 0) -> Iterator[pair.Receive]:
         with (
-            rm.Publisher(f"done/{lane}", contract="pipe", spin=self.SPIN_S) as done,
+            rm.Publisher(f"done/{lane}", spin=self.SPIN_S) as done,
             rm.FrameSubscriber(f"frames/{lane}", spin=self.SPIN_S) as sub,
         ):
             self._frame: Any = None

@@ -2,6 +2,7 @@
 From a recording, by the pipeline's as-of join on Spark. Needs ringmain[spark]."""
 
 import tempfile
+import time
 from pathlib import Path
 
 import msgspec
@@ -30,6 +31,7 @@ def record(path: Path) -> None:
             imu.send(Imu(float(number)))
             if number % 10 == 9:
                 command.send(Command(-float(number)))
+            time.sleep(0.001)  # Spark's times are microseconds: what is sent within one has no order in time
 
 
 def main() -> None:

@@ -33,7 +33,7 @@ struct Me {
     Seat* seat = nullptr;
     Place<Writer> writer;
     Place<Reader> reader;
-    uint64_t first = 0, next = 0, received = 0;  // reader's account
+    uint64_t first = 0, next = 0, received = 0, lost = 0;  // reader's account
 };
 Me participants[kMaxActors];
 
@@ -105,6 +105,7 @@ bool take_one(Me& me, Reader& reader, const Reads& reads) {
         require(gap == 0, "a message was lost on a contract that waits");
     require(reader.lost >= lost_before, "lost went back");
     me.next = view.seq + 1;
+    me.lost = reader.lost;
     ++me.received;
     require(reader.release(), "a living reader's slot was given to another");
     return true;
@@ -142,6 +143,7 @@ void last_look(Me& me, Reader& reader, const Reads& reads) {
 
 void open_topic(Contract contract, uint64_t capacity_bytes) {
     topic = {contract, capacity_bytes};
+    for (Me& me : participants) me.first = me.next = me.received = me.lost = 0;
     set_capacity(capacity_bytes);
     auto& header = *reinterpret_cast<Header*>(control());
     auto* slots = reinterpret_cast<Slot*>(control() + kRosterOffset);
@@ -166,6 +168,15 @@ void seat_writer(int actor, const std::vector<uint32_t>& sent_before) {
 void seat_reader(int actor, const Reads& reads) {
     join(actor, Role::reader, false);
     make_reader(actor, reads);
+}
+
+uint64_t account() {
+    uint64_t hash = committed_number();
+    for (int i = 0; i < actor_count(); ++i) {
+        const Me& me = participants[i];
+        hash = mix(hash, mix(me.received, mix(me.next, me.lost)));
+    }
+    return hash;
 }
 
 void write(const Sends& sends) {

@@ -42,6 +42,8 @@ void open_topic(Contract contract, uint64_t capacity_bytes);
 void seat_writer(int actor, const std::vector<uint32_t>& sent_before = {});
 void seat_reader(int actor, const Reads& reads);
 
+uint64_t account();  // what each reader got and lost, and what was committed
+
 // The actors themselves.
 void write(const Sends& sends);
 void read(const Reads& reads);

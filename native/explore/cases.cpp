@@ -46,6 +46,7 @@ Case make(std::string name, Contract contract, std::vector<Part> parts, int deat
     c.contract = name_of(contract);
     c.deaths = deaths;
     c.slices = slices;
+    c.account = account;
     for (size_t i = 0; i < parts.size(); ++i) {
         const Part& part = parts[i];
         c.names.push_back(part.name + " " + std::to_string(i));
@@ -115,6 +116,16 @@ void add_broadcast(std::vector<Case>& cases) {
         {writer({.sizes = {S}}), mortal(writer({.sizes = {S}, .joins = true, .takeover = true})),
          writer({.sizes = {S}, .joins = true, .takeover = true})},
         1);
+    add("two writers die, another comes, read at the end",
+        {mortal(writer({.sizes = {M}})), mortal(writer({.sizes = {S}, .joins = true, .takeover = true})),
+         writer({.sizes = {S}, .joins = true, .takeover = true}), reader(kAtTheEnd)},
+        2);
+    add("a reader joins and dies",
+        {writer({.sizes = {S, S}}, kBrim),
+         mortal(reader({.looks = 2, .start = Start::oldest, .joins = true}))},
+        1);
+    add("the writer and a reader leave, and die of it",
+        {mortal(writer({.sizes = {S}, .leaves = true})), mortal(reader({.leaves_after = 1}))}, 2);
 }
 
 void add_pipe(std::vector<Case>& cases) {
@@ -131,6 +142,14 @@ void add_pipe(std::vector<Case>& cases) {
         1);
     add("the reader dies, another comes",
         {writer({.sizes = {S}}, kOne), mortal(reader({})), reader({.joins = true, .when_free = true})}, 1);
+    add("the reader leaves, or dies of it, another comes",
+        {writer({.sizes = {S}}, kOne), mortal(reader({.leaves_after = 1})),
+         reader({.joins = true, .when_free = true})},
+        1);
+    add("two writers die, another comes, read at the end",
+        {mortal(writer({.sizes = {M}})), mortal(writer({.sizes = {S}, .joins = true, .takeover = true})),
+         writer(newcomer), reader(kAtTheEnd)},
+        2);
 }
 
 void add_bus(std::vector<Case>& cases) {
@@ -143,7 +162,7 @@ void add_bus(std::vector<Case>& cases) {
         1);
     add("two writers, lapped", {writer({.sizes = {S}}, kOne), writer({.sizes = {S}}), reader(kOnce)});
     add("two writers, borrows", {writer({.sizes = {S}}, kOne), writer({.sizes = {S}}), reader(kBorrow)});
-    add("two borrowers", {writer({.sizes = {S, S}}, kOne), reader(kBorrow), reader(kBorrow)});
+    add("two borrowers", {writer({.sizes = {S}}, kOne), reader(kBorrow), reader(kBorrow)});
     add("three writers", {writer({.sizes = {S}}), writer({.sizes = {S}}), writer({.sizes = {S}})});
     add("a borrower dies", {writer({.sizes = {S, S}}, kBrim), mortal(reader(kBorrow))}, 1);
     add("a writer dies in its turn", {mortal(writer({.sizes = {M, S}}, kBrim)), writer({.sizes = {S, S}})},
@@ -152,6 +171,14 @@ void add_bus(std::vector<Case>& cases) {
         {mortal(writer({.sizes = {M}}, kOne)), writer({.sizes = {S}}), reader(kBorrow)}, 1);
     add("a borrower dies, its reaper dies",
         {mortal(writer({.sizes = {S}}, kOne)), writer({.sizes = {S}}), mortal(reader(kBorrow))}, 2);
+    add("a borrower joins and leaves, and dies of it",
+        {writer({.sizes = {S, S}}, kBrim),
+         mortal(reader({.start = Start::oldest, .joins = true, .borrows = true, .leaves_after = 1}))},
+        1);
+    add("a writer leaves, or dies of it",
+        {mortal(writer({.sizes = {S}, .leaves = true}, kBrim)), writer({.sizes = {S}}),
+         reader({.looks = 1, .start = Start::oldest})},
+        1);
 }
 
 void add_reliable(std::vector<Case>& cases) {
@@ -167,10 +194,18 @@ void add_reliable(std::vector<Case>& cases) {
     add("a reader leaves",
         {writer({.sizes = {S, S}}, kBrim), reader({.start = Start::oldest, .leaves_after = 1})});
     add("a reader dies", {writer({.sizes = {S, S}}, kBrim), mortal(reader(kAll))}, 1);
-    add("a writer gives up waiting",
-        {writer({.sizes = {S, S}, .gives_up = true}, kOne), writer({.sizes = {S}}), reader(kAll)});
+    add("a writer gives up waiting", {writer({.sizes = {S, S}, .gives_up = true}, kBrim), reader(kAll)});
+    add("a writer gives up waiting, another does not",
+        {writer({.sizes = {S}, .gives_up = true}, kOne), writer({.sizes = {S}}), reader(kAll)});
     add("a writer dies, another goes on",
         {mortal(writer({.sizes = {M}}, kOne)), writer({.sizes = {S}}), reader(kAll)}, 1);
+    add("two readers die", {writer({.sizes = {S}}, kOne), mortal(reader(kAll)), mortal(reader(kAll))}, 2);
+    add("a reader dies, its reaper dies",
+        {mortal(writer({.sizes = {S}}, kOne)), writer({.sizes = {S}}), mortal(reader(kAll))}, 2);
+    add("a reader joins and leaves, and dies of it",
+        {writer({.sizes = {S, S}}, kBrim),
+         mortal(reader({.start = Start::oldest, .joins = true, .leaves_after = 1}))},
+        1);
 }
 
 // Explored whole, too, but in minutes.
@@ -178,8 +213,10 @@ bool takes_long(const Case& c) {
     std::string name = c.contract + ": " + c.name;
     for (const char* deep :
          {"broadcast: taken over alive, read", "broadcast: the writer dies, another comes",
-          "pipe: the writer dies, another comes", "bus: two borrowers", "bus: a writer dies, another goes on",
-          "reliable: a writer gives up waiting", "reliable: a writer dies, another goes on"})
+          "broadcast: two writers die, another comes, read at the end",
+          "pipe: the writer dies, another comes", "pipe: two writers die, another comes, read at the end",
+          "bus: a writer leaves, or dies of it", "bus: a writer dies, another goes on",
+          "reliable: a writer dies, another goes on", "reliable: a reader dies, its reaper dies"})
         if (name == deep) return true;
     return false;
 }

@@ -10,6 +10,7 @@
 #include <ctime>
 #include <deque>
 #include <memory>
+#include <utility>
 
 #include "arena.hpp"
 #include "model.hpp"
@@ -38,6 +39,7 @@ struct Fiber {
     ExceptionState exceptions{};
     Life life = Life::running;
     uint64_t observed = 0;
+    bool stirred = false;  // has done something since it was last handed over to
 };
 
 struct Choice {
@@ -87,6 +89,7 @@ size_t depth;
 std::unique_ptr<Seen> seen;
 int deaths;
 bool closing_down, trace;
+std::set<uint64_t> ends;
 bool scouting;  // chance decides, to find out what is shared before the search begins
 uint64_t chance;
 uint64_t steps, all_steps;
@@ -106,7 +109,8 @@ void switch_to(int next) {
     if (previous == next) return;
     if (previous != kNobody) fibers[previous].exceptions = *exceptions;
     *exceptions = fibers[next].exceptions;
-    if (previous == kNobody || _setjmp(fibers[previous].resume) == 0) {
+    static jmp_buf never;  // from setup there is no way back
+    if (_setjmp(previous == kNobody ? never : fibers[previous].resume) == 0) {
         running = next;
         bool first = !fibers[next].started;
         fibers[next].started = true;
@@ -147,7 +151,7 @@ void schedule() {
             if (i != running && can_run(i)) options[count++] = i;
         if (count == 0 && kernel_is_quiet()) {
             explorer_allocates();
-            if (current_case->finally && !scouting) current_case->finally();
+            if (current_case->account && !scouting && !trace) ends.insert(current_case->account());
             finish(End::complete);
         }
     } while (count == 0);
@@ -197,6 +201,7 @@ End run_once() {
         f.exceptions = {};
         f.life = Life::running;
         f.observed = 0;
+        f.stirred = false;
     }
     arena_reset();
     if (_setjmp(main_loop) == 0) {
@@ -247,7 +252,10 @@ Life life(int actor) { return fibers[actor].life; }
 int actor_count() { return static_cast<int>(current_case->actors.size()); }
 bool closing() { return closing_down; }
 bool tracing() { return trace; }
-void observe(uint64_t value) { fibers[running].observed = mix(fibers[running].observed, value); }
+void observe(uint64_t value) {
+    fibers[running].observed = mix(fibers[running].observed, value);
+    fibers[running].stirred = true;
+}
 void settle(const void* state, size_t size, uint64_t extra) {
     fibers[running].observed = mix(hash_bytes(state, size), extra);
 }
@@ -256,8 +264,13 @@ void count_step() {
     if (++steps > kMaxSteps) fail("an endless loop: more than " + std::to_string(kMaxSteps) + " steps");
 }
 
+// Two decisions without a step between them would find the state of the first among those seen, and give up what
+// follows from it unexplored.
 void reach() {
-    if (running != kNobody) schedule();
+    if (running == kNobody) return;
+    if (!std::exchange(fibers[running].stirred, false))
+        give_up("an actor that has done nothing lets others go first");
+    schedule();
 }
 
 int choose(int options) {
@@ -299,6 +312,7 @@ bool dies_here() {
 void block(Life how) {
     fibers[running].life = how;
     schedule();
+    observe(3);  // to have woken is a step: others had theirs meanwhile
 }
 
 void unblock(int actor) { fibers[actor].life = Life::running; }
@@ -343,6 +357,7 @@ Outcome explore(const Case& c, double limit_s) {
     choices.clear();
     seen = std::make_unique<Seen>();
     trace = false;
+    ends.clear();
     all_steps = 0;
     // Of the processor, not of the wall: whether a case is explored whole must not depend on who else is busy.
     std::clock_t begin = std::clock();
@@ -359,6 +374,7 @@ Outcome explore(const Case& c, double limit_s) {
             choices.clear();
             seen = std::make_unique<Seen>();
             outcome.executions = outcome.deaths = all_steps = 0;
+            ends.clear();
             continue;
         }
         ++outcome.executions;
@@ -374,6 +390,7 @@ Outcome explore(const Case& c, double limit_s) {
         }
         if ((outcome.executions & 1023) == 0 && elapsed() > limit_s) break;
     }
+    outcome.ends = ends;
     outcome.states = seen->count();
     outcome.steps = all_steps;
     outcome.seconds = elapsed();

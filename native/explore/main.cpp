@@ -1,7 +1,7 @@
 // Runs the cases and prints what was explored. `--help` says how.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <string>
 
 #include "cases.hpp"
@@ -9,51 +9,87 @@
 
 using namespace ringmain::explore;
 
-int main(int argc, char** argv) {
+namespace {
+
+struct Options {
     std::string only;
-    bool deep = false, expect_failure = false;
+    bool deep = false, caught = false, compare = false, litmus = false;
     double limit_s = 60;
+};
+
+constexpr const char* kHelp =
+    "explore [--only TEXT] [--deep] [--seconds LIMIT] [--caught | --compare | --litmus]\n"
+    "  --only     cases whose \"contract: name\" contains TEXT\n"
+    "  --deep     the larger cases too\n"
+    "  --seconds  of processor time; a case that takes longer is a failure: it was not explored whole\n"
+    "  --caught   the code is a mutant: succeed if some case fails\n"
+    "  --compare  explore each case with every access interleaved, too: it must end in the same ways, or, "
+    "if\n"
+    "             there was not the time for all of it, in no others\n"
+    "  --litmus   the explorer's own tests";
+
+bool parse(int argc, char** argv, Options& o) {
     for (int i = 1; i < argc; ++i) {
         std::string argument = argv[i];
+        bool more = i + 1 < argc;
         if (argument == "--deep")
-            deep = true;
-        else if (argument == "--litmus")
-            return run_litmus() != 0;
+            o.deep = true;
         else if (argument == "--caught")
-            expect_failure = true;
-        else if (argument == "--seconds" && i + 1 < argc)
-            limit_s = std::atof(argv[++i]);
-        else if (argument == "--only" && i + 1 < argc)
-            only = argv[++i];
-        else {
-            std::puts(
-                "explore [--only TEXT] [--deep] [--seconds LIMIT] [--caught]\n"
-                "  --only     cases whose \"contract: name\" contains TEXT\n"
-                "  --deep     the larger cases too\n"
-                "  --seconds  a case that takes longer is a failure: it was not explored whole\n"
-                "  --caught   the code is a mutant: succeed if some case fails");
-            return argument == "--help" ? 0 : 2;
-        }
+            o.caught = true;
+        else if (argument == "--compare")
+            o.compare = true;
+        else if (argument == "--litmus")
+            o.litmus = true;
+        else if (argument == "--seconds" && more)
+            o.limit_s = std::atof(argv[++i]);
+        else if (argument == "--only" && more)
+            o.only = argv[++i];
+        else
+            return false;
     }
-    std::printf("%-11s %-36s %10s %10s %11s %8s\n", "contract", "case", "executions", "states", "steps",
-                "seconds");
-    int failures = 0;
-    for (const Case& c : all_cases()) {
-        if ((c.contract + ": " + c.name).find(only) == std::string::npos || (c.deep && !deep)) continue;
-        Outcome o = explore(c, limit_s);
-        std::printf("%-11s %-36s %10lu %10lu %11lu %4lu %8.2f%s\n", c.contract.c_str(), c.name.c_str(),
-                    o.executions, o.states, o.steps, o.restarts, o.seconds,
-                    o.error.empty() && !o.whole ? "  NOT WHOLE" : "");
-        std::fflush(stdout);
-        if (!o.error.empty()) {
-            std::printf("  %s: %s\n", o.beyond ? "BEYOND THE EXPLORER" : "BROKEN", o.error.c_str());
-            if (expect_failure) return o.beyond;
-        }
+    return true;
+}
+
+Outcome run(const Case& c, double limit_s) {
+    Outcome o = explore(c, limit_s);
+    std::printf("%-10s %-48s %10lu %10lu %12lu %6zu %8.2f%s\n", c.contract.c_str(),
+                (c.name + (c.plain ? " (plain)" : "")).c_str(), o.executions, o.states, o.steps,
+                o.ends.size(), o.seconds, o.error.empty() && !o.whole ? "  NOT WHOLE" : "");
+    if (!o.error.empty())
+        std::printf("  %s: %s\n", o.beyond ? "BEYOND THE EXPLORER" : "BROKEN", o.error.c_str());
+    std::fflush(stdout);
+    return o;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    Options options;
+    if (!parse(argc, argv, options)) {
+        std::puts(kHelp);
+        return argc == 2 && std::string(argv[1]) == "--help" ? 0 : 2;
+    }
+    if (options.litmus) return run_litmus() != 0;
+    std::printf("%-10s %-48s %10s %10s %12s %6s %8s\n", "contract", "case", "executions", "states", "steps",
+                "ends", "seconds");
+    int failures = 0, told = 0;
+    for (Case& c : all_cases()) {
+        bool asked_for = (c.contract + ": " + c.name).find(options.only) != std::string::npos;
+        if (!asked_for || (c.deep && !options.deep)) continue;
+        ++told;
+        Outcome o = run(c, options.limit_s);
+        if (options.caught && !o.error.empty()) return o.beyond;
         failures += !o.error.empty() || !o.whole;
+        if (!options.compare) continue;
+        c.plain = true;
+        Outcome plain = run(c, options.limit_s);
+        bool same = plain.whole ? plain.ends == o.ends
+                                : std::ranges::includes(o.ends, plain.ends);  // of what there was time for
+        if (plain.error.empty() && same) continue;
+        std::puts("  DIFFERENT: the reduction leaves out, or makes up, ways to end");
+        ++failures;
     }
-    if (expect_failure) {
-        std::puts("the mutant survived: no case caught it");
-        return 1;
-    }
-    return failures != 0;
+    if (told == 0) std::puts("there is no such case");
+    if (options.caught) std::puts("the mutant survived: no case caught it");
+    return failures != 0 || told == 0 || options.caught;
 }

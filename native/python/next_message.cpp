@@ -107,7 +107,7 @@ int message_now(PyObject* self, SubscriberState& s, View& view, bool borrowing) 
 }
 
 int next_message(PyObject* self, SubscriberState& s, Deadline& deadline, View& view, bool borrowing) {
-    for (int64_t spin_ns = s.spin_ns;;) {
+    for (bool hurry = true;;) {
         Bell appears = s.attached() || !s.directory ? Bell{} : s.directory->bell();
         int found = message_now(self, s, view, borrowing);
         if (found != 0) [[likely]]
@@ -118,12 +118,12 @@ int next_message(PyObject* self, SubscriberState& s, Deadline& deadline, View& v
         if (s.attached()) {
             Reader& reader = *s.reader;
             auto has_more = [&] { return reader.has_more(); };
-            if (spin_until(std::min(spin_ns, left), has_more, &s.pace, reader.sequence())) continue;
+            if (hurry && s.spin.until(left, has_more, reader.sequence())) continue;
             bell = reader.bell();
             if (!bell.word) continue;
         }
-        // Nothing came in a whole slice: there is no hurry any more, and looking for long again would be for nothing.
-        if (sleep_without_gil(bell, std::min(kSlice_ns, deadline.left_ns())) == Woken::timed_out) spin_ns = 0;
+        // Nothing came in a whole slice: looking for long again would be for nothing.
+        hurry = sleep_without_gil(bell, std::min(kSlice_ns, deadline.left_ns())) != Woken::timed_out;
         if (PyErr_CheckSignals() != 0) return -1;
         if (s.closing) {
             if (s.leases.empty()) leave_topic(s);

@@ -124,15 +124,15 @@ bool send_all(PublisherState& p, const std::vector<std::string_view>& batch, std
     while (sent < batch.size()) {
         if (!start_message(p, room(batch[sent]), deadline)) return false;
         uint64_t committed = w.position(), capacity = p.ring().capacity_bytes;
-        auto fits = [&](uint64_t next) {  // an eighth: the longest stride that a claim may run ahead
-            return w.position() - committed + std::max(next, capacity / 8) <= capacity;
+        auto can_follow = [&](uint64_t next) {  // an eighth: the longest stride that a claim may run ahead
+            bool fits = w.position() - committed + std::max(next, capacity / 8) <= capacity;
+            return fits && w.prepare(next) == Status::ok;
         };
         do {
             std::string_view data = batch[sent++];
             copy_in(w.payload(p.sender.size(), kind.size()), data.data(), data.size());
             w.seal(w.seq(), now_ns, data.size(), p.sender, kind);
-        } while (sent < batch.size() && fits(room(batch[sent])) &&
-                 w.prepare(room(batch[sent])) == Status::ok);
+        } while (sent < batch.size() && can_follow(room(batch[sent])));
         w.commit();
     }
     return true;
@@ -239,7 +239,7 @@ PyObject* open(PyObject* self, PyObject* args) {
     request.name = name;
     p->topic = topic;
     p->sender = sender;
-    p->spin_ns = spin_ns;
+    p->spin.set(spin_ns);
     try {
         WithoutGil unlocked;
         p->directory = std::make_shared<Directory>(directory, true);

@@ -7,6 +7,7 @@
 #include "clock.hpp"
 #include "endpoint.hpp"
 #include "py.hpp"
+#include "spin.hpp"
 
 namespace ringmain::py {
 
@@ -17,8 +18,7 @@ struct PublisherState {
     std::string topic, sender;
     Clock clock;
     uint64_t largest_bytes = 0;  // of a payload without sender and kind
-    int64_t spin_ns = 0;
-    Pace pace;
+    Spin spin;
     PyObject* encoder = nullptr;  // object -> buffer, for typed topics
     PyObject* accepts = nullptr;  // the classes it is meant for, or nullptr for any object
     Occupant occupant;            // see OneAtATime
@@ -52,21 +52,15 @@ void leave_topic(PublisherState& p);
 int wait_for_way(PublisherState& p, Deadline& deadline);
 
 // begin() and prepare(), waiting as long as it takes. While it waits the turn is somebody else's. False: raised.
+bool start_message_slowly(PublisherState& p, uint64_t room, Deadline& deadline);
 inline bool start_message(PublisherState& p, uint64_t room, Deadline& deadline) {
-    for (;;) {
-        Status status = p.writer->begin();
-        if (status == Status::ok) [[likely]] {
-            status = p.writer->prepare(room);
-            if (status == Status::ok) [[likely]]
-                return true;
-            p.writer->end();
-        }
-        if (status != Status::blocked) {
-            raise_status(p, status);
-            return false;
-        }
-        if (wait_for_way(p, deadline) != 1) return false;
+    Writer& w = *p.writer;
+    if (w.begin() == Status::ok) [[likely]] {
+        if (w.prepare(room) == Status::ok) [[likely]]
+            return true;
+        w.end();
     }
+    return start_message_slowly(p, room, deadline);
 }
 
 }  // namespace ringmain::py

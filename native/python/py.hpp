@@ -3,12 +3,9 @@
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
-#include <sched.h>
 
-#include <algorithm>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "bell.hpp"
 #include "failure.hpp"
@@ -32,7 +29,7 @@ bool text_of(PyObject* str, std::string_view& out);  // UTF-8, valid as long as 
 
 // A buffer to read from: exact `bytes` without the buffer protocol's cost, anything else through it.
 class Bytes {
-    Py_buffer buffer_{};
+    Py_buffer buffer_;  // not cleared: eighty bytes a message that nobody looks at
     bool acquired_ = false;
 
   public:
@@ -51,7 +48,7 @@ class Bytes {
         size = buffer_.len;
         return true;
     }
-    Bytes() = default;
+    Bytes() {}
     ~Bytes() {
         if (acquired_) PyBuffer_Release(&buffer_);
     }
@@ -84,59 +81,6 @@ class Deadline {
     }
 };
 
-// Keeps a waiter out of the way of the one it waits for. Where a reader is a little faster than its writer, it looks for
-// each message at the very word that the writer is about to change, and every look costs the writer a cache line: both get
-// slower than either. So after several waits in a row that ended almost at once, it lets a few messages gather before it
-// looks, half a microsecond; and stops doing so when only one came, as in a conversation, where that would be felt.
-class Pace {
-    static constexpr int kAlmostAtOnce = 8, kInARow = 16, kBreath = 32;  // looks, waits, pauses
-    int in_a_row_ = 0;
-    uint64_t seen_ = 0;
-
-  public:
-    // `seq`: the number of the next message.
-    void before_looking(uint64_t seq) {
-        bool one_by_one = seq - std::exchange(seen_, seq) < 2;
-        if (in_a_row_ < kInARow) return;
-        if (one_by_one) {
-            in_a_row_ = 0;
-            return;
-        }
-        for (int i = 0; i < kBreath; ++i) pause();
-    }
-    void looked(int times) { in_a_row_ = times > kAlmostAtOnce ? 0 : std::min(in_a_row_ + 1, kInARow); }
-};
-
-// Looks at `ready` (which needs no GIL) for a while: first with the GIL, since what is awaited is often nearly there,
-// then without it. True as soon as it says yes.
-template <class Ready>
-bool spin_until(int64_t spin_ns, Ready ready, Pace* pace = nullptr, uint64_t seq = 0) {
-    constexpr int kFirstLooks = 40;  // about a microsecond
-    if (spin_ns <= 0) return false;
-    if (pace) pace->before_looking(seq);
-    for (int i = 0; i < kFirstLooks; ++i) {
-        if (ready()) {
-            if (pace) pace->looked(i);
-            return true;
-        }
-        pause();
-    }
-    if (pace) pace->looked(kFirstLooks);
-    WithoutGil unlocked;
-    constexpr int64_t kAlone_ns = 20'000;
-    int64_t begin_ns = monotonic_ns(), now_ns = begin_ns;
-    do {
-        for (int i = 0; i < kFirstLooks; ++i) {
-            if (ready()) return true;
-            pause();
-        }
-        now_ns = monotonic_ns();
-        // Longer than usual: perhaps the one we wait for is kept from running by nobody but us.
-        if (now_ns - begin_ns > kAlone_ns) sched_yield();
-    } while (now_ns - begin_ns < spin_ns);
-    return false;
-}
-
 inline Woken sleep_without_gil(Bell bell, int64_t timeout_ns) {
     WithoutGil unlocked;
     if (!bell.word) {  // nothing to sleep on: a directory without a bell
@@ -164,7 +108,7 @@ class OneAtATime {
 
     // False: raised. A signal handler or a decoder that comes back to the endpoint it was called from would wait for
     // itself.
-    bool wait() {
+    [[gnu::noinline]] bool wait() {
         while (occupant_.inside()) {
             if (occupant_.is_us()) {
                 raise(
@@ -184,7 +128,7 @@ class OneAtATime {
 
   public:
     bool entered = false;
-    explicit OneAtATime(Occupant& occupant) : occupant_(occupant) {
+    [[gnu::always_inline]] explicit OneAtATime(Occupant& occupant) : occupant_(occupant) {
         if (occupant_.thread && !wait()) [[unlikely]]
             return;
         occupant_ = {Occupant::here(), forks.load(std::memory_order_relaxed)};

@@ -1,14 +1,32 @@
 // ringmain._ring.Subscriber: what of a subscriber is hot. The rest is src/ringmain/subscriber.py.
 #include "subscriber.hpp"
 
+#include <cstdlib>
+
 namespace ringmain::py {
 
 namespace {
 
 // ----------------------------------------------------------------------------------------------- receiving
 
+// Before the first large `bytes`: has glibc keep what is freed, instead of giving it to the kernel at once and having every
+// page cleared and mapped anew for the next, which costs several times the copy. Its own rule does it: when a large block
+// that was mapped by itself is freed, blocks up to that size come from the heap, of which it keeps twice as much. Where the
+// user has set these limits (mallopt, GLIBC_TUNABLES), the rule is off, and so is this.
+void keep_large_blocks() {
+    constexpr size_t kBlock_bytes = 16 << 20;
+    static const bool done = [] {
+        void* volatile block = std::malloc(kBlock_bytes);  // never touched: address space, not memory
+        std::free(block);
+        return true;
+    }();
+    (void)done;
+}
+
 // Copies the message out. A new reference; nullptr without an exception: it was overwritten meanwhile, look again.
 PyObject* copy_message(SubscriberState& s, const View& view) {
+    if (view.size >= kLargeCopyBytes) [[unlikely]]
+        keep_large_blocks();
     PyObject* bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(view.size));
     if (!bytes) return nullptr;
     char* to = PyBytes_AsString(bytes);
@@ -252,7 +270,7 @@ PyObject* open(PyObject* self, PyObject* args) {
     s->topic = topic;
     s->name = name;
     s->conflate = conflate;
-    s->spin_ns = spin_ns;
+    s->spin.set(spin_ns);
     s->closing = false;
     s->closed = false;  // already now: _attached() may ask what it has joined
     if (attach(self, *s) >= 0) Py_RETURN_NONE;

@@ -8,6 +8,7 @@
 #include "endpoint.hpp"
 #include "event.hpp"
 #include "py.hpp"
+#include "spin.hpp"
 
 namespace ringmain::py {
 
@@ -19,8 +20,7 @@ struct SubscriberState {
     Start start = Start::latest, on_lap = Start::latest;
     bool conflate = false;
     Observe observe = Observe::never;
-    int64_t spin_ns = 0;
-    Pace pace;
+    Spin spin;
     std::vector<std::string> ignored_senders, ignored_kinds;
     bool screens = false;         // is anything ignored?
     PyObject* decoder = nullptr;  // buffer -> object, for typed topics
@@ -65,7 +65,8 @@ int64_t watch_for_message(PyObject* self, SubscriberState& s, const std::shared_
 int next_message(PyObject* self, SubscriberState& s, Deadline& deadline, View& view, bool borrowing = false);
 
 // The same for the most common case, without a call: attached, nothing screened, something there.
-inline int next_message_quickly(PyObject* self, SubscriberState& s, Deadline& deadline, View& view) {
+[[gnu::always_inline]] inline int next_message_quickly(PyObject* self, SubscriberState& s, Deadline& deadline,
+                                                       View& view) {
     if (s.attached() && !s.screens && s.reader->peek(view) == Status::ok) [[likely]]
         return 1;
     return next_message(self, s, deadline, view);

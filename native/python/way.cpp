@@ -87,7 +87,7 @@ int wait_for_way(PublisherState& p, Deadline& deadline) {
         uint64_t hold = s.slot(o.slot).hold.load(std::memory_order_relaxed) & kPositionMask;
         return hold == kNoHold || hold + s.capacity_bytes >= o.end;
     };
-    if (spin_until(std::min(p.spin_ns, deadline.left_ns()), gone, &p.pace, w.seq())) return 1;
+    if (p.spin.until(deadline.left_ns(), gone, w.seq())) return 1;
     p.seat->own().waits_for.store(o.slot + 1, std::memory_order_relaxed);
     int result = 1;
     try {
@@ -108,6 +108,23 @@ int wait_for_way(PublisherState& p, Deadline& deadline) {
         result = -1;
     }
     return result;
+}
+
+bool start_message_slowly(PublisherState& p, uint64_t room, Deadline& deadline) {
+    for (;;) {
+        Status status = p.writer->begin();
+        if (status == Status::ok) [[likely]] {
+            status = p.writer->prepare(room);
+            if (status == Status::ok) [[likely]]
+                return true;
+            p.writer->end();
+        }
+        if (status != Status::blocked) {
+            raise_status(p, status);
+            return false;
+        }
+        if (wait_for_way(p, deadline) != 1) return false;
+    }
 }
 
 bool check_kind(std::string_view kind) {

@@ -284,6 +284,7 @@ class FramePublisher:
         layout: FrameLayout,
         buffers: int,
         buffer_bytes: int,
+        fixed: bool,
         mode: int,
         huge_pages: bool,
         drops: bool,

@@ -8,9 +8,13 @@ import sys
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 import pytest
+
+from ringmain.recording import RecordingWriter
+from tests.recording.conftest import ring_batch
 
 PATIENCE_S = 60.0
 
@@ -106,3 +110,11 @@ def terminal() -> Iterator[Callable[[str, int, int], Terminal]]:
     yield open_terminal
     for each in opened:
         each.close()
+
+
+@pytest.fixture
+def steps(tmp_path: Path) -> Path:
+    """A recording of ten messages of one topic, a second apart."""
+    with RecordingWriter(tmp_path / "steps") as writer:
+        writer.append("t", 1, ring_batch(0, 10, step_ns=1_000_000_000))
+    return tmp_path / "steps"

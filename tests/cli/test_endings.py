@@ -50,7 +50,7 @@ AT_WORK = {
     "delay": (("delay", "t"), reads, 0),
     "pub --rate": (("pub", "u", "x", "--rate", "50", "--wait-readers", "0"), sends, 0),
     "pub, nobody reads": (("pub", "u", "x"), complains, 130),
-    "record": (("record", "RECORDING/new"), complains, 0),
+    "record": (("record", "-o", "RECORDING/new"), complains, 0),
     "play --loop": (("play", "RECORDING/old", "--rename", "t=again", "--loop", "--speed", "0.01"), sends, 0),
     "play": (("play", "RECORDING/old", "--rename", "t=again", "--speed", "1e-6"), sends, 130),
     "bridge": (("bridge", "t", "u"), complains, 0),

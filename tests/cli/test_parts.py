@@ -45,7 +45,7 @@ def test_pipeline_and_report(ringmain, tmp_path):
     with rm.Publisher("imu", type=Imu) as pub:
         for number in range(100):
             pub.send(Imu(number, (0, 0, 9.8)))
-        assert ringmain("record", str(tmp_path / "drive"), "--oldest", "--count", "100").code == 0
+        assert ringmain("record", "-o", str(tmp_path / "drive"), "--oldest", "--messages", "100").code == 0
     ended = ringmain("pipeline", "run", str(tmp_path / "drive"), "--lake", str(tmp_path / "lake"), patience_s=250)
     assert ended.code == 0, ended.err
     ended = ringmain("report", str(tmp_path / "lake"), "-o", str(tmp_path / "report.html"))

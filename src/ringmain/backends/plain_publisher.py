@@ -49,9 +49,9 @@ class PlainPublisher(PlainEndpoint):
         persist: bool = False,
         mode: int = 0o600,
         takeover: bool = False,
-        spin: float = 0.0,
+        spin: float | None = None,
     ) -> None:
-        names.parse_seconds("spin", spin)
+        names.parse_spin(spin)
         if contract is not None and contract not in model.CONTRACTS:
             raise ValueError(f"contract is 'broadcast', 'pipe', 'bus' or 'reliable', not '{contract}'")
         self._asked = Asked(contract, names.parse_capacity(capacity), persist, mode, takeover)

@@ -38,14 +38,14 @@ class PlainSubscriber(PlainEndpoint):
         ignore_senders: Iterable[str] = (),
         ignore_kinds: Iterable[str] = (),
         name: str | None = None,
-        spin: float = 0.0,
+        spin: float | None = None,
         observe: str = "never",
     ) -> None:
         from ringmain.subscriber import ScreenSet
 
         self.topic = names.check_topic(topic)
         self.name = names.participant_name(name)
-        names.parse_seconds("spin", spin)
+        names.parse_spin(spin)
         if observe not in ("never", "pipes", "always"):
             raise ValueError(f"observe is 'never', 'pipes' or 'always', not '{observe}'")
         for what, value in (("start", start), ("on_lap", on_lap)):

@@ -15,6 +15,7 @@ from typing import Any
 from ringmain import _native, names
 from ringmain.cli.exits import CommandError, Exit
 from ringmain.cli.messages import Decoder
+from ringmain.cli.survey import stream_of
 from ringmain.errors import RingmainError, Timeout, TopicNotFound
 from ringmain.message import Message
 from ringmain.subscriber import Subscriber
@@ -54,7 +55,7 @@ def messages(sub: Subscriber, timeout: float | None, *, decode: bool = True) -> 
 
 
 def _decoder(sub: Subscriber) -> Decoder:
-    decoder = Decoder(sub.schema)
+    decoder = Decoder(sub.schema, frames=stream_of(sub.topic) is not None)
     if decoder.why_bytes:
         _say(f"printing bytes: {decoder.why_bytes}")
     return decoder

@@ -3,13 +3,11 @@ invariant: what is shown is a whole frame, although nothing was held while it wa
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from ringmain import _native, names
+from ringmain.frames.descriptor import read_descriptor
 from ringmain.frames.streams import frame_stream
 from ringmain.frames.views import FrameViews, view_in
 
@@ -18,9 +16,6 @@ if TYPE_CHECKING:
 
     from ringmain.frames.layout import FrameLayout, View
 
-_DESCRIPTOR = struct.Struct("<IHHIIQQQqqQ")
-"""docs/spec/frames.md, Descriptor."""
-_MAGIC, _VALID = 0x454D5246, 1
 _MOST_DESCRIPTOR_BYTES = 64 * 1024
 _TRIES = 4
 """Each time with the frames that are newest then: only of a publisher that rewrites them within a copy none is seen."""
@@ -54,19 +49,13 @@ def peek_frame(stream: str) -> FrameCopy | None:
         there = frame_stream(stream)
         seen = _native.peek(directory, stream, there.buffers, _MOST_DESCRIPTOR_BYTES)
         for seq, time_ns, sender, _kind, _size, message in reversed(seen):
-            if message is None or len(message) < _DESCRIPTOR.size:
+            told = read_descriptor(message)
+            if told is None or told.pool != there.epoch or told.size > there.layout.size:
                 continue
-            magic, _version, flags, buffer, _reserved, epoch, number, frame_id, start_ns, end_ns, size = (
-                _DESCRIPTOR.unpack_from(message)
-            )
-            if magic != _MAGIC or epoch != there.epoch or size > there.layout.size:
-                continue
-            data = _native.glance(directory, stream, epoch, buffer, number, size)
-            if data is None:
-                continue
-            meta = msgspec.msgpack.decode(message[_DESCRIPTOR.size :]) if len(message) > _DESCRIPTOR.size else {}
-            valid = bool(flags & _VALID)
-            return FrameCopy(data, there.layout, frame_id, start_ns, end_ns, valid, meta, seq, time_ns, sender)
+            data = _native.glance(directory, stream, told.pool, told.buffer, told.number, told.size)
+            if data is not None:
+                what = told.id, told.start_ns, told.end_ns, told.valid, told.meta
+                return FrameCopy(data, there.layout, *what, seq, time_ns, sender)
         if not seen:
             return None
     return None

@@ -12,7 +12,7 @@ from ringmain._native import FrameDraft
 from ringmain.endpoint import Endpoint
 from ringmain.frames.layout import FrameLayout
 from ringmain.frames.memory import Pinned, huge_page_problem
-from ringmain.publisher import DEFAULT_SPIN_S, Publisher, _is_writer
+from ringmain.publisher import Publisher, _is_writer
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -48,7 +48,7 @@ class FramePublisher(Endpoint, _native.FramePublisher):
         name: str | None = None,
         mode: int = 0o600,
         takeover: bool = False,
-        spin: float = DEFAULT_SPIN_S,
+        spin: float | None = None,
     ) -> None:
         self.topic = names.check_topic(stream)
         self.layout = _choose_layout(shape, dtype, size, layout)
@@ -94,6 +94,7 @@ class FramePublisher(Endpoint, _native.FramePublisher):
             self.layout,
             self.buffers,
             self.layout.size,
+            self.layout.format != "bytes",
             options["mode"],
             options["huge_pages"],
             options["when_full"] == "drop",

@@ -10,7 +10,6 @@ from ringmain._native import Frame
 from ringmain.errors import Closed, StreamChanged
 from ringmain.frames.layout import FrameLayout
 from ringmain.frames.memory import Pinned
-from ringmain.publisher import DEFAULT_SPIN_S
 from ringmain.subscriber import Start, Subscriber
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ class FrameSubscriber(_native.FrameSubscriber, Subscriber):
     start: "latest" begins with the next frame, "oldest" with the oldest that is still there.
     on_change: when the stream comes back with another layout: "follow" it (the frame's shape tells), or "raise"
     `StreamChanged` once before its first frame.
-    name: what the roster calls this participant.   spin: seconds to look before sleeping.
+    name: what the roster calls this participant.   spin: as for `Subscriber`.
     """
 
     def __init__(
@@ -37,7 +36,7 @@ class FrameSubscriber(_native.FrameSubscriber, Subscriber):
         start: Start = "latest",
         on_change: Literal["follow", "raise"] = "follow",
         name: str | None = None,
-        spin: float = DEFAULT_SPIN_S,
+        spin: float | None = None,
     ) -> None:
         if on_change not in ("follow", "raise"):
             raise ValueError(f"on_change is 'follow' or 'raise', not {on_change!r}")

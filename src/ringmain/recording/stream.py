@@ -19,9 +19,10 @@ import functools
 import io
 import os
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -39,6 +40,8 @@ HEAD_LINE = (
     "head={head} id={id} segment={segment:09d} row={row:012d} rows={rows:010d} length={length:012d} "
     "data={data:012d} front={front:08x} back={back:08x} min={min_ns:+020d} max={max_ns:+020d}"
 )
+
+_Piece: TypeAlias = "bytes | bytearray | memoryview | pa.Buffer"
 
 
 def _head_line(**values: object) -> bytes:
@@ -106,14 +109,18 @@ class StreamWriter:
             os.close(self._fd)
             raise
 
-    def write(self, batch: pa.RecordBatch, min_ns: int, max_ns: int) -> int:
-        """Append one batch of SCHEMA; returns the bytes written. On an error the end is torn, and stays
-        so."""
+    def write(
+        self, batch: pa.RecordBatch, min_ns: int, max_ns: int, in_place: Sequence[bytes | memoryview] = ()
+    ) -> int:
+        """Append one batch of SCHEMA; returns the bytes written. With `in_place` the payloads are these, instead of
+        the batch's own, which must be as long. On an error the end is torn, and stays so."""
         pieces = self._encode(batch)
         head_bytes = PREFIX.size + len(pieces[2])
         # The payload is the last column and its bytes the last buffer, unless all are empty: then there is
         # none.
         back_at = _last_buffer(pieces) if payload_bytes(batch.column(PAYLOAD)) else len(pieces)
+        if in_place:
+            pieces[back_at : back_at + 1] = in_place
         front = back = 0
         for piece in pieces[3:back_at]:
             front = stamp.crc32(piece, front)
@@ -164,7 +171,7 @@ class StreamWriter:
             os.close(self._fd)
             self._fd = -1
 
-    def _encode(self, batch: pa.RecordBatch) -> list[bytes | pa.Buffer]:
+    def _encode(self, batch: pa.RecordBatch) -> list[_Piece]:
         """The IPC message as the pieces that pyarrow writes: mark, length, flatbuffer, then the batch's own
         buffers and the padding between them. Nothing is copied: the kernel takes the bytes from where they
         are."""
@@ -172,7 +179,7 @@ class StreamWriter:
         self._ipc.write_batch(batch, custom_metadata={"ringmain": _BLANK_LINE})
         return self._pieces.take()
 
-    def _write(self, pieces: list[bytes | bytearray | pa.Buffer]) -> None:
+    def _write(self, pieces: list[_Piece]) -> None:
         total = sum(map(len, pieces))
         if crash.is_next("R2"):
             os.write(self._fd, b"".join(pieces)[: total // 2])
@@ -191,7 +198,7 @@ class _Pieces(io.RawIOBase):
     """A sink that keeps references to what it is given instead of copying it anywhere."""
 
     def __init__(self) -> None:
-        self._list: list[bytes | pa.Buffer] = []
+        self._list: list[_Piece] = []
 
     def write(self, piece: Any) -> int:
         self._list.append(piece)
@@ -203,12 +210,12 @@ class _Pieces(io.RawIOBase):
     def clear(self) -> None:
         self._list.clear()
 
-    def take(self) -> list[bytes | pa.Buffer]:
+    def take(self) -> list[_Piece]:
         taken, self._list = self._list, []
         return taken
 
 
-def _last_buffer(pieces: list[bytes | pa.Buffer]) -> int:
+def _last_buffer(pieces: list[_Piece]) -> int:
     """The index of the last piece that is a column's own bytes, and not padding."""
     index = len(pieces) - 1
     while isinstance(pieces[index], bytes):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -41,7 +43,10 @@ def run(args: argparse.Namespace) -> int:
     # Topics of its own, so that a demo never meets the topics of somebody's robot.
     with tempfile.TemporaryDirectory(prefix="ringmain-demo-", dir="/dev/shm") as shared:
         os.environ["RINGMAIN_DIR"] = shared
-        tell.say(f"watch it from another terminal: {bold(f'RINGMAIN_DIR={shared} ringmain top')}")
+        command = (
+            "ringmain" if shutil.which("ringmain") else os.path.relpath(sys.argv[0])
+        )  # not on PATH: as it was called
+        tell.say(f"watch it from another terminal: {bold(f'RINGMAIN_DIR={shared} {command} top')}")
         try:
             story.run_robot(recording, FAST_SECONDS if args.fast else SECONDS, tell)
         except stage.DemoFailed as error:
