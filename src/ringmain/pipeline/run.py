@@ -33,6 +33,8 @@ DEFAULT_BATCH_BYTES = "1GiB"
 BRIEF_BYTES = 512 << 20  # a recording of this size is through in a minute or so
 MAX_PAYLOAD = "256MiB"
 _POLL_S = 1
+_TRIES = 3
+_SLOW_PYTHON = "Python worker failed to connect back"
 _OURS = re.compile(r"ringmain\.errors\.\w+: ([^\n]+)")
 
 
@@ -152,7 +154,6 @@ class Pipeline:
         worker = BatchRun(spark, place, self.plan, lambda: list(find_recordings(source, must_exist=False).values()))
         summary, began = Summary(), time.monotonic()
         tell = progress or (lambda line: print(line, file=sys.stderr, flush=True))
-
         raised: list[Exception] = []
 
         def each(frame: Any, batch: int) -> None:
@@ -183,17 +184,29 @@ class Pipeline:
         trigger = (
             writer.trigger(processingTime=f"{interval_s} seconds") if follow else writer.trigger(availableNow=True)
         )
-        query = trigger.start()
-        try:
-            while not query.awaitTermination(_POLL_S):
-                if until is not None and until(summary):
-                    query.stop()
-        except KeyboardInterrupt:
-            query.stop()
-        except StreamingQueryException as error:
-            raise _plain(raised[-1] if raised else error) from error
+        _see_through(trigger.start, lambda: until is not None and until(summary), raised)
         summary.seconds = time.monotonic() - began
         return summary
+
+
+def _see_through(start: Callable[[], Any], enough: Callable[[], bool], raised: list[Exception]) -> None:
+    """Run a query until it ends, `enough()` or Ctrl-C. What the batches raised is in `raised`."""
+    for tries_left in reversed(range(_TRIES)):
+        query = start()
+        try:
+            while not query.awaitTermination(_POLL_S):
+                if enough():
+                    query.stop()
+            return
+        except KeyboardInterrupt:
+            query.stop()
+            return
+        except StreamingQueryException as error:
+            # Spark gives a Python process 10 s to start, which a crowded machine may not manage. A batch that is tried
+            # again replaces itself, so there is no harm in it.
+            if _SLOW_PYTHON not in str(error) or not tries_left:
+                raise _plain(raised[-1] if raised else error) from error
+            raised.clear()
 
 
 def _plain(error: Exception) -> Exception:
