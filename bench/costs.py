@@ -258,6 +258,7 @@ def cost_cells(kinds: Sequence[type[Peer]]) -> list[Cell]:
                 made.append(Cell(f"publish to {readers} readers | {name}", "ns", publish_to(readers, crowd)))
     single = [kind for kind in kinds if not kind.batches]
     made += [Cell(f"CPU of a second's wait | {kind.name}", "ms", waiting_ms(kind)) for kind in single]
-    made += [Cell(f"memory of a pair | {kind.name}", "KB", memory_kb(kind)) for kind in single]
+    whole = [kind for kind in single if kind.largest_bytes >= SMALL]  # those that can send a thousand and lose none
+    made += [Cell(f"memory of a pair | {kind.name}", "KB", memory_kb(kind)) for kind in whole]
     made.append(Cell("segment of a topic of 1 MiB", "KB", segment_kb))
     return made

@@ -46,7 +46,8 @@ def draw(run: Mapping[str, Any]) -> list[Path]:
         print("plots: skipped, there is no matplotlib here (pip install 'ringmain[bench]')")
         return []
     matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "ringmain"  # the same run gives the same file
+    # The same run gives the same file; letters stay letters, so that it is small.
+    matplotlib.rcParams.update({"svg.hashsalt": "ringmain", "svg.fonttype": "none"})
     groups = groups_of(run)
     drawn = []
     for name, (label, wanted) in PLOTS.items():
@@ -69,7 +70,7 @@ def _draw(name: str, label: str, groups: Mapping[str, Mapping[str, Mapping[str, 
             median = max(cell["median"], 1e-3)
             around = [[max(0.0, median - low)], [max(0.0, high - median)]]
             axis.barh(at, median, xerr=around, color=OURS if who.startswith("ringmain") else THEIRS, height=0.7)
-            axis.text(median, at, f" {runs.amount(cell['median'])}", va="center", fontsize=7)
+            axis.text(max(median, high), at, f" {runs.amount(cell['median'])}", va="center", fontsize=7)
         axis.set_yticks(range(len(best_last)), [who for who, _ in best_last], fontsize=7)
         axis.set_xscale("log")
         axis.margins(x=0.2)
