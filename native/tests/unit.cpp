@@ -169,6 +169,24 @@ void a_removal_begun_is_finished() {
     remove_directory(*directory);
 }
 
+// Nobody says what kind it is: there is nothing to copy, and nowhere to copy it from. UBSan looks on in `make sanitize`.
+void a_sender_needs_no_kind() {
+    auto directory = fresh_directory();
+    auto writer = join_as_writer(directory, "t", request(Contract::broadcast));
+    Reader reader(ring_of(writer->segment()), writer->slot(), Start::oldest, false);
+    CHECK(reader.attach(Start::oldest) == Status::ok);
+    Writer w(ring_of(writer->segment()), writer->slot());
+    CHECK(w.attach() == Status::ok && w.begin() == Status::ok);
+    CHECK(w.prepare(room_for(footprint(0, 2, 0))) == Status::ok);
+    copy_in(w.payload(2, 0), nullptr, 0);
+    w.seal(w.seq(), 1, 0, "me", {});
+    w.commit();
+    View view;
+    CHECK(reader.peek(view) == Status::ok && view.sender_size == 2 && view.kind_size == 0);
+    writer.reset();
+    remove_directory(*directory);
+}
+
 }  // namespace
 
 int main() {
@@ -180,6 +198,7 @@ int main() {
     the_dead_are_reaped();
     a_schema_is_whole_or_the_one_before();
     a_removal_begun_is_finished();
+    a_sender_needs_no_kind();
     std::printf("%s\n", tests::failures ? "failed" : "all hold");
     return tests::failures != 0;
 }
