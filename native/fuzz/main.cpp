@@ -205,6 +205,8 @@ void rewrite(const fs::path& folder, std::vector<Bytes> pool) {
     if (pool.empty()) pool.push_back({0, 0, 0, 0});
     Coverage coverage;
     for (const Bytes& input : pool) run(input), coverage.add_hits();
+    shared->kept = pool.size();
+    shared->edges = coverage.edges;
     Mutator mutator(seed);
     auto begin = std::chrono::steady_clock::now();
     auto elapsed = [&] {
