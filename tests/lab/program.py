@@ -24,6 +24,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+import arena
 import family
 from arena import Result, Victim, play, trace
 from players import ACTS
@@ -162,16 +163,21 @@ def main() -> int:
         parser.error("set RINGMAIN_LAB=1: the crash points are in the lab build only")
     family.end_in_order_when_told()
     deadline = time.monotonic() + (options.seconds or 1e9)
+    with tempfile.TemporaryDirectory(prefix="ringmain-lab-", dir="/dev/shm") as arena.place:
+        perform_all(options, deadline)
+    return 0
+
+
+def perform_all(options: argparse.Namespace, deadline: float) -> None:
     how = "stop" if options.what == "stop" else "die"
     if options.results is None:
         play_all(options.contract, how, plan(options), options.parallel, deadline, sys.stdout.fileno())
-        return 0
+        return
     scenarios = kept_plan(options)
     done = played(options.results)
     left = [scenario for scenario in scenarios if scenario not in done]
     with options.results.open("ab") as out:
         play_all(options.contract, how, left, options.parallel, deadline, out.fileno())
-    return 0
 
 
 PARENT = os.getpid()
