@@ -17,6 +17,10 @@ PLOTS: dict[str, tuple[str, tuple[str, ...]]] = {
         ("one → three, 32 B", "one → three, 64 KB", "three → one, 32 B", "three → one, 64 KB"),
     ),
     "objects": ("a second, one process to another", ("typed", "numpy frame, 6 MB")),
+    "round-trips-by-default": (
+        "round trip, µs",
+        tuple(f"round trip {p}, by default" for p in ("p50", "p99", "p99.9")),
+    ),
     "round-trips-spinning": ("round trip, µs", tuple(f"round trip {p}, spinning" for p in ("p50", "p99", "p99.9"))),
     "round-trips-sleeping": ("round trip, µs", tuple(f"round trip {p}, sleeping" for p in ("p50", "p99", "p99.9"))),
     "publish": ("ns a publish", tuple(f"publish to {count} readers" for count in (1, 4, 15, 60))),

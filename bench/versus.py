@@ -13,6 +13,9 @@ from bench.peers import Peer
 
 SIZES = {"32 B": 32, "1 KB": 1024, "64 KB": 65536, "1 MB": 1 << 20, "6 MB": 6_000_000}
 
+WAYS = {"by default": None, "spinning": True, "sleeping": False}
+"""How the receiver of a round trip waits: as it does when nothing is said, looking all the time, never looking."""
+
 
 def in_directory(run: Callable[[str], float]) -> float:
     """Every sample in a runtime directory of its own, so that none inherits from another."""
@@ -43,14 +46,15 @@ def throughput(kind: type[Peer], size: int) -> Callable[[float], float]:
     return sample
 
 
-def round_trip(kind: type[Peer], spinning: bool) -> list[Callable[[float], float]]:
+def round_trip(kind: type[Peer], spinning: bool | None) -> list[Callable[[float], float]]:
     """One for each of pair.CENTILES: the first takes the round trips, the others look at the same."""
     message = pair.pool(32)[0]
     latest = [float("nan")] * len(pair.CENTILES)
 
     def median(budget_s: float) -> float:
         # Enough for the last centile to be more than chance, as far as the time allows.
-        count = max(400, int((80_000 if spinning else 12_000) * budget_s))
+        looks = spinning or (spinning is None and kind.can_spin)
+        count = max(400, int((80_000 if looks else 12_000) * budget_s))
 
         def run(directory: str) -> float:
             latest[:] = pair.round_trips(kind(directory, len(message), spinning), message, count)
@@ -70,9 +74,10 @@ def peer_cells(kinds: Sequence[type[Peer]]) -> list[Cell]:
         for kind in kinds:
             if kind.smallest_bytes <= size <= kind.largest_bytes:
                 cells.append(Cell(f"{label} | {kind.name}", "messages/s", throughput(kind, size), True, False))
-    for way, spinning in (("spinning", True), ("sleeping", False)):
+    for way, spinning in WAYS.items():
         for kind in kinds:
-            if kind.batches or not (kind.can_spin if spinning else kind.can_sleep):
+            able = spinning is None or (kind.can_spin if spinning else kind.can_sleep)
+            if kind.batches or not able:
                 continue
             for centile, run in zip(pair.CENTILES, round_trip(kind, spinning), strict=True):
                 name = f"round trip p{centile:g}, {way} | {kind.name}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -93,6 +95,13 @@ class Terminal:
     def text(self, *, colours: bool = False) -> str:
         """What is to be seen."""
         return self._tmux("capture-pane", "-p", *(["-e"] if colours else []), "-t", "it")
+
+    def until(self, *words: str) -> None:
+        """Waits until all of this is to be seen; if it never is, tells what was."""
+        end, pause = time.monotonic() + PATIENCE_S, threading.Event()
+        while not all(word in self.text() for word in words):
+            assert time.monotonic() < end, f"never showed {words}, but:\n{self.text()}"
+            pause.wait(0.02)
 
     def close(self) -> None:
         self._tmux("kill-server")

@@ -46,8 +46,11 @@ def test_pipeline_and_report(ringmain, tmp_path):
         for number in range(100):
             pub.send(Imu(number, (0, 0, 9.8)))
         assert ringmain("record", "-o", str(tmp_path / "drive"), "--oldest", "--messages", "100").code == 0
-    ended = ringmain("pipeline", "run", str(tmp_path / "drive"), "--lake", str(tmp_path / "lake"), patience_s=250)
+    ended = ringmain(
+        "pipeline", "run", str(tmp_path / "drive"), "--lake", str(tmp_path / "lake"), "--json", patience_s=250
+    )
     assert ended.code == 0, ended.err
+    assert json.loads(ended.out)["rows_in"] == 100
     ended = ringmain("report", str(tmp_path / "lake"), "-o", str(tmp_path / "report.html"))
     assert ended.code == 0, ended.err
     assert "imu" in (tmp_path / "report.html").read_text()

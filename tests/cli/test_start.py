@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import shlex
 import subprocess
 import sys
@@ -55,6 +56,22 @@ def test_every_command_explains_itself_with_examples(capsys):
         assert f"ringmain {name}" in text
 
 
+def test_the_command_that_is_installed_is_this_one():
+    (command,) = importlib.metadata.entry_points(group="console_scripts", name="ringmain")
+    assert command.load() is main
+
+
+LISTS_NOTHING = {"pub", "top", "export", "report", "demo", "completion"}
+
+
+def test_whatever_lists_something_also_does_so_as_json():
+    with_json = {
+        name for name in COMMANDS
+        if any("--json" in action.option_strings for action in command_parser(name, load(name))._actions)
+    }  # fmt: skip
+    assert with_json == set(COMMANDS) - LISTS_NOTHING
+
+
 def test_examples_parse():
     """An example that the parser refuses would teach a mistake."""
     seen = set()
@@ -98,6 +115,16 @@ def test_an_unknown_command_is_one_sentence_with_a_hint(ringmain):
         (("clean", "--force"), 2, "needs the topic's name"),
         (("clean", "no/such"), 3, "no/such"),
         (("hz", "no/such"), 3, "no/such"),
+        (("doctor", "no/such"), 3, "no/such"),
+        (("play", "/no/such"), 3, "/no/such"),
+        (("export", "/no/such", "x.jsonl"), 3, "/no/such"),
+        (("export", "/no/such", "x.docx"), 2, ".mcap"),
+        (("report", "/no/such"), 1, "run the pipeline first"),
+        (("pipeline", "run", "/no/such", "--lake", "/tmp/never"), 3, "/no/such"),
+        (("bridge", "a", "pigeon:b"), 2, "pigeon:b"),
+        (("record", "-o", "/proc/no/such", "--quiet"), 1, "/proc/no/such"),
+        (("completion", "tcsh"), 2, "tcsh"),
+        (("demo", "--out", "/proc/no/such", "--no-spark"), 1, "/proc/no/such"),
         (("pub", "t", "x", "--capacity", "much"), 2, "is not understood"),
     ],
 )

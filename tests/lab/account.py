@@ -1,17 +1,26 @@
-"""Runs the arena for all contracts side by side, and makes a table of what came out.
+"""Plays the lab's scenarios for all contracts, and makes a table of what came out.
 
-python tests/lab/account.py            everything: all points, all pairs, all stops; writes the table of the docs
+    python tests/lab/account.py                 all points, all stops, all pairs; writes the table of the docs
+    python tests/lab/account.py --seconds 500   pairs for so long; called again, it goes on, until all are there
+
+What was played is kept in build/lab, and forgotten when the native module or the lab itself has changed.
 """
 
 from __future__ import annotations
 
+import argparse
+import hashlib
+import importlib.util
+import itertools
 import json
 import os
+import shutil
+import signal
 import statistics
 import subprocess
 import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +28,8 @@ from ringmain.testing import crash_points
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "internals" / "killed.md"
+RESULTS = HERE.parents[1] / "build" / "lab"
+PLAYS = {"die": ("--later",), "stop": ("--every-act",), "pair": ()}
 CONTRACTS = ("broadcast", "pipe", "bus", "reliable")
 BEGIN, END = "<!-- table: make lab -->\n", "<!-- end of table -->\n"
 
@@ -34,6 +45,7 @@ class Scenario:
     reached: tuple[bool, ...]
     resumed_ms: float | None
     must_go_on: bool
+    named: int
     error: str
 
     def __str__(self) -> str:
@@ -43,29 +55,30 @@ class Scenario:
 
 def play(what: str, *options: str, timeout_s: float = 280) -> list[Scenario]:
     """All contracts at the same time: they mostly wait."""
-    environment = {**os.environ, "RINGMAIN_LAB": "1"}
-    arenas = [
-        subprocess.Popen(
-            [sys.executable, str(HERE / "arena.py"), what, "--contract", contract, *options],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for contract in CONTRACTS
-    ]
+    arenas = [start(what, contract, *options, stdout=subprocess.PIPE) for contract in CONTRACTS]
     found = []
-    for arena in arenas:
-        try:
+    try:
+        for arena in arenas:
             lines, errors = arena.communicate(timeout=timeout_s)
-        except subprocess.TimeoutExpired:
-            arena.kill()
-            lines, errors = arena.communicate()
-            errors += f"\nno end within {timeout_s} s"
-        if arena.returncode != 0:
-            raise AssertionError(f"the arena ended with {arena.returncode}: {errors}")
-        found += [scenario(json.loads(line)) for line in lines.splitlines()]
+            if arena.returncode != 0:
+                raise AssertionError(f"the arena ended with {arena.returncode}: {errors}")
+            found += [scenario(json.loads(line)) for line in lines.splitlines()]
+    finally:
+        for arena in arenas:
+            if arena.poll() is None:
+                arena.terminate()
+                arena.communicate()
     return found
+
+
+def start(what: str, contract: str, *options: str, stdout: int | None = None) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, str(HERE / "program.py"), what, "--contract", contract, *options],
+        env={**os.environ, "RINGMAIN_LAB": "1"},
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def scenario(data: dict[str, object]) -> Scenario:
@@ -77,6 +90,7 @@ def scenario(data: dict[str, object]) -> Scenario:
         reached=tuple(data["reached"]),  # type: ignore[arg-type]
         resumed_ms=data["resumed_ms"],  # type: ignore[arg-type]
         must_go_on=bool(data["must_go_on"]),
+        named=int(data["named"]),  # type: ignore[call-overload]
         error=str(data["error"]),
     )
 
@@ -85,46 +99,110 @@ def milliseconds(scenarios: list[Scenario]) -> str:
     took = sorted(s.resumed_ms for s in scenarios if s.resumed_ms is not None)
     if not took:
         return ""
-    return f"{statistics.median(took):.1f} / {took[int(len(took) * 0.99)]:.0f} / {took[-1]:.0f}"
+    share = sum(ms <= 100 for ms in took) / len(took)
+    return f"{statistics.median(took):.1f} / {took[int(len(took) * 0.99)]:.0f} / {took[-1]:.0f}; {share:.1%}"
 
 
-def table(singles: list[Scenario], pairs: list[Scenario], stops: list[Scenario]) -> str:
-    """Markdown: deaths a point and contract, then the sums."""
-    deaths: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for s in singles:
-        deaths[s.points[0][1]][s.contract] += s.reached[0]
-    lines = ["| died at | " + " | ".join(CONTRACTS) + " |", "|---" * 5 + "|"]
+def by_point(scenarios: list[Scenario], head: str) -> list[str]:
+    """A row a point, a column a contract: in how many scenarios was it reached?"""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for s in scenarios:
+        for (_, label), reached in zip(s.points, s.reached, strict=True):
+            counts[label][s.contract] += reached
+    lines = [f"| {head} | " + " | ".join(CONTRACTS) + " |", "|---" * 5 + "|"]
     for label in (point for point in crash_points() if not point.startswith("frame:")):
-        lines.append(f"| {label} | " + " | ".join(str(deaths[label][c] or "") for c in CONTRACTS) + " |")
-    both = sum(all(s.reached) for s in pairs)
-    lines += [
-        "",
-        "| | scenarios | failed | until every survivor had its next message, ms (median / 99 % / most) |",
+        lines.append(f"| {label} | " + " | ".join(str(counts[label][c] or "") for c in CONTRACTS) + " |")
+    return lines
+
+
+def table(results: dict[str, list[Scenario]]) -> str:
+    """Markdown: deaths and stops a point and contract, then the sums."""
+    singles, pairs, stops = results["die"], results["pair"], results["stop"]
+    failed = {what: sum(bool(s.error) for s in scenarios) for what, scenarios in results.items()}
+    both = [s for s in pairs if all(s.reached)]
+    labels = {(s.contract, frozenset(label for _, label in s.points)) for s in both}
+    blocked = [s for s in stops if s.named]
+    lines = [
+        "| | scenarios | failed | until every survivor had its next message, ms: "
+        "median / 99 % / most; share within 100 ms |",
         "|---|---|---|---|",
-        f"| one dies | {len(singles)} | {sum(bool(s.error) for s in singles)} | {milliseconds(singles)} |",
-        f"| two die | {len(pairs)}, both died in {both} | {sum(bool(s.error) for s in pairs)} | "
-        f"{milliseconds(pairs)} |",
-        f"| one stops for a second | {len(stops)}, in {sum(s.must_go_on for s in stops)} nobody may wait | "
-        f"{sum(bool(s.error) for s in stops)} | |",
+        f"| one dies | {len(singles)} | {failed['die']} | {milliseconds(singles)} |",
+        f"| two die | {len(pairs)}; both died in {len(both)}, at {len(labels)} different pairs of points | "
+        f"{failed['pair']} | {milliseconds(pairs)} |",
+        f"| one stops for a second | {len(stops)}; in {sum(s.must_go_on for s in stops)} nobody may wait, in "
+        f"{len(blocked)} a writer waited and named it | {failed['stop']} | |",
+        "",
+        *by_point(singles, "died at"),
+        "",
+        *by_point(stops, "stopped at"),
     ]
     return "\n".join(lines) + "\n"
 
 
+# ----------------------------------------------------------------------------------------------- the whole of it
+
+
+def fingerprint() -> str:
+    """Of what is tested, and of what tests it: results of another do not count."""
+    native = importlib.util.find_spec("ringmain._ring_lab")
+    assert native is not None
+    assert native.origin is not None
+    files = [Path(native.origin), *(HERE / f"{name}.py" for name in ("family", "players", "arena", "program"))]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+
+
+def forget_what_is_stale() -> None:
+    stamp = RESULTS / "fingerprint"
+    if not stamp.exists() or stamp.read_text() != fingerprint():
+        shutil.rmtree(RESULTS, ignore_errors=True)
+        RESULTS.mkdir(parents=True)
+        stamp.write_text(fingerprint())
+
+
+def collect() -> tuple[dict[str, list[Scenario]], int]:
+    """What was played so far, and how much of the plan is left."""
+    found: dict[str, list[Scenario]] = {what: [] for what in PLAYS}
+    left = 0
+    for what, contract in itertools.product(PLAYS, CONTRACTS):
+        lines = (RESULTS / f"{what}-{contract}.jsonl").read_text().splitlines()
+        found[what] += [scenario(json.loads(line)) for line in lines]
+        left += len(json.loads((RESULTS / f"{what}-{contract}.plan").read_text())) - len(lines)
+    return found, left
+
+
 def main() -> int:
-    began = time.monotonic()
-    singles = play("die", "--later", timeout_s=3600)
-    stops = play("stop", "--every-act", timeout_s=3600)
-    pairs = play("pair", "--seconds", os.environ.get("PAIR_SECONDS", "0"), timeout_s=7200)
-    text = table(singles, pairs, stops)
-    print(text)
-    for s in singles + pairs + stops:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=0, help="of pairs, in this call; 0 plays all")
+    parser.add_argument("--parallel", type=int, default=os.cpu_count() or 2, help="so many scenarios side by side")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # and the arena with us
+    forget_what_is_stale()
+    deadline = time.monotonic() + (options.seconds or 1e9)
+    for number, (what, contract) in enumerate(itertools.product(PLAYS, CONTRACTS)):
+        share = (deadline - time.monotonic()) / (len(PLAYS) * len(CONTRACTS) - number)
+        width = options.parallel * (1 if what == "die" else 2 if what == "pair" else 6)  # the others mostly wait
+        limit = f"{max(share, 1):.0f}" if options.seconds and what == "pair" else "0"
+        extra = ("--results", str(RESULTS / f"{what}-{contract}.jsonl"), "--parallel", str(width), "--seconds", limit)
+        with start(what, contract, *PLAYS[what], *extra) as arena:
+            try:
+                _, errors = arena.communicate()
+            finally:
+                arena.terminate()
+        if arena.returncode != 0:
+            raise AssertionError(f"the arena ended with {arena.returncode}: {errors}")
+    results, left = collect()
+    for s in itertools.chain(*results.values()):
         if s.error:
             print(s)
+    text = table(results)
+    print(text)
+    if left:
+        print(f"{left} scenarios are left: call it again, and it goes on from here")
+        return 3
     before, _, rest = PAGE.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
     PAGE.write_text(before + BEGIN + text + END + after)
-    print(f"{time.monotonic() - began:.0f} s")
-    return int(any(s.error for s in singles + pairs + stops))
+    return int(any(s.error for s in itertools.chain(*results.values())))
 
 
 if __name__ == "__main__":

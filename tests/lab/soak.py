@@ -22,6 +22,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+import family
 from players import Board, Ledger, Seat, compose
 
 import ringmain as rm
@@ -99,7 +100,7 @@ class Soak:
         index = self.free.pop()
         seat = self.board.seat(index)
         seat._words[0] = 0
-        pid = os.fork()
+        pid = family.fork()
         if pid == 0:
             self.live(program, seat, contract, origin, fate, label, nth, seed)
         self.running[pid] = Running(seat, index, fate, time.monotonic())
@@ -154,16 +155,21 @@ class Soak:
 
     def run(self, minutes: float) -> None:
         began = reported = time.monotonic()
-        while not self.failed and time.monotonic() - began < minutes * 60:
-            if len(self.running) < CROWD * 2 and self.free:
-                self.enter()
-            self.tend()
-            time.sleep(0.002)
-            if time.monotonic() - reported > 10:
-                reported = time.monotonic()
-                self.report(reported - began)
-        self.finish()
-        self.report(time.monotonic() - began)
+        try:
+            while not self.failed and time.monotonic() - began < minutes * 60:
+                if len(self.running) < CROWD * 2 and self.free:
+                    self.enter()
+                self.tend()
+                time.sleep(0.002)
+                if time.monotonic() - reported > 10:
+                    reported = time.monotonic()
+                    self.report(reported - began)
+            self.finish()
+            self.report(time.monotonic() - began)
+        finally:  # also when told to end
+            for pid in self.running:
+                family.kill(pid)
+            shutil.rmtree(self.directory, ignore_errors=True)
 
     def finish(self) -> None:
         """All leave; then nothing may be left but what the dead and the unread pipes left, and that can be cleaned."""
@@ -171,11 +177,10 @@ class Soak:
         while self.running and time.monotonic() < deadline and not self.failed:
             self.tend()
             time.sleep(0.01)
-        for pid in self.running:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
         if self.running and not self.failed:
             self.failed = f"{len(self.running)} processes did not end"
+        while self.running:
+            family.kill(self.running.popitem()[0])
         self.account["topics cleaned up after the dead"] += len(rm.clean())
         for info in rm.topics():
             if info.contract == "pipe":
@@ -183,7 +188,6 @@ class Soak:
         left = [p.name for p in self.directory.glob("*.ring")]
         if left and not self.failed:
             self.failed = f"left behind: {left}"
-        shutil.rmtree(self.directory, ignore_errors=True)
 
     def report(self, elapsed_s: float) -> None:
         print(
@@ -198,6 +202,7 @@ def main() -> int:
     options = parser.parse_args()
     if not os.environ.get("RINGMAIN_LAB"):
         parser.error("set RINGMAIN_LAB=1: the crash points are in the lab build only")
+    family.end_in_order_when_told()
     print(f"seed {options.seed}", flush=True)
     soak = Soak(options.seed)
     soak.run(options.minutes)

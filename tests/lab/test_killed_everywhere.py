@@ -59,7 +59,7 @@ def test_the_others_go_on_when_two_die() -> None:
 
 
 def test_who_stands_still_is_waited_for_by_name_or_not_at_all() -> None:
-    stops = play("stop", "--parallel", "10")
+    stops = play("stop", "--parallel", "6")
     assert not failures(stops)
     assert all(s.reached[0] for s in stops if s.points[0][1] not in DEPENDS_ON_PACE)
     assert any(s.must_go_on for s in stops)

@@ -132,7 +132,9 @@ class LiveView(App[None]):
     def show_topic(self) -> None:
         """The topic that is open, if one is."""
         screen = self.screen
-        if not isinstance(screen, TopicScreen) or (self.model.paused and screen.query_one("#details", Static).content):
+        if not isinstance(screen, TopicScreen) or not screen.query("#picture"):
+            return  # or it was opened so recently that it has no parts yet
+        if self.model.paused and screen.query_one("#details", Static).content:
             return
         row = self.model.row(screen.topic)
         if row is None:

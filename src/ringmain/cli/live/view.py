@@ -30,7 +30,7 @@ def sparkline(values: Sequence[float], width: int = 12) -> str:
     return bars.rjust(width)
 
 
-def bar(share: float, width: int = 5) -> str:
+def bar(share: float, width: int = 4) -> str:
     """How full, as a bar and a number."""
     eighths = round(min(max(share, 0.0), 1.0) * width * 8)
     drawn = "█" * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
@@ -40,7 +40,6 @@ def bar(share: float, width: int = 5) -> str:
 def cells(row: Row) -> list[str]:
     """One topic, a text for each of HEADS."""
     info = row.info
-    lost = count_text(row.lost) + (f" (+{rate_text(row.lost_per_s)}/s)" if row.lost_per_s else "")
     return [
         printable(info.name),
         info.contract,
@@ -53,7 +52,7 @@ def cells(row: Row) -> list[str]:
         str(sum(reader.alive for reader in info.readers)),
         count_text(row.behind),
         "-" if row.delay_s is None else duration_text(row.delay_s * 1e9) if row.behind else "0",
-        lost,
+        count_text(row.lost),
         printable(trouble(row)),
     ]
 
@@ -66,7 +65,7 @@ def trouble(row: Row) -> str:
         return "all buffers held: " + ", ".join(f"{who} {count}" for who, count in row.stream.held.items())
     if row.lost_per_s and row.slowest:
         losing = max((r for r in row.info.readers if r.alive), key=lambda reader: reader.lost)
-        return f"{losing.name} is being lapped"
+        return f"{losing.name} loses {rate_text(row.lost_per_s)}/s"
     if row.slowest and row.slowest.lag_bytes > row.info.capacity // 2:
         return f"{row.slowest.name} is far behind"
     return f"{row.dead} dead" if row.dead else ""

@@ -2,9 +2,10 @@
 
     from ringmain.compat import msgq              # was: import msgq
 
-It is measured against msgq-ipc 1.0, whose own tests it passes. What differs, and why, is listed in the guide: 128 readers,
-of whom none is put out; Ctrl-C in `receive` is a `KeyboardInterrupt`; a message that is too large is an `IpcError`; a
-queue goes when its last participant leaves; and only this machine (for others there are `backend="zmq"` and `rm.bridge`).
+It is measured against msgq-ipc 1.0, whose own tests it passes. What differs, and why, is listed in the guide: 128
+readers, of whom none is put out; Ctrl-C in `receive` is a `KeyboardInterrupt`; a message that is too large is an
+`IpcError`; a queue goes when its last participant leaves; and only this machine (for others there are `backend="zmq"`
+and `rm.bridge`).
 """
 
 from __future__ import annotations
