@@ -111,7 +111,7 @@ def run_pipeline(recording: Path, out: Path, tell: Narrator) -> Path | None:
         return None
     tell.say("the recording goes through Spark: every message, a typed table a topic, their health over time")
     with tell.busy("Spark starts and works"):
-        result = pipeline.run(recording, out / "lake", progress=lambda line: None)
+        result = pipeline.run(recording, out / "lake", window_s=1.0, progress=lambda line: None)
     tell.say(f"through the pipeline: {result}")
     report: Path = pipeline.report(out / "lake", out / "report.html", title="ringmain demo")
     return report
