@@ -51,8 +51,8 @@ AT_WORK = {
     "pub --rate": (("pub", "u", "x", "--rate", "50", "--wait-readers", "0"), sends, 0),
     "pub, nobody reads": (("pub", "u", "x"), complains, 130),
     "record": (("record", "-o", "RECORDING/new"), complains, 0),
-    "play --loop": (("play", "RECORDING/old", "--rename", "t=again", "--loop", "--speed", "0.01"), sends, 0),
-    "play": (("play", "RECORDING/old", "--rename", "t=again", "--speed", "1e-6"), sends, 130),
+    "play --loop": (("play", "RECORDING/old", "--map", "t=again", "--loop", "--speed", "0.01"), sends, 0),
+    "play": (("play", "RECORDING/old", "--map", "t=again", "--speed", "1e-6"), sends, 130),
     "bridge": (("bridge", "t", "u"), complains, 0),
     "doctor": (("doctor", "t", "--interval", "600"), begins, 130),
     "bench": (("bench", "--seconds", "600"), begins, 130),
@@ -94,7 +94,7 @@ def test_ctrl_c(name, places, until):
     ):
         try:
             assert process.stdout.readline() == "begins\n"
-            until(lambda: at_work(process))
+            until(lambda: at_work(process) or process.poll() is not None)
             process.send_signal(signal.SIGINT)
             _out, err = process.communicate(timeout=PATIENCE_S)
         finally:
