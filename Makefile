@@ -8,7 +8,7 @@ PYTEST_ARGS ?=
 comma  := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs test test-native test-python test-spark test-originals explore check format bench bench-quick clean lab sanitize aarch64 soak
+.PHONY: help setup demo docs test native test-native test-python test-spark test-originals explore check format bench bench-quick clean lab sanitize fuzz aarch64 soak
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -39,14 +39,16 @@ docs: setup  ## build the documentation as a site, into site/
 
 test: setup test-native test-python bench-quick  ## what CI runs: native tests, Python tests, instruction counts
 
-test-native: setup  ## the native core alone, without Python
-	@echo "== native tests"
+native: setup
 	@$(BIN)/cmake -S native -B build/native -G Ninja -DCMAKE_BUILD_TYPE=Release \
 	    -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) > build/native.log || { cat build/native.log; exit 1; }
 	@$(BIN)/cmake --build build/native >> build/native.log || { cat build/native.log; exit 1; }
+
+test-native: native  ## the native core alone, without Python
+	@echo "== native tests"
 	@$(BIN)/ctest --test-dir build/native --output-on-failure --parallel $(shell nproc)
 
-explore: test-native  ## every interleaving of the larger cases, too: minutes
+explore: native  ## every interleaving of the larger cases, too: minutes
 	@build/native/explore/explore --deep --seconds 3600
 
 test-python: setup
@@ -79,20 +81,41 @@ define native_tests  # $(1): where to build, $(2): how
 	@$(BIN)/ctest --test-dir build/$(1) --output-on-failure
 endef
 
-lab: setup  ## the proof lab: every crash point, every pair of them, every stop; minutes to an hour
-	@RINGMAIN_LEAK_ROUNDS=10000 RINGMAIN_EXAMPLES=10000 $(BIN)/python -m pytest tests/lab/test_leaks.py tests/lab/test_hostile.py
+# The binding with a sanitizer, and the tests that stress it. The base interpreter, whose site packages do not redirect
+# `ringmain` to the build that ships; sanitizers want to be loaded first, and to know libstdc++ from the start.
+define python_tests  # $(1): where to build, $(2): which sanitizer, $(3): its library, $(4): tests
+	@$(BIN)/cmake -S . -B build/$(1) -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DRINGMAIN_SANITIZE=$(2) \
+	    -DPython_EXECUTABLE=$(abspath $(BIN)/python) -DCMAKE_INSTALL_PREFIX=build/$(1)/site > build/$(1).log
+	@$(BIN)/cmake --build build/$(1) >> build/$(1).log || { cat build/$(1).log; exit 1; }
+	@rm -rf build/$(1)/site && $(BIN)/cmake --install build/$(1) >> build/$(1).log
+	@cp -as $(abspath src)/ringmain/. build/$(1)/site/ringmain/
+	LD_PRELOAD="$$($(CXX) -print-file-name=$(3)) $$($(CXX) -print-file-name=libstdc++.so.6)" \
+	    ASAN_OPTIONS=detect_leaks=0 TSAN_OPTIONS=halt_on_error=1:report_signal_unsafe=0 \
+	    PYTHONPATH="$(abspath build/$(1)/site):$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
+	    setarch -R $$($(BIN)/python -c 'import sys; print(sys._base_executable)') -m pytest -p no:cacheprovider $(4)
+endef
+
+lab: setup  ## the proof lab: every crash point, every pair of them, every stop; half an hour, and it goes on where it was stopped
+	@RINGMAIN_LEAK_ROUNDS=10000 RINGMAIN_EXAMPLES=10000 RINGMAIN_LARGEST_RING=4294967296 $(BIN)/python -m pytest \
+	    tests/lab/test_leaks.py tests/lab/test_hostile.py tests/lab/test_load.py tests/lab/test_any_argument.py
 	@$(BIN)/python tests/lab/account.py
 
-sanitize: setup  ## the native tests under ASan and UBSan, then TSan
+sanitize: setup  ## the native tests and the Python stress under ASan and UBSan, then TSan
 	$(call native_tests,asan,-DRINGMAIN_SANITIZE=address$(comma)undefined)
 	$(call native_tests,tsan,-DRINGMAIN_SANITIZE=thread)
+	$(call python_tests,python-asan,address$(comma)undefined,libasan.so,tests/test_stress.py tests/test_threads.py \
+	    tests/test_batch.py tests/test_borrow.py tests/test_reserve_stream.py tests/test_reference.py)
+	$(call python_tests,python-tsan,thread,libtsan.so,tests/test_threads.py)
+
+MINUTES ?= 30
+fuzz: native  ## fuzz the open path and the read path for MINUTES=30, coverage-guided, from the corpus that is kept
+	@build/native/fuzz/fuzz native/fuzz/corpus --seconds $$(($(MINUTES) * 60)) $(if $(SEED),--seed $(SEED)) $(if $(KEEP),--keep)
 
 aarch64: setup  ## the native tests built for aarch64 and run under qemu-user (Debian: g++-aarch64-linux-gnu qemu-user)
 	$(call native_tests,aarch64,-DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 \
 	    -DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++ -DRINGMAIN_MESSAGES=5000 \
 	    -DCMAKE_CROSSCOMPILING_EMULATOR='qemu-aarch64;-L;/usr/aarch64-linux-gnu')
 
-MINUTES ?= 30
 soak: setup  ## random participants come, go, die and stop for MINUTES=30; prints its seed
 	@RINGMAIN_LAB=1 $(BIN)/python tests/lab/soak.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 

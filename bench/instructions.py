@@ -26,7 +26,10 @@ RECORD = Path(__file__).with_name("instructions.json")
 FETCHED = Path(__file__).resolve().parent.parent / "build" / "valgrind"
 GROWTH = 1.10
 COUNT = 16_384
-PATHS = ("send", "recv", "for", "send_many", "recv_many", "typed send", "typed recv", "try_recv, nothing there")
+PATHS = (
+    "send", "recv", "for", "send_many", "recv_many", "typed send", "typed recv", "try_recv, nothing there",
+    "frame sent and received",
+)  # fmt: skip
 """In the order in which the script runs them."""
 SCRIPT = """
 import gc
@@ -57,10 +60,13 @@ def main(count):  # a function: names of a module are looked up in dictionaries,
         rm.Subscriber("plain") as sub,
         rm.Publisher("typed", contract="pipe", capacity="4MiB", type=Point) as points,
         rm.Subscriber("typed", type=Point) as told,
+        rm.FramePublisher("frames", size=4096) as frames,
+        rm.FrameSubscriber("frames") as viewer,
     ):
         send, recv, send_many, recv_many = pub.send, sub.recv, pub.send_many, sub.recv_many
         try_recv, tell, hear = sub.try_recv, points.send, told.recv
         send(message), recv(), send_many(messages), recv_many(64), tell(point), hear()  # what is done once
+        frames.frame().commit(), viewer.recv().release()
         gc.disable()
         mark("begin")
         mark("a mark")  # what it costs itself
@@ -90,6 +96,12 @@ def main(count):  # a function: names of a module are looked up in dictionaries,
         for _ in some:
             try_recv()
         mark("try_recv, nothing there")
+        for _ in some:
+            with frames.frame():
+                pass
+            with viewer.recv():
+                pass
+        mark("frame sent and received")
 
 
 main(int(sys.argv[1]))

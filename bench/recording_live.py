@@ -8,8 +8,9 @@
     python -m bench.recording_live [DIRECTORY]
 
 On a `reliable` topic the publisher waits for the recorder, so what is measured is the recorder's rate, and nothing is
-lost. Both sides write as many bytes, in turns, into memory that was just written and freed: a virtual machine gives its
-free memory back to the host within seconds, and a file in memory that must be asked for again costs four times as much.
+lost. Both sides write as many bytes, in turns, into memory that they have themselves just written and freed: a virtual
+machine gives free memory back to its host within seconds, and a file in memory that must be asked for again, or that is
+in another core's cache, costs several times as much.
 Processor seconds are printed beside the rates: on a busy machine they are the steadier of the two.
 `bench/recording_soak.py` looks at memory.
 """
@@ -36,11 +37,12 @@ ROUNDS = 5
 PRELUDE = """
 import os, sys, time
 import ringmain as rm
+from bench.recording_live import warm
 def say(*words): print(*words, flush=True)
 """
 RECORD = """
-recorder = rm.Recorder(sys.argv[1], "bench", fsync="never", segment_bytes=int(sys.argv[2]), keep_bytes=int(sys.argv[3]))
-recorder.start()
+recorder = rm.Recorder(sys.argv[1], "bench", fsync="never", segment_bytes=1 << 40).start()
+warm(sys.argv[1], int(sys.argv[2]))
 begun_s = time.process_time()
 say("ready")
 wanted = int(sys.stdin.readline())
@@ -55,6 +57,15 @@ with rm.Subscriber("bench") as sub:
     while True:
         sub.recv_many(1000, timeout=None)
 """
+
+
+def warm(directory: str | Path, size: int) -> None:
+    """Has the kernel get, and free, the memory that a file of this size takes."""
+    path, piece = Path(directory) / "warm", bytes(1 << 20)
+    with open(path, "wb", buffering=0) as file:
+        for _ in range(size >> 20):
+            file.write(piece)
+    path.unlink()
 
 
 def start(script: str, *args: object) -> subprocess.Popen[str]:
@@ -75,21 +86,11 @@ def ask(process: subprocess.Popen[str], question: str) -> str:
     return process.stdout.readline().strip()
 
 
-def warm(directory: Path, size: int) -> None:
-    """Has the kernel get, and free, the memory that a file of this size takes."""
-    piece = bytes(1 << 20)
-    with open(directory / "warm", "wb", buffering=0) as file:
-        for _ in range(size >> 20):
-            file.write(piece)
-    os.unlink(directory / "warm")
-
-
 def record(directory: Path, size: int, capacity: str, count: int) -> tuple[float, float]:
     """(seconds until the last has been taken, the recorder's processor seconds)."""
     with rm.Publisher("bench", contract="reliable", capacity=capacity) as publisher:
-        recorder = start(RECORD, directory / "live", 1 << 40, 1 << 40)
+        recorder = start(RECORD, directory / "live", count * (size + 100))
         many = [os.urandom(size)] * max(1, min(256, 1_000_000 // size))
-        warm(directory, count * (size + 100))
         started, sent = time.perf_counter(), 0
         while sent < count:
             sent += publisher.send_many(many)
@@ -146,7 +147,7 @@ def cost_to_the_publisher(directory: Path, messages: int = 3_000_000) -> None:
                 if who == "one reader":
                     process = start(DRAIN)
                 elif who == "a recorder":
-                    process = start(RECORD, directory / "cost", 1 << 40, 1 << 40)
+                    process = start(RECORD, directory / "cost", 0)
                 data = os.urandom(100)
                 used = time.process_time()
                 for _ in range(messages):

@@ -2,12 +2,13 @@
 // depends on what cannot be asked for: where the reader runs, what it has in its caches, what processor this is. So it is
 // measured. Owns this invariant: whatever the way, the copy is complete before whatever store follows it.
 //
-// Measured with 6 MB in two buffers, a reader that looks at all of it, on two cores of an AMD EPYC (Zen 4), us a frame:
+// Measured with 6 MB in two buffers and a reader that looks at all of it, on two cores of an AMD EPYC (Zen 4) that share a
+// cache some of the time, in alternation; us a frame:
 //
-//                  cores share a cache      on different dies
-//   ordinary                 210                 1,700     memcpy
-//   string                   190                 2,000     rep movsb: no line is fetched only to be overwritten
-//   streaming                260                   350     past the caches: none to be taken back from the reader's
+//                best tenth    median
+//   ordinary            219     1,698     memcpy
+//   string              192     2,059     rep movsb: no line is fetched only to be overwritten
+//   streaming           263       349     past the caches: none to be taken back from the reader's
 //
 // A way on trial is used for a few copies in a row, since the first only clears the caches of what the way before left
 // there. Trials grow rare while they change nothing, and come at once when copies take much longer than they used to.

@@ -89,8 +89,13 @@ inline void copy_out(void* to, const std::byte* shared, size_t size) {
 
 #else
 
-inline void copy_in(std::byte* shared, const void* from, size_t size) { std::memcpy(shared, from, size); }
-inline void copy_out(void* to, const std::byte* shared, size_t size) { std::memcpy(to, shared, size); }
+// Nothing may come from nowhere: memcpy must not be given a null pointer even with a size of 0.
+inline void copy_in(std::byte* shared, const void* from, size_t size) {
+    if (size != 0) std::memcpy(shared, from, size);
+}
+inline void copy_out(void* to, const std::byte* shared, size_t size) {
+    if (size != 0) std::memcpy(to, shared, size);
+}
 
 #endif
 

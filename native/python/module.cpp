@@ -70,7 +70,29 @@ std::string seconds(int64_t ns) {
     return text;
 }
 
+bool parse_count(const char* name, PyObject* object, uint64_t& count) {
+    PyObject* number = PyNumber_Index(object);
+    if (!number) return false;
+    PyObject* zero = PyLong_FromLong(0);
+    int negative = zero ? PyObject_RichCompareBool(number, zero, Py_LT) : -1;
+    Py_XDECREF(zero);
+    if (negative == 0) {
+        count = PyLong_AsUnsignedLongLong(number);
+        if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_OverflowError)) {
+            PyErr_Clear();
+            count = UINT64_MAX;
+        }
+    }
+    if (negative == 1) PyErr_Format(PyExc_ValueError, "%s must be 0 or more, not %S", name, number);
+    Py_DECREF(number);
+    return !PyErr_Occurred();
+}
+
 bool text_of(PyObject* str, std::string_view& out) {
+    if (!PyUnicode_Check(str)) {
+        PyErr_Format(PyExc_TypeError, "a str is needed here, not %R", str);
+        return false;
+    }
     Py_ssize_t size;
     const char* utf8 = PyUnicode_AsUTF8AndSize(str, &size);
     if (!utf8) return false;

@@ -25,6 +25,8 @@ std::string seconds(int64_t ns);
 bool parse_arguments(const char* function, PyObject* const* args, Py_ssize_t count, PyObject* names,
                      const char* const* expected, int required, PyObject** out, int out_count);
 
+// A number of bytes or messages, 0 or more; more than any memory has counts as the most there can be.
+bool parse_count(const char* name, PyObject* object, uint64_t& count);
 bool text_of(PyObject* str, std::string_view& out);  // UTF-8, valid as long as the object
 
 // A buffer to read from: exact `bytes` without the buffer protocol's cost, anything else through it.

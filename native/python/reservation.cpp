@@ -121,10 +121,10 @@ PyObject* leave(PyObject* self, PyObject* args) {
 PyObject* truncate(PyObject* self, PyObject* argument) {
     ReservationState& r = state_of(self);
     if (!check_open(r)) return nullptr;
-    unsigned long long size = PyLong_AsUnsignedLongLong(argument);
-    if (PyErr_Occurred()) return nullptr;
+    uint64_t size = 0;
+    if (!parse_count("size", argument, size)) return nullptr;
     if (size > r.room) {
-        PyErr_Format(PyExc_ValueError, "truncate(%llu): only %llu bytes are reserved", size,
+        PyErr_Format(PyExc_ValueError, "truncate(%S): only %llu bytes are reserved", argument,
                      static_cast<unsigned long long>(r.room));
         return nullptr;
     }
@@ -250,8 +250,8 @@ PyObject* reserve(PyObject*, PyObject* args) {
     if (!PyArg_ParseTuple(args, "O!OUO", publisher_type, &publisher, &size_object, &kind_object, &timeout) ||
         !parse_timeout(timeout, timeout_ns) || !text_of(kind_object, kind) || !check_kind(kind))
         return nullptr;
-    uint64_t size = PyLong_AsUnsignedLongLong(size_object);  // "K" would take any number, and cut it off
-    if (PyErr_Occurred()) return nullptr;
+    uint64_t size = 0;
+    if (!parse_count("size", size_object, size)) return nullptr;
     PublisherState* p = reinterpret_cast<PublisherObject*>(publisher)->state;
     OneAtATime turn(p->occupant);
     if (!turn.entered || !usable(publisher)) return nullptr;

@@ -152,11 +152,8 @@ PyObject* recv_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
     static const char* const kNames[] = {"max_messages", "timeout"};
     int64_t timeout_ns = 0;
     if (!parse_arguments("recv_many", args, count, names, kNames, 1, given, 2)) return nullptr;
-    long most = PyLong_AsLong(given[0]);
-    if (most < 0) {
-        if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "max_messages must be 0 or more");
-        return nullptr;
-    }
+    uint64_t most = 0;
+    if (!parse_count("max_messages", given[0], most)) return nullptr;
     if (given[1] && !parse_timeout(given[1], timeout_ns)) return nullptr;
     Receiving turn(self, *s);
     if (!turn.entered() || !usable_subscriber(self)) return nullptr;
@@ -164,7 +161,7 @@ PyObject* recv_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
     if (!list) return nullptr;
     Deadline deadline(timeout_ns);
     View view;
-    long taken = 0;
+    uint64_t taken = 0;
     int laps = 0;
     // Only the first is waited for; the hold moves once for all of them.
     int found = most ? next_message(self, *s, deadline, view) : 0;

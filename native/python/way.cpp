@@ -4,13 +4,17 @@
 namespace ringmain::py {
 
 PyObject* raise_too_large(const PublisherState& p, uint64_t size, uint64_t envelope_bytes) {
-    uint64_t needed = size + envelope_bytes + room_for(sizeof(MessageHeader));
-    if (!writer_waits(p.ring().contract)) needed *= 2;
-    return raise("MessageTooLarge",
-                 "a message of " + std::to_string(size) + " bytes is too large for topic '" + p.topic +
-                     "': with its " + std::to_string(p.ring().capacity_bytes) + " bytes it takes up to " +
-                     std::to_string(p.largest_bytes - envelope_bytes) +
-                     "; ask for capacity=" + std::to_string(round_capacity(needed)) + " or more");
+    std::string advice = "; no topic takes more than 4 GiB in one message";
+    if (size <= UINT32_MAX) {
+        uint64_t needed = size + envelope_bytes + room_for(sizeof(MessageHeader));
+        if (!writer_waits(p.ring().contract)) needed *= 2;
+        advice = "; ask for capacity=" + std::to_string(round_capacity(needed)) + " or more";
+    }
+    return raise("MessageTooLarge", "a message of " +
+                                        (size == UINT64_MAX ? "2^64 or more" : std::to_string(size)) +
+                                        " bytes is too large for topic '" + p.topic + "': with its " +
+                                        std::to_string(p.ring().capacity_bytes) + " bytes it takes up to " +
+                                        std::to_string(p.largest_bytes - envelope_bytes) + advice);
 }
 
 PyObject* raise_status(const PublisherState& p, Status status) {

@@ -217,6 +217,24 @@ void the_fastest_way_to_copy_is_found() {
     CHECK(hopeless < 200);  // trials cost little
 }
 
+// Nobody says what kind it is: there is nothing to copy, and nowhere to copy it from. UBSan looks on in `make sanitize`.
+void a_sender_needs_no_kind() {
+    auto directory = fresh_directory();
+    auto writer = join_as_writer(directory, "t", request(Contract::broadcast));
+    Reader reader(ring_of(writer->segment()), writer->slot(), Start::oldest, false);
+    CHECK(reader.attach(Start::oldest) == Status::ok);
+    Writer w(ring_of(writer->segment()), writer->slot());
+    CHECK(w.attach() == Status::ok && w.begin() == Status::ok);
+    CHECK(w.prepare(room_for(footprint(0, 2, 0))) == Status::ok);
+    copy_in(w.payload(2, 0), nullptr, 0);
+    w.seal(w.seq(), 1, 0, "me", {});
+    w.commit();
+    View view;
+    CHECK(reader.peek(view) == Status::ok && view.sender_size == 2 && view.kind_size == 0);
+    writer.reset();
+    remove_directory(*directory);
+}
+
 }  // namespace
 
 int main() {
@@ -230,6 +248,7 @@ int main() {
     a_removal_begun_is_finished();
     bulk_copies_are_copies();
     the_fastest_way_to_copy_is_found();
+    a_sender_needs_no_kind();
     std::printf("%s\n", tests::failures ? "failed" : "all hold");
     return tests::failures != 0;
 }

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,6 +47,17 @@ def test_the_bus_part(ringmain, tmp_path):
     assert alive[-1] is True, "and to come back"
     assert demo_leftovers() - before == set()
     assert ringmain("demo", "--fast", "--out", str(tmp_path / "demo")).code == 1, "an old recording is not added to"
+
+
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="no tmux here")
+def test_progress_is_shown_and_written_over(terminal, tmp_path):
+    command = (
+        f"{shlex.quote(sys.executable)} -m ringmain demo --fast --no-spark --out {tmp_path}/demo; echo ended $?; cat"
+    )
+    screen = terminal(command, 150, 40)
+    screen.until("━━", "driving")
+    screen.until("what was recorded:", "robot/imu", "ended 0")
+    assert "━" not in screen.text()
 
 
 @pytest.mark.spark

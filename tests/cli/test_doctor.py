@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
 import json
 import os
@@ -169,6 +170,23 @@ def test_an_idle_topic(ringmain):
         assert ended.code == 0
         assert "'quiet'" in ended.out
         assert "nobody reads" in ended.out
+
+
+@pytest.mark.parametrize("awake", ["before", "now"])
+def test_one_that_waits_may_look_up(awake):
+    """One of the two looks may find it awake: nothing passed, so it is stuck all the same."""
+    with rm.Publisher("t", contract="reliable", capacity=4096, sender="eager") as pub, rm.Subscriber("t", name="arm"):
+        looks = {}
+        with pytest.raises(rm.Full):
+            while True:
+                pub.send(bytes(1000), timeout=0)
+        looks[awake] = rm.info("t")
+        other = next(name for name in ("before", "now") if name != awake)
+        writer = dataclasses.replace(looks[awake].writers[0], waits_for="arm")
+        looks[other] = dataclasses.replace(looks[awake], writers=[writer])
+        found = list(diagnose(looks["before"], looks["now"], 0.5))
+    assert found[0].what == "stuck"
+    assert "reader 'arm'" in found[0].text
 
 
 def test_a_reader_that_loses_is_named():

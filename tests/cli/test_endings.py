@@ -59,7 +59,7 @@ AT_WORK = {
     "demo": (("demo", "--no-spark", "--out", "RECORDING/demo"), prints, 130),
 }
 AT_ONCE = {"list", "info", "clean", "completion", "export", "report"}
-ELSEWHERE = {"top": "test_top.py, in a terminal", "pipeline": "tests/spark"}
+ELSEWHERE = {"top": "test_top.py, in a terminal", "pipeline": "test_parts.py, with Spark"}
 
 
 def test_every_command_is_accounted_for():

@@ -227,6 +227,16 @@ def test_it_says_who_waits_and_who_is_lapped():
     assert rows == {"camera": "", "imu": "dashboard loses 100.0/s", "jobs": "boss waits for arm"}
 
 
+def test_one_that_waits_may_look_up():
+    """A look that finds the writer awake, with nothing sent since, does not take it for having gone on."""
+    model = busy_model()
+    awake = topic("jobs", 8, used=1 << 20, contract="reliable", writers=[member("boss", "writer")])
+    look(model, 5, awake)
+    assert cells(model.rows()[0])[-1] == "boss waits for arm"
+    look(model, 6, topic("jobs", 9, contract="reliable", writers=[member("boss", "writer")]))
+    assert cells(model.rows()[0])[-1] == ""
+
+
 def test_trouble_has_a_colour():
     assert {row.info.name: tone(row) for row in busy_model().rows()} == {"camera": "", "imu": "bad", "jobs": "bad"}
 

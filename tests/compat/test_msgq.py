@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import threading
 from collections.abc import Callable
@@ -186,7 +187,8 @@ def test_errors_say_why() -> None:
         msgq.PubSocket().connect("endpoint", 0)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="str"):
         msgq.pub_sock("x").send("text")  # type: ignore[arg-type]
-    assert str(msgq.IpcError(b"carState")).startswith("Messaging failure with carState")
+    error = msgq.MultiplePublishersError(b"carState", "why")
+    assert str(error) == str(pickle.loads(pickle.dumps(error))) == "Messaging failure with carState: why"
 
 
 def test_a_receive_without_end_heeds_ctrl_c(child: Callable[..., Child]) -> None:

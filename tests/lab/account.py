@@ -2,6 +2,7 @@
 
     python tests/lab/account.py                 all points, all stops, all pairs; writes the table of the docs
     python tests/lab/account.py --seconds 500   pairs for so long; called again, it goes on, until all are there
+    python tests/lab/account.py --every-act     pairs in every act that passes the points, forty thousand: an hour
 
 What was played is kept in build/lab, and forgotten when the native module or the lab itself has changed.
 """
@@ -159,14 +160,19 @@ def forget_what_is_stale() -> None:
         stamp.write_text(fingerprint())
 
 
-def collect() -> tuple[dict[str, list[Scenario]], int]:
+def place_of(what: str, contract: str, every_act: bool) -> Path:
+    return RESULTS / f"{what}-{contract}{'-every-act' if every_act and what == 'pair' else ''}.jsonl"
+
+
+def collect(every_act: bool) -> tuple[dict[str, list[Scenario]], int]:
     """What was played so far, and how much of the plan is left."""
     found: dict[str, list[Scenario]] = {what: [] for what in PLAYS}
     left = 0
     for what, contract in itertools.product(PLAYS, CONTRACTS):
-        lines = (RESULTS / f"{what}-{contract}.jsonl").read_text().splitlines()
+        place = place_of(what, contract, every_act)
+        lines = place.read_text().splitlines()
         found[what] += [scenario(json.loads(line)) for line in lines]
-        left += len(json.loads((RESULTS / f"{what}-{contract}.plan").read_text())) - len(lines)
+        left += len(json.loads(place.with_suffix(".plan").read_text())) - len(lines)
     return found, left
 
 
@@ -174,6 +180,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=0, help="of pairs, in this call; 0 plays all")
     parser.add_argument("--parallel", type=int, default=os.cpu_count() or 2, help="so many scenarios side by side")
+    parser.add_argument("--every-act", action="store_true", help="pairs in every act that passes the points")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # and the arena with us
     forget_what_is_stale()
@@ -182,15 +189,18 @@ def main() -> int:
         share = (deadline - time.monotonic()) / (len(PLAYS) * len(CONTRACTS) - number)
         width = options.parallel * (1 if what == "die" else 2 if what == "pair" else 6)  # the others mostly wait
         limit = f"{max(share, 1):.0f}" if options.seconds and what == "pair" else "0"
-        extra = ("--results", str(RESULTS / f"{what}-{contract}.jsonl"), "--parallel", str(width), "--seconds", limit)
-        with start(what, contract, *PLAYS[what], *extra) as arena:
+        place = place_of(what, contract, options.every_act)
+        extra = ["--results", str(place), "--parallel", str(width), "--seconds", limit, *PLAYS[what]]
+        if options.every_act and what == "pair":
+            extra.append("--every-act")
+        with start(what, contract, *extra) as arena:
             try:
                 _, errors = arena.communicate()
             finally:
                 arena.terminate()
         if arena.returncode != 0:
             raise AssertionError(f"the arena ended with {arena.returncode}: {errors}")
-    results, left = collect()
+    results, left = collect(options.every_act)
     for s in itertools.chain(*results.values()):
         if s.error:
             print(s)

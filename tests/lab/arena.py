@@ -33,6 +33,10 @@ MAY_HOLD = tuple(
 )
 
 
+place = "/dev/shm"
+"""Where scenarios have their directories; `program.py` removes it when all are over, or it is told to end."""
+
+
 @dataclass(frozen=True)
 class Victim:
     act: str
@@ -67,8 +71,8 @@ class World:
         self.how = how
         self.acts = [ACTS[v.act] for v in victims]
         self.board = Board()
-        self.directory = Path(tempfile.mkdtemp(prefix="ringmain-lab-", dir="/dev/shm"))
-        self.notes = Path(tempfile.mkdtemp(prefix="ringmain-lab-notes-"))
+        self.directory = Path(tempfile.mkdtemp(prefix="ringmain-lab-", dir=place))
+        self.notes = Path(tempfile.mkdtemp(prefix="ringmain-lab-notes-", dir=place))
         self.children: dict[int, str] = {}
         many = contract not in ONE_WRITER
         self.writer_first = many or not any(act.writes for act in self.acts)

@@ -24,6 +24,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+import arena
 import family
 from arena import Result, Victim, play, trace
 from players import ACTS
@@ -54,16 +55,17 @@ def deaths(contract: str, later: bool) -> Iterator[Scenario]:
             yield (Victim(victim.act, victim.label, 2 + times // 2),)
 
 
-def pairs(contract: str, seed: int) -> list[Scenario]:
-    """First every pair of points, once for each pair of roles that pass them; then in all the other acts that do."""
+def pairs(contract: str, seed: int, every_act: bool) -> list[Scenario]:
+    """Every pair of points, once for each pair of roles that pass them; or in all acts that do."""
     points = [victim for victim, _ in passages(contract) if ACTS[victim.act].survivors_first]
     both: list[Scenario] = [(a, b) for i, a in enumerate(points) for b in points[i:]]
     random.Random(seed).shuffle(both)
+    if every_act:
+        return both
     first: dict[object, Scenario] = {}
     for pair in both:
         first.setdefault(frozenset((role_of(v.act), v.label) for v in pair), pair)
-    leading = set(first.values())
-    return [*first.values(), *(pair for pair in both if pair not in leading)]
+    return list(first.values())
 
 
 def role_of(act: str) -> str:
@@ -126,7 +128,7 @@ def play_all(contract: str, how: str, scenarios: Sequence[Scenario], width: int,
 def plan(options: argparse.Namespace) -> list[Scenario]:
     return {
         "die": lambda: list(deaths(options.contract, options.later)),
-        "pair": lambda: pairs(options.contract, options.seed),
+        "pair": lambda: pairs(options.contract, options.seed, options.every_act),
         "stop": lambda: list(stops(options.contract, options.every_act)),
     }[options.what]()
 
@@ -153,7 +155,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=0, help="end after so long; 0 plays all")
     parser.add_argument("--later", action="store_true", help="die also at a later passage, not only the first")
-    parser.add_argument("--every-act", action="store_true", help="stop at a point in every act that passes it")
+    parser.add_argument("--every-act", action="store_true", help="stops, pairs: at a point in every act that passes it")
     parser.add_argument("--parallel", type=int, default=1, help="so many scenarios side by side")
     parser.add_argument("--results", type=Path, help="a file for the lines, to which a later call adds what is missing")
     options = parser.parse_args()
@@ -161,16 +163,21 @@ def main() -> int:
         parser.error("set RINGMAIN_LAB=1: the crash points are in the lab build only")
     family.end_in_order_when_told()
     deadline = time.monotonic() + (options.seconds or 1e9)
+    with tempfile.TemporaryDirectory(prefix="ringmain-lab-", dir="/dev/shm") as arena.place:
+        perform_all(options, deadline)
+    return 0
+
+
+def perform_all(options: argparse.Namespace, deadline: float) -> None:
     how = "stop" if options.what == "stop" else "die"
     if options.results is None:
         play_all(options.contract, how, plan(options), options.parallel, deadline, sys.stdout.fileno())
-        return 0
+        return
     scenarios = kept_plan(options)
     done = played(options.results)
     left = [scenario for scenario in scenarios if scenario not in done]
     with options.results.open("ab") as out:
         play_all(options.contract, how, left, options.parallel, deadline, out.fileno())
-    return 0
 
 
 PARENT = os.getpid()

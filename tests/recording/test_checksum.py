@@ -8,7 +8,7 @@ import zlib
 from array import array
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ringmain.recording import stamp
@@ -16,6 +16,7 @@ from ringmain.recording.envelope import Envelope
 from tests.recording.conftest import ring_batch
 
 
+@settings(deadline=None)
 @given(data=st.binary(max_size=400), start=st.integers(0, 2**32 - 1), offset=st.integers(0, 15))
 def test_equals_zlib(data: bytes, start: int, offset: int) -> None:
     view = memoryview(data)[offset:]
@@ -38,6 +39,7 @@ def test_bad_arguments_are_refused() -> None:
         stamp.crc32("text")  # type: ignore[arg-type]
 
 
+@settings(deadline=None)
 @given(times=st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=50), first=st.integers(0, 49))
 def test_times_are_split_as_divmod_does(times: list[int], first: int) -> None:
     checksum = pytest.importorskip("ringmain._checksum", reason="no instructions for CRC-32 on this processor")

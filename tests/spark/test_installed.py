@@ -1,4 +1,4 @@
-"""As users have it: the wheel in an environment of its own, Spark Connect, the examples; each in its own process."""
+"""As users have it: the wheel in an environment of its own, Spark Connect, declarative pipelines; each in a process."""
 
 from __future__ import annotations
 
@@ -65,12 +65,6 @@ def test_spark_connect(tmp_path: Path) -> None:
     assert "kind pyspark.sql.connect" in out
     assert "rows 50 80" in out
     assert "streamed True" in out
-
-
-def test_the_example_with_steps_of_ones_own() -> None:
-    out = run([sys.executable, str(ROOT / "examples" / "pipeline_steps.py")])
-    assert "1,100 rows in = 1,100 out + 0 quarantined + 0 duplicates" in out
-    assert "gold/aligned_camera" in out
 
 
 def test_the_example_with_declarative_pipelines(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 import ringmain.spark
 from ringmain.recording import Position, consumers
@@ -43,17 +44,23 @@ def run_now(spark: Any, path: Path, checkpoint: Path, sink: Any, **options: Any)
     reader = spark.readStream.format("ringmain")
     for key, value in options.items():
         reader = reader.option(key, value)
-    query = (
-        reader.load(str(path))
-        .writeStream.foreachBatch(sink)
-        .option("checkpointLocation", str(checkpoint))
-        .trigger(availableNow=True)
-        .start()
-    )
-    try:
-        assert query.awaitTermination(240), "the query did not end"
-    finally:
-        query.stop()
+    for tries_left in (2, 1, 0):
+        query = (
+            reader.load(str(path))
+            .writeStream.foreachBatch(sink)
+            .option("checkpointLocation", str(checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        try:
+            assert query.awaitTermination(240), "the query did not end"
+            return
+        except StreamingQueryException as error:
+            # Spark gives a Python process 10 s to start, whatever else the machine does.
+            if "failed to connect back" not in str(error) or not tries_left:
+                raise
+        finally:
+            query.stop()
 
 
 def seqs(recorder: str, topic: str, count: int) -> list[tuple[str, str, int]]:

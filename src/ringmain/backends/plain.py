@@ -4,6 +4,7 @@ native types do. See plain_publisher.py and plain_subscriber.py."""
 from __future__ import annotations
 
 import atexit
+import operator
 import os
 import warnings
 import weakref
@@ -78,7 +79,17 @@ def _close_all() -> None:
             endpoint.close()
 
 
+def check_count(name: str, count: int) -> int:
+    """A number of bytes or messages."""
+    count = operator.index(count)
+    if count < 0:
+        raise ValueError(f"{name} must be 0 or more, not {count}")
+    return count
+
+
 def check_kind(kind: str) -> None:
+    if not isinstance(kind, str):
+        raise TypeError(f"kind is a str, not {type(kind).__name__}")
     size = len(kind.encode())
     if size > 255:
         raise ValueError(f"kind is at most 255 bytes of UTF-8, this one has {size}")

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ringmain import names
 from ringmain.backends import model
 from ringmain.backends.leases import PlainReservation
-from ringmain.backends.plain import ROOM_SLICE_S, PlainEndpoint, check_kind, parse_schema, parse_timeout
+from ringmain.backends.plain import (
+    ROOM_SLICE_S,
+    PlainEndpoint,
+    check_count,
+    check_kind,
+    parse_schema,
+    parse_timeout,
+)
 from ringmain.errors import Closed, Full, InUse, MessageTooLarge, RingmainError
 
 if TYPE_CHECKING:
@@ -126,8 +133,12 @@ class PlainPublisher(PlainEndpoint):
         if size + envelope > self.max_message_bytes:
             raise MessageTooLarge(
                 f"a message of {size} bytes is too large for topic '{self.topic}': with its {self.capacity} bytes it "
-                f"takes up to {self.max_message_bytes - envelope}; ask for "
-                f"capacity={model.needed_capacity(self.contract, size, envelope)} or more"
+                f"takes up to {self.max_message_bytes - envelope}; "
+                + (
+                    f"ask for capacity={model.needed_capacity(self.contract, size, envelope)} or more"
+                    if size <= model.MAX_MESSAGE_BYTES
+                    else "no topic takes more than 4 GiB in one message"
+                )
             )
 
     def send(self, data: Any, kind: str = "", timeout: float | None = None) -> int:
@@ -187,9 +198,11 @@ class PlainPublisher(PlainEndpoint):
     def reserve(self, size: int, *, kind: str = "", timeout: float | None = None) -> PlainReservation:
         """A message of `size` bytes to write into. Sent when the block is left, dropped on an exception."""
         self._usable()
+        timeout_ns = parse_timeout(timeout)
         check_kind(kind)
+        size = check_count("size", size)
         self._check_size(size, kind)
-        self._start(size, kind, parse_timeout(timeout))
+        self._start(size, kind, timeout_ns)
         self._reservation = PlainReservation(self, size, kind)
         return self._reservation
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ringmain import names
 from ringmain.backends import model
 from ringmain.backends.leases import PlainLease
-from ringmain.backends.plain import PlainEndpoint, parse_schema, parse_timeout, seconds
+from ringmain.backends.plain import PlainEndpoint, check_count, parse_schema, parse_timeout, seconds
 from ringmain.errors import Closed, DecodeError, Timeout
 from ringmain.message import Message
 
@@ -143,8 +143,7 @@ class PlainSubscriber(PlainEndpoint):
 
     def recv_many(self, max_messages: int, timeout: float | None = 0) -> list[Any]:
         self._usable()
-        if max_messages < 0:
-            raise ValueError("max_messages must be 0 or more")
+        max_messages = check_count("max_messages", max_messages)
         received: list[Any] = []
         timeout_ns = parse_timeout(timeout)
         while len(received) < max_messages and (record := self._next(0 if received else timeout_ns)) is not None:

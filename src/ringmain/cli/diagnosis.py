@@ -16,10 +16,11 @@ _STATES = {"T": "stopped", "t": "being debugged", "D": "stuck in the kernel", "Z
 def diagnose(before: TopicInfo, now: TopicInfo, seconds: float, stream: FrameStream | None = None) -> Iterator[Finding]:
     """What is to be said of a topic. The first finding is the verdict."""
     passed = now.next_sequence - before.next_sequence if now.epoch == before.epoch else now.next_sequence
-    blocked = [w for w in now.writers if w.alive and w.waits_for]
-    still_blocked = [w for w in blocked if any(w.pid == b.pid and b.waits_for for b in before.writers)]
-    if still_blocked and passed == 0:
-        yield from _stuck(now, still_blocked)
+    # One that waits looks up now and then, so that a look may find it awake: nothing passed, and either look will do.
+    waiting = {(w.pid, w.joined_ns): w for w in (*before.writers, *now.writers) if w.waits_for}
+    blocked = [w for key, w in waiting.items() if any(n.alive and (n.pid, n.joined_ns) == key for n in now.writers)]
+    if blocked and passed == 0:
+        yield from _stuck(now, blocked)
     elif stream and passed == 0 and sum(stream.held.values()) >= stream.buffers:
         yield from _all_held(now, stream)
     elif passed:

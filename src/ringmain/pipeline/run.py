@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import StreamingQueryException
 
-from ringmain.errors import LakeError, RingmainError
+from ringmain.errors import LakeError, RingmainError, SparkUnavailable
 from ringmain.pipeline import gold
 from ringmain.pipeline.batch import Align, BatchRun, Plan, Step
 from ringmain.pipeline.lake import BUCKET_S, Commit, Lake, Settings
@@ -33,6 +33,8 @@ DEFAULT_BATCH_BYTES = "1GiB"
 BRIEF_BYTES = 512 << 20  # a recording of this size is through in a minute or so
 MAX_PAYLOAD = "256MiB"
 _POLL_S = 1
+_TRIES = 3
+_SLOW_PYTHON = "Python worker failed to connect back"
 _OURS = re.compile(r"ringmain\.errors\.\w+: ([^\n]+)")
 
 
@@ -143,11 +145,15 @@ class Pipeline:
         there = find_recordings(source, must_exist=not follow).values()
         brief = not follow and sum(map(_size, there)) < BRIEF_BYTES
         spark = session(master=master, brief=brief) if spark is None else prepare(spark)
+        if type(spark).__module__.startswith("pyspark.sql.connect"):
+            raise SparkUnavailable(
+                "the pipeline works through its batches in the driver, which Spark Connect keeps on the server: unset "
+                "SPARK_REMOTE, and name the cluster by --master (master=) instead. Reading and streaming do work"
+            )
         place = Lake(lake, Settings(window_s=self.window_s), join_small=self.format != "delta")
         worker = BatchRun(spark, place, self.plan, lambda: list(find_recordings(source, must_exist=False).values()))
         summary, began = Summary(), time.monotonic()
         tell = progress or (lambda line: print(line, file=sys.stderr, flush=True))
-
         raised: list[Exception] = []
 
         def each(frame: Any, batch: int) -> None:
@@ -178,17 +184,29 @@ class Pipeline:
         trigger = (
             writer.trigger(processingTime=f"{interval_s} seconds") if follow else writer.trigger(availableNow=True)
         )
-        query = trigger.start()
-        try:
-            while not query.awaitTermination(_POLL_S):
-                if until is not None and until(summary):
-                    query.stop()
-        except KeyboardInterrupt:
-            query.stop()
-        except StreamingQueryException as error:
-            raise _plain(raised[-1] if raised else error) from error
+        _see_through(trigger.start, lambda: until is not None and until(summary), raised)
         summary.seconds = time.monotonic() - began
         return summary
+
+
+def _see_through(start: Callable[[], Any], enough: Callable[[], bool], raised: list[Exception]) -> None:
+    """Run a query until it ends, `enough()` or Ctrl-C. What the batches raised is in `raised`."""
+    for tries_left in reversed(range(_TRIES)):
+        query = start()
+        try:
+            while not query.awaitTermination(_POLL_S):
+                if enough():
+                    query.stop()
+            return
+        except KeyboardInterrupt:
+            query.stop()
+            return
+        except StreamingQueryException as error:
+            # Spark gives a Python process 10 s to start, which a crowded machine may not manage. A batch that is tried
+            # again replaces itself, so there is no harm in it.
+            if _SLOW_PYTHON not in str(error) or not tries_left:
+                raise _plain(raised[-1] if raised else error) from error
+            raised.clear()
 
 
 def _plain(error: Exception) -> Exception:

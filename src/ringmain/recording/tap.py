@@ -168,9 +168,9 @@ class Tap(_Tapping, Subscriber):
                 break
             leases.append(lease)
             size += len(lease.data)
-        self._large = size >= len(leases) * _LARGE_BYTES > 0
         if not leases:
             return None
+        self._large = size >= len(leases) * _LARGE_BYTES
         ends = list(accumulate((len(lease.data) for lease in leases), initial=0))
         offsets = pa.array(ends, pa.int32()).buffers()[1]
         told = pa.Array.from_buffers(_DATA.type, len(leases), [None, offsets, nothing(size)])

@@ -39,6 +39,8 @@ class Row:
     lost_per_s: float
     rates: tuple[float, ...]
     """The last rates, oldest first."""
+    waits: tuple[tuple[str, str], ...]
+    """(writer, whom it waits for)."""
 
     @property
     def full(self) -> float:
@@ -64,11 +66,6 @@ class Row:
         return self.behind / self.rate_hz if self.rate_hz > 0 and self.slowest else None
 
     @property
-    def waits(self) -> list[tuple[str, str]]:
-        """(writer, whom it waits for)."""
-        return [(writer.name, writer.waits_for) for writer in self.info.writers if writer.alive and writer.waits_for]
-
-    @property
     def dead(self) -> int:
         return sum(not member.alive for member in (*self.info.writers, *self.info.readers))
 
@@ -89,6 +86,7 @@ class _Memory:
 
     reading: Reading | None = None
     lost: int = 0
+    waits: tuple[tuple[str, str], ...] = ()
     rates: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
 
 
@@ -116,8 +114,13 @@ class Model:
         new_loss = max(0, lost - memory.lost) if memory.reading else 0
         if memory.reading is not None:
             memory.rates.append(passed.rate_hz)
-        memory.reading, memory.lost = reading, lost
-        return Row(info, stream, passed.rate_hz, passed.bytes_per_s, new_loss / passed.seconds, tuple(memory.rates))
+        waits = tuple((w.name, w.waits_for) for w in info.writers if w.alive and w.waits_for)
+        if not waits and passed.messages == 0 and any(writer.alive for writer in info.writers):
+            waits = memory.waits  # one that waits looks up now and then: it has not gone on just because of that
+        memory.reading, memory.lost, memory.waits = reading, lost, waits
+        return Row(
+            info, stream, passed.rate_hz, passed.bytes_per_s, new_loss / passed.seconds, tuple(memory.rates), waits
+        )
 
     def rows(self) -> list[Row]:
         """What to show: filtered, and in order."""

@@ -81,8 +81,15 @@ def tone(row: Row) -> Tone:
 def status_line(model: Model) -> str:
     """One line on the whole."""
     rows = model.rows()
+    if not rows and not model.filter:
+        return "no topics yet; they appear here as soon as somebody makes one"
     rate, bandwidth = sum(row.rate_hz for row in rows), sum(row.bytes_per_s for row in rows)
-    parts = [f"{len(rows)} topics", f"{rate_text(rate)} Hz", f"{bytes_text(bandwidth)}/s", f"by {model.sort}"]
+    parts = [
+        f"{len(rows)} topic{'s' * (len(rows) != 1)}",
+        f"{rate_text(rate)} Hz",
+        f"{bytes_text(bandwidth)}/s",
+        f"by {model.sort}",
+    ]
     unwell = sum(tone(row) == "bad" for row in rows)
     if unwell:
         parts.append(f"{unwell} in trouble")

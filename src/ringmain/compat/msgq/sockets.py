@@ -5,6 +5,7 @@ Sockets may cross a fork: the child's takes a place of its own, and a publisher'
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from ringmain.compat.msgq.endpoints import place
 from ringmain.compat.msgq.events import SocketEventHandle, events_of
@@ -24,6 +25,10 @@ class IpcError(Exception):
     def __init__(self, endpoint: str | bytes | None = None, reason: str = "") -> None:
         at = f" with {text(endpoint)}" if endpoint else ""
         super().__init__(f"Messaging failure{at}: {reason}")
+        self._made_of = (endpoint, reason)
+
+    def __reduce__(self) -> tuple[Any, ...]:  # it may come from another process
+        return type(self), self._made_of
 
 
 class MultiplePublishersError(IpcError):
