@@ -164,16 +164,36 @@ def place_of(what: str, contract: str, every_act: bool) -> Path:
     return RESULTS / f"{what}-{contract}{'-every-act' if every_act and what == 'pair' else ''}.jsonl"
 
 
-def collect(every_act: bool) -> tuple[dict[str, list[Scenario]], int]:
-    """What was played so far, and how much of the plan is left."""
+def collect(every_act: bool) -> tuple[dict[str, list[Scenario]], list[str]]:
+    """What was played so far, and what of the plan is left."""
     found: dict[str, list[Scenario]] = {what: [] for what in PLAYS}
-    left = 0
+    left = []
     for what, contract in itertools.product(PLAYS, CONTRACTS):
         place = place_of(what, contract, every_act)
+        if not place.exists():
+            left.append(f"{what}, {contract}: all")
+            continue
         lines = place.read_text().splitlines()
         found[what] += [scenario(json.loads(line)) for line in lines]
-        left += len(json.loads(place.with_suffix(".plan").read_text())) - len(lines)
+        planned = len(json.loads(place.with_suffix(".plan").read_text()))
+        if planned > len(lines):
+            left.append(f"{what}, {contract}: {planned - len(lines)} of {planned}")
     return found, left
+
+
+def write_table(every_act: bool) -> int:
+    results, left = collect(every_act)
+    for s in itertools.chain(*results.values()):
+        if s.error:
+            print(s)
+    text = table(results)
+    if left:
+        text += "\n**Not played yet:** " + "; ".join(left) + ".\n"
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    PAGE.write_text(before + BEGIN + text + END + after)
+    print(text)
+    return 1 if any(s.error for s in itertools.chain(*results.values())) else 3 if left else 0
 
 
 def main() -> int:
@@ -181,7 +201,12 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=0, help="of pairs, in this call; 0 plays all")
     parser.add_argument("--parallel", type=int, default=os.cpu_count() or 2, help="so many scenarios side by side")
     parser.add_argument("--every-act", action="store_true", help="pairs in every act that passes the points")
+    parser.add_argument(
+        "--table", action="store_true", help="play nothing: the table of what was played, and what is left"
+    )
     options = parser.parse_args()
+    if options.table:
+        return write_table(options.every_act)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # and the arena with us
     forget_what_is_stale()
     deadline = time.monotonic() + (options.seconds or 1e9)
@@ -200,19 +225,7 @@ def main() -> int:
                 arena.terminate()
         if arena.returncode != 0:
             raise AssertionError(f"the arena ended with {arena.returncode}: {errors}")
-    results, left = collect(options.every_act)
-    for s in itertools.chain(*results.values()):
-        if s.error:
-            print(s)
-    text = table(results)
-    print(text)
-    if left:
-        print(f"{left} scenarios are left: call it again, and it goes on from here")
-        return 3
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    _, _, after = rest.partition(END)
-    PAGE.write_text(before + BEGIN + text + END + after)
-    return int(any(s.error for s in itertools.chain(*results.values())))
+    return write_table(options.every_act)
 
 
 if __name__ == "__main__":
