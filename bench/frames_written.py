@@ -73,7 +73,7 @@ class Ringmain:
                 if frame == 0:
                     pub.wait_for_readers(1, timeout=pair.PATIENCE_S)
                 while not pub.all_read:
-                    pass
+                    os.sched_yield()  # on a machine with others, the reader may be waiting for this very core
                 if copied:
                     _number(frame)
                     pub.send(_SOURCE)
