@@ -8,7 +8,7 @@ PYTEST_ARGS ?=
 comma  := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs test native test-native test-python test-spark explore check format bench bench-quick clean lab sanitize fuzz aarch64 soak
+.PHONY: help setup demo docs test native test-native test-python test-spark test-originals explore check format bench bench-quick clean lab sanitize fuzz aarch64 soak
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -37,7 +37,7 @@ docs: setup  ## build the documentation as a site, into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "site/index.html"
 
-test: setup test-native test-python  ## what CI runs: checks, native tests, Python tests
+test: setup test-native test-python bench-quick  ## what CI runs: native tests, Python tests, instruction counts
 
 native: setup
 	@$(BIN)/cmake -S native -B build/native -G Ninja -DCMAKE_BUILD_TYPE=Release \
@@ -58,7 +58,10 @@ test-python: setup
 	    $(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(PYTEST_ARGS); }
 
 test-spark: setup  ## the tests that start a real Spark, apart because they take minutes
-	@$(BIN)/python -m pytest -m spark --timeout 900 $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m 'spark or each_run' --timeout 900 $(PYTEST_ARGS)
+
+test-originals: setup  ## msgq's and pysyncq's own tests on ringmain, and programs on both; installs them from PyPI
+	@$(BIN)/python tools/originals.py
 
 check: setup  ## lint, format, types
 	@$(BIN)/ruff check .
@@ -115,10 +118,13 @@ aarch64: setup  ## the native tests built for aarch64 and run under qemu-user (D
 soak: setup  ## random participants come, go, die and stop for MINUTES=30; prints its seed
 	@RINGMAIN_LAB=1 $(BIN)/python tests/lab/soak.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
-bench: setup  ## measure, and print a table
+bench: setup  ## measure against the peers, and print a table; about ten minutes
+	@for package in $$($(PYTHON) tools/requirements.py bench); do \
+	    $(BIN)/python -m pip install --quiet --disable-pip-version-check "$$package" || echo "does not install: $$package"; done
 	@$(BIN)/python -m bench
 
-bench-quick: setup  ## instructions a message on the hot paths, against those recorded; needs valgrind
+bench-quick: setup  ## instructions a message on the hot paths, against those recorded; seconds
+	@echo "== instructions on the hot paths"
 	@$(BIN)/python -m bench.instructions
 
 clean:  ## remove everything the other targets made

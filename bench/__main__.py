@@ -1,6 +1,8 @@
 """`python -m bench [--quick] [cells...]`: measure, print a table, and keep the figures in bench/results/.
 
-`cells` are parts of cell names: `python -m bench "32 B"` runs those that contain it. --list shows the names.
+`cells` are parts of cell names: `python -m bench "32 B"` runs those that contain it. --list shows the names. --into
+FILE puts what was measured into the figures of another run (`--into newest`: the last one). Ctrl-C ends it early, and
+what was measured by then is kept.
 """
 
 from __future__ import annotations
@@ -9,58 +11,100 @@ import argparse
 import os
 import shlex
 import shutil
+import signal
 import sys
 import tempfile
 from dataclasses import asdict
+from pathlib import Path
 
-from bench import bars, cells, harness, pair, peers, versus
+from bench import arrays, bars, cells, costs, fans, harness, pair, peers, plots, recovery, runs, typed, versus
+from bench.floors import ROOT, build_floor
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("cells", nargs="*", help="parts of the names of the cells to run; none: all")
-    parser.add_argument("--quick", action="store_true", help="two short rounds, to see that it works")
-    parser.add_argument("--rounds", type=int, help="how often each cell is measured")
+    parser.add_argument("--quick", action="store_true", help="one short round, to see that it works")
+    parser.add_argument("--rounds", type=int, default=3, help="how often each cell is measured (default: 3)")
     parser.add_argument("--pin", action="store_true", help="keep the two processes of a pair on two cores")
     parser.add_argument("--list", action="store_true", help="show the names of the cells and measure nothing")
+    parser.add_argument("--into", metavar="FILE", help="put the figures into those of another run; `newest`: the last")
     parser.add_argument("--keep-nothing", action="store_true", help="write no file into bench/results/")
     options = parser.parse_args()
     pair.pinned = options.pin
-    kinds, absent = peers.load()
-    chosen = [*cells.core_cells(), *versus.peer_cells(kinds)]
-    if options.cells:
-        chosen = [cell for cell in chosen if any(part in cell.name for part in options.cells)]
-        if not chosen:
-            parser.error(f"no cell has {' or '.join(map(repr, options.cells))} in its name; --list shows the names")
+    chosen, absent = _cells(options.cells)
+    if not chosen:
+        parser.error(f"no cell has {' or '.join(map(repr, options.cells))} in its name; --list shows the names")
     if options.list:
         print("\n".join(cell.name for cell in chosen))
         return 0
-    rounds = options.rounds or (2 if options.quick else 7)
-    harness.build_floor()
-    command = shlex.join(["python", "-m", "bench", *sys.argv[1:]])
-    about = harness.circumstances(command)
+    path = _into(options.into)
+    before = runs.load(path) if path else None
+    build_floor()
+    about = runs.circumstances(shlex.join(["python", "-m", "bench", *sys.argv[1:]]))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever limits the time ends it like Ctrl-C
     directory = tempfile.mkdtemp(prefix="ringmain-bench-", dir="/dev/shm")
     os.environ["RINGMAIN_DIR"] = directory
     try:
-        results = harness.measure(chosen, rounds, 0.05 if options.quick else 0.25, _progress)
+        rounds = 1 if options.quick else options.rounds
+        found = harness.measure(chosen, rounds, 0.05 if options.quick else 0.25, _progress)
     finally:
         shutil.rmtree(directory)
-    made = bars.bars(results)
     where = f"{about['machine']}, {about['cores']} cores, load {about['load']:.1f}, Linux {about['kernel']}"
     print(f"{where}, {about['date']}")
-    print(harness.table(results))
+    print(runs.table(found))
+    if before:
+        found = runs.merged(before, found, about)
+    made = bars.bars(found)
     print("\n" + bars.table(made))
     for package, reason in absent.items():
         print(f"absent: {package} ({reason})")
-    if not options.keep_nothing:
+    if not options.keep_nothing and found:
+        stamp = str(about["date"]).replace(":", "").replace("-", "")[:15]
+        path = path or runs.DIRECTORY / f"{stamp}.json"
         kept = [{**asdict(bar), "met": bar.met} for bar in made]
-        print(f"\n{harness.write(about, results, kept, absent).relative_to(harness.ROOT)}")
+        runs.write(path, about, found, kept, absent, before)
+        print(f"\n{path.relative_to(ROOT)}")
+        print("\n".join(str(drawn.relative_to(ROOT)) for drawn in plots.draw(runs.load(path))))
     return 0
 
 
+def _cells(parts: list[str]) -> tuple[list[harness.Cell], dict[str, str]]:
+    kinds, absent = peers.load()
+    every = [
+        *cells.core_cells(),
+        *versus.peer_cells(kinds),
+        *typed.typed_cells(),
+        *arrays.array_cells(),
+        *fans.fan_cells(kinds),
+        *costs.cost_cells(kinds),
+        *recovery.recovery_cells(),
+    ]
+    if not parts:
+        return every, absent
+    chosen = []
+    for index, cell in enumerate(every):
+        # A cell that others follow comes along with them, and they with it.
+        first = index
+        while every[first].follows:
+            first -= 1
+        last = next((i for i in range(first + 1, len(every)) if not every[i].follows), len(every))
+        if any(part in one.name for one in every[first:last] for part in parts):
+            chosen.append(cell)
+    return chosen, absent
+
+
+def _into(name: str | None) -> Path | None:
+    if name is None:
+        return None
+    path = runs.newest() if name == "newest" else Path(name).resolve()
+    if path is None or not path.exists():
+        raise SystemExit(f"--into {name}: there is no such run")
+    return path
+
+
 def _progress(text: str) -> None:
-    if sys.stderr.isatty() or os.environ.get("BENCH_PROGRESS"):
-        print(text, file=sys.stderr, flush=True)
+    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bench.harness import Result, amount
+from bench.harness import Result
+from bench.runs import amount
 
 
 @dataclass
@@ -15,6 +16,13 @@ class Bar:
     limit: float
     at_most: bool
     placement: str = ""
+    # Of those against peers: in what, who, and what each had.
+    group: str = ""
+    ours: str = ""
+    rival: str = ""
+    our_median: float = 0.0
+    their_median: float = 0.0
+    unit: str = ""
 
     @property
     def met(self) -> bool:
@@ -29,13 +37,13 @@ def bars(results: Sequence[Result]) -> list[Bar]:
 
 
 def _own(cells: Mapping[str, Result]) -> list[Bar | None]:
-    pairs = "two empty native calls"
+    pairs, ours = "two empty native calls", "readers | ringmain"
     return [
         _ratio(cells, "32 B send + recv / two empty calls", "32 B send + recv", pairs, 2.5),
         # 40 ns where an empty call is 28: 40/56 of two empty calls.
         _ratio(cells, "send_many + recv_many / two empty calls", "32 B send_many + recv_many", pairs, 40 / 56),
         _plain(cells, "1 MB send + recv_into / two memcpys", "1 MB send + recv_into / two memcpys", 1.25, True),
-        _ratio(cells, "publish, 15 readers / 1 reader", "publish, 15 readers", "publish, 1 readers", 1.2),
+        _ratio(cells, "publish, 15 readers / 1 reader", f"publish to 15 {ours}", f"publish to 1 {ours}", 1.2),
         _plain(cells, "system calls in 100k publishes", "system calls in 100k publishes", 0, True),
         _plain(cells, "32 B single calls, messages/s", "32 B | ringmain", 5e6, False),
         _plain(cells, "32 B iterator, messages/s", "32 B | ringmain, for", 15e6, False),
@@ -61,7 +69,7 @@ def _against_peers(cells: Mapping[str, Result]) -> list[Bar | None]:
     for group, everybody in groups.items():
         ours = [who for who in everybody if who.startswith("ringmain")]
         peers = [who for who in everybody if who not in ours]
-        if not ours or not peers:
+        if not ours or not peers:  # a group of which only one side was measured, or whose peers all failed
             continue
         lower = everybody[peers[0]].lower_is_better
 
@@ -70,10 +78,14 @@ def _against_peers(cells: Mapping[str, Result]) -> list[Bar | None]:
 
         best, rival = max(ours, key=key), max(peers, key=key)
         mine, other = everybody[best].median or 0.0, everybody[rival].median or 0.0
+        if mine <= 0 or other <= 0:  # too little to be measured: there is no ratio
+            continue
         ahead = other / mine if lower else mine / other
-        wanted = 1.0 if "sleeping" in group else 2.0 if group == "32 B" or "spinning" in group else 1.2
+        wanted = 1.0 if "sleeping" in group else 2.0 if "32 B" in group or "spinning" in group else 1.2
         placement = f"{everybody[best].placement}, {everybody[rival].placement}"
-        made.append(Bar(f"{group}: {best} ahead of {rival}", ahead, wanted, False, placement))
+        unit = everybody[best].unit
+        what = f"{group}: {best} ahead of {rival}"
+        made.append(Bar(what, ahead, wanted, False, placement, group, best, rival, mine, other, unit))
     return made
 
 

@@ -10,32 +10,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from importlib.util import find_spec
 from itertools import repeat
-from typing import Any
-
-import msgspec
 
 import ringmain as rm
 from bench import pair
-from bench.harness import Cell, burst_ns, floor
+from bench.floors import floor
+from bench.harness import Cell, burst_ns
+from bench.versus import SIZES
 from ringmain import _native
 
 SMALL = 32
 MEGABYTE = 1 << 20
 BURST = 1000
-READERS = (1, 4, 15, 60)
-
-
-class Reading(msgspec.Struct):
-    """Six fields, as a sensor would send."""
-
-    t: float
-    x: float
-    y: float
-    z: float
-    count: int
-    name: str
 
 
 def empty_calls(budget_s: float) -> float:
@@ -49,10 +35,10 @@ def empty_calls(budget_s: float) -> float:
     return burst_ns(run, BURST, budget_s)
 
 
-def send_and_recv(budget_s: float, **types: Any) -> float:
+def send_and_recv(budget_s: float) -> float:
     """One message sent and received by one process, ns."""
-    message = types.pop("message", bytes(SMALL))
-    with rm.Publisher("one", **types) as pub, rm.Subscriber("one", **types) as sub:
+    message = bytes(SMALL)
+    with rm.Publisher("one") as pub, rm.Subscriber("one") as sub:
         send, recv = pub.send, sub.recv
 
         def run() -> None:
@@ -82,41 +68,6 @@ def batches(budget_s: float) -> float:
         if recv_many(64) != messages:
             raise pair.Wrong("what was received is not what was sent")
         return found
-
-
-def typed(budget_s: float) -> float:
-    return send_and_recv(budget_s, type=Reading, message=Reading(1.5, 2.5, 3.5, 4.5, 7, "imu"))
-
-
-def msgspec_alone(budget_s: float) -> float:
-    """Encoding and decoding of the same struct, with no bus."""
-    encoder, decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Reading)
-    encode, decode, message = encoder.encode, decoder.decode, Reading(1.5, 2.5, 3.5, 4.5, 7, "imu")
-
-    def run() -> None:
-        for _ in repeat(None, BURST):
-            decode(encode(message))
-
-    return burst_ns(run, BURST, budget_s)
-
-
-def horus_typed(budget_s: float) -> float:
-    """horus-robotics: its own struct of two floats, sent and received by one process."""
-    import horus
-
-    topic = horus.Topic(horus.CmdVel)
-    send, recv, message = topic.send, topic.recv, horus.CmdVel(1.5, 0.5)
-
-    def run() -> None:
-        for _ in repeat(None, BURST):
-            send(message)
-            recv()
-
-    found = burst_ns(run, BURST, budget_s)
-    send(message)
-    if recv() is None:
-        raise pair.Wrong("nothing was received")
-    return found
 
 
 def large_copy(budget_s: float) -> float:
@@ -154,27 +105,6 @@ def large_copy(budget_s: float) -> float:
     return statistics.median(ratios)
 
 
-def publish_to(readers: int) -> Callable[[float], float]:
-    def run_cell(budget_s: float) -> float:
-        """ns for one `send` on `bus`, whose writers look at every reader's hold and wait for none here."""
-        message = bytes(SMALL)
-        with rm.Publisher("crowd", contract="bus") as pub:
-            crowd = [rm.Subscriber("crowd") for _ in range(readers)]
-            try:
-                send = pub.send
-
-                def run() -> None:
-                    for _ in repeat(None, BURST):
-                        send(message)
-
-                return burst_ns(run, BURST, budget_s)
-            finally:
-                for one in crowd:
-                    one.close()
-
-    return run_cell
-
-
 SYSTEM_CALLS = """
 import sys
 import ringmain as rm
@@ -203,16 +133,37 @@ def system_calls(budget_s: float) -> float:
     return float(counts[1] - counts[0])
 
 
+def memcpy_us(size: int) -> Callable[[float], float]:
+    """A hot copy: what a large message cannot be handed over faster than, if it is copied once."""
+
+    def sample(budget_s: float) -> float:
+        source, target = bytearray(os.urandom(size)), bytearray(size)
+        taken = [ctypes.c_char.from_buffer(one) for one in (target, source)]
+        to, at = map(ctypes.addressof, taken)
+        memmove = ctypes.memmove
+        repeats = max(1, (1 << 20) // size)
+
+        def run() -> None:
+            for _ in repeat(None, repeats):
+                memmove(to, at, size)
+
+        found = burst_ns(run, repeats, budget_s)
+        if source != target:
+            raise pair.Wrong("the copy is not equal")
+        del taken
+        return found / 1e3
+
+    return sample
+
+
 def core_cells() -> list[Cell]:
     return [
+        Cell("cache line round trip", "ns", lambda s: floor("cacheline"), True),
+        *(Cell(f"memcpy {label}", "µs", memcpy_us(size)) for label, size in SIZES.items() if size >= 65536),
         Cell("two empty native calls", "ns", empty_calls),
         Cell("32 B send + recv", "ns", send_and_recv),
         Cell("32 B send_many + recv_many", "ns/message", batches),
-        Cell("typed struct send + recv", "ns", typed),
-        Cell("msgspec alone, same struct", "ns", msgspec_alone),
-        *([Cell("horus-robotics CmdVel send + recv", "ns", horus_typed)] if find_spec("horus") else []),
         Cell("1 MB send + recv_into / two memcpys", "x", large_copy),
-        *(Cell(f"publish, {count} readers", "ns", publish_to(count)) for count in READERS),
         Cell("system calls in 100k publishes", "calls", system_calls),
         Cell("C++ ring 32 B", "messages/s", lambda s: floor("throughput", int(2_000_000 * s)), True, False),
         Cell("C++ ring round trip, spinning", "µs", lambda s: floor("roundtrip", int(40_000 * s)) / 1e3, True),

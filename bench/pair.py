@@ -1,8 +1,9 @@
-"""Two processes that exchange messages and check them: the one loop that every two-process figure comes from.
+"""Processes that exchange messages and check them: the loops that every figure between processes comes from.
 
-A pool of distinct messages is made before the fork, so both sides know what the n-th message must be. The receiver
-compares a sample of them whole (and counts all of them): one message dropped, doubled or out of order shifts every one
-that follows, and the next comparison finds it.
+A pool of distinct messages is made before the fork, so all sides know what the n-th message must be. Up to 64 KB the
+receiver counts all messages and compares a sample of them whole: one dropped, doubled or out of order shifts every one
+that follows, and the next comparison finds it. From 1 MB on every byte of every message is read and its sum compared:
+who takes such a message does something with it, and a receiver that only looks where it lies must pay for the look.
 """
 
 from __future__ import annotations
@@ -12,31 +13,41 @@ import os
 import random
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import repeat
 from multiprocessing.connection import wait
 from typing import Any
 
+import numpy as np
+
 PATIENCE_S = 60.0
 STEP = 61
 """One message in so many is compared. Prime, so that all of the pool are."""
+LARGE_BYTES = 1 << 20
 
 pinned = False
-"""Each side on a core of its own. Left to itself the kernel often puts two that wake each other on one core, where a
-wake-up is several times cheaper, and moves them from sample to sample."""
+"""Each process on a core of its own, in turn. Left to itself the kernel often puts two that wake each other on one
+core, where a wake-up is several times cheaper, and moves them from sample to sample."""
 
 Send = Callable[[bytes], Any]
 Receive = Callable[[], Any]
+Ready = Callable[[], None]
+Job = Callable[[Ready], Any]
 
 
 class Wrong(Exception):
     """What arrived is not what was sent."""
 
 
-def pool(size: int) -> list[bytes]:
+def pool(size: int, seed: int = 0) -> list[bytes]:
     """Distinct messages; few where they are large, or the figure would be that of a cold cache."""
-    generator = random.Random(size)
+    generator = random.Random(size + seed)
     return [generator.randbytes(size) for _ in range(64 if size <= 1024 else 8 if size <= 65536 else 3)]
+
+
+def total(data: Any) -> int:
+    """The sum of all of a large message, as words."""
+    return int(np.frombuffer(data, np.uint64).sum())
 
 
 def check(data: Any, messages: list[bytes], index: int) -> None:
@@ -52,6 +63,9 @@ def produce(send: Send, messages: list[bytes], count: int) -> None:
 
 
 def consume(receive: Receive, messages: list[bytes], count: int) -> None:
+    if len(messages[0]) >= LARGE_BYTES:
+        consume_large(receive, messages, count)
+        return
     index = 0
     while index < count:
         few = min(STEP, count - index)
@@ -61,13 +75,21 @@ def consume(receive: Receive, messages: list[bytes], count: int) -> None:
         check(receive(), messages, index - 1)
 
 
-def run_two(near: Callable[[Callable[[], None]], Any], far: Callable[[Callable[[], None]], Any]) -> tuple[Any, Any]:
-    """Both in processes of their own; each is given what to call when it is ready, which waits for the other."""
+def consume_large(receive: Receive, messages: list[bytes], count: int) -> None:
+    totals = [total(message) for message in messages]
+    for index in range(count):
+        if total(receive()) != totals[index % len(totals)]:
+            raise Wrong(f"message {index} is not what was sent")
+
+
+def run_all(jobs: Sequence[Job]) -> list[Any]:
+    """Each in a process of its own; each is given what to call when it is ready, which waits for the others."""
     context = multiprocessing.get_context("fork")
-    barrier = context.Barrier(2)
-    ends, workers = [], []
+    barrier = context.Barrier(len(jobs))
+    ends: list[Any] = []
+    workers = []
     cores = sorted(os.sched_getaffinity(0))
-    for number, job in enumerate((near, far)):
+    for number, job in enumerate(jobs):
         ours, theirs = context.Pipe(duplex=False)
         worker = context.Process(target=_work, args=(job, barrier, theirs, cores[number % len(cores)]), daemon=True)
         worker.start()
@@ -77,17 +99,17 @@ def run_two(near: Callable[[Callable[[], None]], Any], far: Callable[[Callable[[
     found: dict[int, Any] = {}
     try:
         deadline = time.monotonic() + PATIENCE_S
-        while len(found) < 2:
+        while len(found) < len(jobs):
             waited_for = [end for index, end in enumerate(ends) if index not in found]
             there = wait(waited_for, max(0.0, deadline - time.monotonic()))
             if not there:
                 raise TimeoutError(f"no result within {PATIENCE_S:.0f} s")
             for end in there:
                 found[ends.index(end)] = _result(end)
-        return found[0], found[1]
+        return [found[index] for index in range(len(jobs))]
     finally:
         for worker in workers:
-            worker.join(1.0 if len(found) == 2 else 0.0)
+            worker.join(1.0 if len(found) == len(jobs) else 0.0)
             if worker.is_alive():
                 worker.kill()
                 worker.join()
@@ -103,7 +125,7 @@ def _result(end: Any) -> Any:
     return value
 
 
-def _work(job: Callable[[Callable[[], None]], Any], barrier: Any, end: Any, core: int) -> None:
+def _work(job: Job, barrier: Any, end: Any, core: int) -> None:
     if pinned:
         os.sched_setaffinity(0, {core})
     try:
@@ -119,7 +141,7 @@ def _work(job: Callable[[Callable[[], None]], Any], barrier: Any, end: Any, core
 def throughput(peer: Any, messages: list[bytes], count: int) -> float:
     """Messages a second, from the first send to the last receipt."""
 
-    def sending(ready: Callable[[], None]) -> float:
+    def sending(ready: Ready) -> float:
         with peer.sender(0) as send:
             ready()
             start = time.perf_counter()
@@ -127,7 +149,7 @@ def throughput(peer: Any, messages: list[bytes], count: int) -> float:
             ready()  # the receiver has all
             return start
 
-    def receiving(ready: Callable[[], None]) -> float:
+    def receiving(ready: Ready) -> float:
         with peer.receiver(0) as receive:
             ready()
             peer.consume(receive, messages, count)
@@ -135,15 +157,18 @@ def throughput(peer: Any, messages: list[bytes], count: int) -> float:
             ready()
             return end
 
-    start, end = run_two(sending, receiving)
+    start, end = run_all([sending, receiving])
     return count / float(end - start)
 
 
-def round_trips(peer: Any, message: bytes, count: int) -> tuple[float, float]:
-    """p50 and p99 in microseconds."""
-    seen: list[int] = []
+CENTILES = (50.0, 99.0, 99.9)
 
-    def near(ready: Callable[[], None]) -> list[int]:
+
+def round_trips(peer: Any, message: bytes, count: int) -> list[float]:
+    """p50, p99 and p99.9 in microseconds."""
+    seen: list[int] = [0] * count
+
+    def near(ready: Ready) -> list[int]:
         with peer.sender(0) as send, peer.receiver(1) as receive:
             ready()
             clock = time.perf_counter_ns
@@ -151,19 +176,19 @@ def round_trips(peer: Any, message: bytes, count: int) -> tuple[float, float]:
                 start = clock()
                 send(message)
                 data = receive()
-                seen.append(clock() - start)
+                seen[index] = clock() - start
                 if index % STEP == 0:
                     check(data, [message], 0)
             ready()
             return seen
 
-    def far(ready: Callable[[], None]) -> None:
+    def far(ready: Ready) -> None:
         with peer.receiver(0) as receive, peer.sender(1) as send:
             ready()
             for _ in repeat(None, count):
                 send(receive())
             ready()
 
-    times, _ = run_two(near, far)
-    warm = times[len(times) // 10 :]
-    return statistics.median(warm) / 1e3, statistics.quantiles(warm, n=100)[98] / 1e3
+    times, _ = run_all([near, far])
+    warm = statistics.quantiles(times[len(times) // 10 :], n=1000)
+    return [warm[round(centile * 10) - 1] / 1e3 for centile in CENTILES]

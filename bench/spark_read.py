@@ -1,8 +1,9 @@
-"""How fast recordings come into Spark: `python -m bench.spark_read [--rows 1000000] [--quick]`.
+"""How fast recordings come into Spark: `python -m bench.spark_read [batch] [stream] [latency] [scale]`.
 
 Each line is the best of several runs, because other programs on the machine only ever make a run slower. Reading goes
-to Spark's `noop` sink: every row is produced and none is kept. What is compared: the same rows as one Parquet file
-through spark.read.parquet, which is as fast as Spark reads anything.
+to Spark's `noop` sink: every row is produced and none is kept. What is compared: the same rows through
+spark.read.parquet, which is as fast as Spark reads anything. Streaming is measured over the micro-batches after the
+first, that is, without the seconds in which a query starts.
 """
 
 from __future__ import annotations
@@ -66,14 +67,15 @@ def noop(frame: Any) -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
-def stream(spark: Any, path: Path, check: Path, **options: Any) -> None:
-    """All of a recording through a streaming query, from the source to nowhere."""
-    reader = spark.readStream.format("ringmain").option("consumer", "none")
-    for key, value in options.items():
-        reader = reader.option(key, value)
+def stream(spark: Any, path: Path, check: Path, rows_per_batch: int) -> float:
+    """Messages a second of a streaming query from the source to nowhere, once it runs."""
+    reader = spark.readStream.format("ringmain").option("consumer", "none").option("maxRowsPerTrigger", rows_per_batch)
     writer = reader.load(str(path)).writeStream.format("noop").option("checkpointLocation", str(check))
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination()
+    done = [p for p in query.recentProgress if p["numInputRows"]][1:]
+    rate: float = sum(p["numInputRows"] for p in done) / (sum(p["durationMs"]["triggerExecution"] for p in done) / 1000)
+    return rate
 
 
 def latency(spark: Any, folder: Path, messages: int) -> float:
@@ -106,47 +108,82 @@ def latency(spark: Any, folder: Path, messages: int) -> float:
     return statistics.median(waits[len(waits) // 4 :])  # the first batches pay for warming up
 
 
+def resident_mb(spark: Any) -> float:
+    """What the JVM holds on its heap after a collection: in local mode that is the driver."""
+    runtime = spark._jvm.java.lang.Runtime.getRuntime()
+    runtime.gc()
+    return float(runtime.totalMemory() - runtime.freeMemory()) / 1e6
+
+
+def line(what: str, rate: float) -> None:
+    print(f"  {what:<58} {rate / 1e6:7.2f} M messages/s", flush=True)
+
+
+def batch(spark: Any, folder: Path, args: argparse.Namespace) -> None:
+    from ringmain.spark import read
+
+    sealed = make(folder / "sealed", args.rows, 100, seal=True)
+    growing = make(folder / "growing", args.rows, 100, seal=False)
+    assert len(Recording(sealed)) == len(Recording(growing)) == args.rows
+    # What shares a path through the JVM stands together: the first of its kind waits for the compiler.
+    for what, load in {
+        "spark.read.parquet of the segments": lambda: spark.read.parquet(f"{sealed}/*.parquet"),
+        "ringmain.spark.read, sealed": lambda: read(spark, str(sealed)),
+        'format("ringmain"), sealed': lambda: spark.read.format("ringmain").load(str(sealed)),
+        'format("ringmain"), growing': lambda: spark.read.format("ringmain").load(str(growing)),
+        "ringmain.spark.read, growing": lambda: read(spark, str(growing)),
+    }.items():
+        frame = load()
+        line(what, args.rows / best(args.runs, lambda frame=frame: noop(frame)))
+
+
+def streams(spark: Any, folder: Path, args: argparse.Namespace) -> None:
+    for what, seal in (("sealed", True), ("growing", False)):
+        path = make(folder / f"stream-{what}", 4 * args.rows, 100, seal=seal)
+        checks = (folder / f"check-{what}-{n}" for n in range(args.runs))
+        line(f"streaming to noop, {what}", max(stream(spark, path, check, args.rows) for check in checks))
+
+
+def scale(spark: Any, folder: Path, args: argparse.Namespace) -> None:
+    """The same query on ten times the rows."""
+    from ringmain.spark import read
+
+    times, heaps = [], []
+    for factor in (1, 10):
+        path = make(folder / f"times{factor}", factor * args.rows, 100, seal=True)
+        times.append(best(args.runs, lambda path=path: noop(read(spark, str(path)))))
+        heaps.append(resident_mb(spark))
+    print(
+        f"  {args.rows:,} rows {times[0]:.2f} s, 10 x as many {times[1]:.2f} s: {times[1] / times[0]:.1f} x the time; "
+        f"driver's heap {heaps[0]:.0f} and {heaps[1]:.0f} MB"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", default=["batch", "stream", "latency"], metavar="PART")
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--messages", type=int, default=40, help="for the latency line")
-    parser.add_argument("--scale", action="store_true", help="also 10 x the rows, for the linearity line")
     args = parser.parse_args()
 
     import ringmain.spark
 
     folder = Path(tempfile.mkdtemp(prefix="ringmain-bench-"))
     spark = ringmain.spark.session(master="local[2]")
+    print(f"{args.rows:,} messages of 100 B, local[2], best of {args.runs}")
     try:
-        sealed = make(folder / "sealed", args.rows, 100, seal=True)
-        growing = make(folder / "growing", args.rows, 100, seal=False)
-        assert len(Recording(sealed)) == len(Recording(growing)) == args.rows
-        ringmain.spark.read(spark, str(sealed)).coalesce(4).write.parquet(str(folder / "plain"))
-        print(f"{args.rows:,} messages of 100 B, local[2], best of {args.runs}")
-
-        def line(what: str, seconds: float, rows: int = args.rows) -> None:
-            print(f"  {what:<58} {rows / seconds / 1e6:7.2f} M messages/s")
-
-        line(
-            "spark.read.parquet of the segments",
-            best(args.runs, lambda: noop(spark.read.parquet(f"{sealed}/*.parquet"))),
-        )
-        line("ringmain.spark.read, sealed", best(args.runs, lambda: noop(ringmain.spark.read(spark, str(sealed)))))
-        line("ringmain.spark.read, growing", best(args.runs, lambda: noop(ringmain.spark.read(spark, str(growing)))))
-        for what, path in (("sealed", sealed), ("growing", growing)):
-            load = spark.read.format("ringmain").load(str(path))
-            line(f'format("ringmain"), {what}', best(args.runs, lambda load=load: noop(load)))
-        number = iter(range(1000))
-        for what, path in (("sealed", sealed), ("growing", growing)):
-            took = best(args.runs, lambda path=path: stream(spark, path, folder / f"check{next(number)}"))
-            line(f"streaming to noop, {what}", took)
-        print(f"  published to seen in foreachBatch, p50 {latency(spark, folder, args.messages):34.0f} ms")
-        if args.scale:
-            larger = make(folder / "larger", 10 * args.rows, 100, seal=True)
-            one = best(args.runs, lambda: noop(ringmain.spark.read(spark, str(sealed))))
-            ten = best(args.runs, lambda: noop(ringmain.spark.read(spark, str(larger))))
-            print(f"  10 x the rows take {ten / one:.1f} x the time")
+        for part in args.parts:
+            if part == "batch":
+                batch(spark, folder, args)
+            elif part == "stream":
+                streams(spark, folder, args)
+            elif part == "latency":
+                print(f"  published to seen in foreachBatch, p50 {latency(spark, folder, args.messages):34.0f} ms")
+            elif part == "scale":
+                scale(spark, folder, args)
+            else:
+                parser.error(f"there is no part {part!r}: batch, stream, latency, scale")
     finally:
         spark.stop()
         shutil.rmtree(folder)

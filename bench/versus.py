@@ -13,8 +13,11 @@ from bench.peers import Peer
 
 SIZES = {"32 B": 32, "1 KB": 1024, "64 KB": 65536, "1 MB": 1 << 20, "6 MB": 6_000_000}
 
+WAYS = {"by default": None, "spinning": True, "sleeping": False}
+"""How the receiver of a round trip waits: as it does when nothing is said, looking all the time, never looking."""
 
-def _in_directory(run: Callable[[str], float]) -> float:
+
+def in_directory(run: Callable[[str], float]) -> float:
     """Every sample in a runtime directory of its own, so that none inherits from another."""
     before = os.environ["RINGMAIN_DIR"]
     directory = tempfile.mkdtemp(prefix="ringmain-bench-", dir="/dev/shm")
@@ -32,7 +35,7 @@ def throughput(kind: type[Peer], size: int) -> Callable[[float], float]:
 
     def sample(budget_s: float) -> float:
         def once(count: int) -> float:
-            return _in_directory(lambda directory: pair.throughput(kind(directory, size), messages, count))
+            return in_directory(lambda directory: pair.throughput(kind(directory, size), messages, count))
 
         if not counts:  # the first time, find out how many fit in the time
             few = len(messages) * (8 if size <= 65536 else 2)
@@ -43,21 +46,26 @@ def throughput(kind: type[Peer], size: int) -> Callable[[float], float]:
     return sample
 
 
-def round_trip(kind: type[Peer], spinning: bool) -> tuple[Callable[[float], float], Callable[[float], float]]:
-    """The median, and the 99th centile of the same round trips: to be asked for in this order."""
+def round_trip(kind: type[Peer], spinning: bool | None) -> list[Callable[[float], float]]:
+    """One for each of pair.CENTILES: the first takes the round trips, the others look at the same."""
     message = pair.pool(32)[0]
-    latest = [float("nan")]
+    latest = [float("nan")] * len(pair.CENTILES)
 
     def median(budget_s: float) -> float:
-        count = max(200, int((20_000 if spinning else 6_000) * budget_s))
+        # Enough for the last centile to be more than chance, as far as the time allows.
+        looks = spinning or (spinning is None and kind.can_spin)
+        count = max(400, int((80_000 if looks else 12_000) * budget_s))
 
         def run(directory: str) -> float:
-            p50, latest[0] = pair.round_trips(kind(directory, len(message), spinning), message, count)
-            return p50
+            latest[:] = pair.round_trips(kind(directory, len(message), spinning), message, count)
+            return latest[0]
 
-        return _in_directory(run)
+        return in_directory(run)
 
-    return median, lambda budget_s: latest[0]
+    def other(index: int) -> Callable[[float], float]:
+        return lambda budget_s: latest[index]
+
+    return [median, *(other(index) for index in range(1, len(pair.CENTILES)))]
 
 
 def peer_cells(kinds: Sequence[type[Peer]]) -> list[Cell]:
@@ -66,10 +74,12 @@ def peer_cells(kinds: Sequence[type[Peer]]) -> list[Cell]:
         for kind in kinds:
             if kind.smallest_bytes <= size <= kind.largest_bytes:
                 cells.append(Cell(f"{label} | {kind.name}", "messages/s", throughput(kind, size), True, False))
-    for way, spinning in (("spinning", True), ("sleeping", False)):
+    for way, spinning in WAYS.items():
         for kind in kinds:
-            if kind.name.startswith("ringmain,") or not (kind.can_spin if spinning else kind.can_sleep):
+            able = spinning is None or (kind.can_spin if spinning else kind.can_sleep)
+            if kind.batches or not able:
                 continue
-            for centile, run in zip(("p50", "p99"), round_trip(kind, spinning), strict=True):
-                cells.append(Cell(f"round trip {centile}, {way} | {kind.name}", "µs", run, True))
+            for centile, run in zip(pair.CENTILES, round_trip(kind, spinning), strict=True):
+                name = f"round trip p{centile:g}, {way} | {kind.name}"
+                cells.append(Cell(name, "µs", run, True, follows=centile != pair.CENTILES[0]))
     return cells

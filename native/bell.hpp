@@ -20,6 +20,8 @@
 namespace ringmain {
 
 constexpr int64_t kSlice_ns = 40'000'000;
+// Behind somebody who is in the way: when that one dies, nobody rings, and all others stand still until the next look.
+constexpr int64_t kObstacleSlice_ns = 10'000'000;
 constexpr int64_t kForever = INT64_MAX;
 
 inline int64_t clock_ns(clockid_t clock) {

@@ -29,6 +29,16 @@ Pool::Pool(std::shared_ptr<Segment> segment) : segment_(std::move(segment)) {
                           "fit the file. Close its users and unlink the stream"};
 }
 
+bool Pool::glance(uint32_t buffer, uint64_t number, void* to, size_t size) const {
+    const Word<uint64_t>& there = table().buffers[buffer].number;
+    // [GLANCE] acquire: the frame's pixels are there; pairs with [NUMBER]. And again after a fence: had a pixel that we
+    // copied been of a later frame, the number would be gone; pairs with [REWRITE].
+    if (there.load(memory_order_acquire) != number) return false;
+    copy_out(to, this->buffer(buffer), size);
+    fence(memory_order_acquire);
+    return there.load(memory_order_relaxed) == number;  // relaxed: the fence orders it
+}
+
 std::string Pool::describe_holders() const {
     std::string text;
     uint32_t used = std::min(segment_->header().slots_used.load(memory_order_acquire), kSlotCount);
@@ -73,6 +83,8 @@ Status PoolWriter::claim(uint64_t read_by_all, uint32_t& buffer) {
         // [REWRITE] seq_cst: announced before we look at the holds. With [INSPECT], [LEASE] and [MATCH], all seq_cst,
         // one of the two sides sees the other; a fence would cost and add nothing, since only these words take part.
         number.exchange(0, memory_order_seq_cst);
+        // release: and before any pixel changes, for [GLANCE], which holds nothing. Costs nothing on x86.
+        fence(memory_order_release);
         CRASH_POINT("frame: rewriting announced");
         // [INSPECT] seq_cst: after [REWRITE]. A hold that is gone took its reader's last look at the pixels along: pairs
         // with [RETURN].
@@ -151,6 +163,7 @@ struct OpenReaders {
 }  // namespace
 
 PoolReader::PoolReader(std::unique_ptr<Seat> seat) : pool_(seat->shared()), seat_(std::move(seat)) {
+    pool_.segment().populate(false);
     std::lock_guard lock(OpenReaders::all().mutex);
     OpenReaders::all().readers.push_back(this);
 }

@@ -47,6 +47,8 @@ class Pool {
         for (uint32_t i = 0; i < used; ++i) buffers |= buffers_of(segment_->slot(i).hold.load(order));
         return buffers & all();  // a reader may write nonsense into its own word
     }
+    // A copy of a frame without holding it: for whoever only looks. False: it was rewritten meanwhile, or before.
+    bool glance(uint32_t buffer, uint64_t number, void* to, size_t size) const;
     std::string describe_holders() const;  // "reader 'x' (pid 12) holds 3, ..."
 };
 

@@ -51,7 +51,7 @@ class Reader {
     bool held(uint64_t position) const { return always_holds_ || position >= held_from_; }
 
     // Goes to the newest message to come, or to the oldest that is whole, and learns its number.
-    bool jump(Start where) {
+    [[gnu::noinline]] bool jump(Start where) {
         for (int attempt = 0; attempt < kPatience; ++attempt) {
             // [OLDEST] acquire: pairs with [TAIL]; [OBSERVE] acquire: pairs with [COMMIT].
             uint64_t commit = ring_.header.commit.load(std::memory_order_acquire) & kPositionMask;
@@ -94,7 +94,8 @@ class Reader {
         CRASH_POINT("read: hold announced");
     }
 
-    bool lapped() {
+    // noinline, as all that is rare: it must not weigh on peek(), which is inlined where messages are taken.
+    [[gnu::noinline]] bool lapped() {
         if (!jump(conflate_ ? Start::oldest : on_lap_) && !jump(Start::latest)) return false;
         count_lost(number_here_);
         return true;
@@ -111,7 +112,7 @@ class Reader {
 
     // Goes forward to the newest message that is there, if the hint is good; what is passed over is not lost
     // but skipped.
-    void skip_to_newest() {
+    [[gnu::noinline]] void skip_to_newest() {
         uint64_t commit = ring_.header.commit.load(std::memory_order_acquire) & kPositionMask;
         // relaxed: checked below and by peek().
         uint64_t newest = ring_.header.newest.load(std::memory_order_relaxed);
@@ -218,9 +219,10 @@ class Reader {
 
     // Finds the next message without moving on. After ok, the payload may be read; then still_whole(), then
     // take().
-    Status peek(View& view) {
+    [[gnu::always_inline]] Status peek(View& view) {
         for (int attempt = 0; attempt < kPatience && has_more(); ++attempt) {
-            if (conflate_) skip_to_newest();
+            if (conflate_) [[unlikely]]
+                skip_to_newest();
             uint64_t at = position_;
             Envelope e = Envelope::load(ring_, at);
             if (!held(at) && !intact(at)) {

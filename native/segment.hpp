@@ -75,6 +75,7 @@ class Segment {
     void map(Access access);
     void map_ring(int protection, int through);
     void map_pool(int protection, int through);
+    void populate() const;
     void allocate();
 
   public:
@@ -109,6 +110,10 @@ class Segment {
     Header& header() const { return *reinterpret_cast<Header*>(control_); }
     Slot& slot(uint32_t index) const { return reinterpret_cast<Slot*>(control_ + kRosterOffset)[index]; }
     std::byte* data() const { return data_; }
+
+    // The pages of a pool's buffers now, all at once, rather than one fault after the other in the middle of the first
+    // frames. A kernel that cannot (before 5.14) does it the slow way.
+    void populate(bool to_write);
 
     // Shows a created topic to the world, under its name; false if another was faster.
     bool give_name();

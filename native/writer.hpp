@@ -148,8 +148,13 @@ class Writer {
   public:
     // Makes `room` bytes writable at position(). May be called again with more.
     Status prepare(uint64_t room) {
+        return position_ + room <= safe_end_ ? Status::ok : prepare_stride(room);
+    }
+
+  private:
+    // noinline: once a stride, it must not weigh on what is done for every message.
+    [[gnu::noinline]] Status prepare_stride(uint64_t room) {
         uint64_t end = position_ + room;
-        if (end <= safe_end_) return Status::ok;
         if (room > ring_.capacity_bytes) return Status::too_large;
         uint64_t target = std::max({end, position_ + stride_bytes_, claim_});
         if (target > claim_) {
@@ -166,6 +171,7 @@ class Writer {
         return look_at_holds(end);
     }
 
+  public:
     std::byte* payload(uint64_t sender_size, uint64_t kind_size) const {
         return ring_.at(position_) + payload_offset(sender_size, kind_size);
     }

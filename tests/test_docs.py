@@ -9,13 +9,14 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from ringmain.cli.main import COMMANDS
+from ringmain.cli.main import COMMANDS, command_parser, load
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -111,6 +112,26 @@ def test_commands_that_are_named_exist():
         said = "".join(re.findall(r"```console\n.*?```", text, re.DOTALL))
         for command in re.findall(r"^ringmain ([a-z]+)", said, re.MULTILINE) + re.findall(r"`ringmain ([a-z]+)", text):
             assert command in COMMANDS, f"{name(page)} names `ringmain {command}`, which does not exist"
+
+
+def test_commands_in_the_pages_parse():
+    """Every line of a console block that calls ringmain, by the parser of its command."""
+    seen = 0
+    for page in PAGES:
+        for block in re.findall(r"```console\n(.*?)```", page.read_text(), re.DOTALL):
+            for line in block.splitlines():
+                if not line.startswith("ringmain "):
+                    continue
+                lexer = shlex.shlex(line.removeprefix("ringmain "), posix=True, punctuation_chars="|>()")
+                lexer.whitespace_split = True  # a '#' begins a comment
+                command, *words = list(lexer)
+                end = next((at for at, word in enumerate(words) if word in ("|", ">", ">>", "(")), len(words))
+                try:
+                    command_parser(command, load(command)).parse_intermixed_args(words[:end])
+                except SystemExit:
+                    pytest.fail(f"{name(page)}: {line}")
+                seen += 1
+    assert seen > 50
 
 
 def test_the_generated_reference_is_fresh():

@@ -1,14 +1,37 @@
-"""Puts the figures of the newest run in bench/results/ between the markers in README.md; `--check` only compares."""
+"""Puts the figures of the newest run in bench/results/ between the markers in README.md and
+docs/internals/performance.md; `--check` only compares."""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- numbers -->", "<!-- /numbers -->"
+SIZES = ("32 B", "1 KB", "64 KB", "1 MB", "6 MB")
+TABLES: dict[str, tuple[str, ...]] = {
+    "Messages a second, one process to another": SIZES,
+    "Round trips at 32 B, µs": tuple(
+        f"round trip {centile}, {way}"
+        for way in ("by default", "spinning", "sleeping")
+        for centile in ("p50", "p99", "p99.9")
+    ),
+    "Several processes, messages a second": tuple(
+        f"{way}, {size}" for way in ("one → three", "three → one") for size in ("32 B", "64 KB")
+    ),
+    "Objects: typed structs and numpy frames, a second": ("typed", "numpy frame, 6 MB"),
+    "Publishing, ns, to so many readers": tuple(f"publish to {count} readers" for count in (1, 4, 15, 60)),
+    "What it costs: ms of processor time, KB, ms that others stand still": (
+        "CPU of a second's wait",
+        "memory of a pair",
+        "standstill, writer killed in mid-message",
+        "standstill, reader killed in the way",
+    ),
+}
+README_TABLES = ("Messages a second, one process to another", "Round trips at 32 B, µs")
 
 
 def newest() -> dict[str, Any]:
@@ -28,50 +51,116 @@ def amount(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def render(run: dict[str, Any]) -> str:
-    cells = {cell["name"]: cell for cell in run["cells"] if cell["median"] is not None}
-    groups: dict[str, None] = {}
-    rows: dict[str, dict[str, str]] = {}
-    for name, cell in cells.items():
-        group, bar, who = name.partition(" | ")
-        if bar:
-            groups[group] = None
-            place = cell["placement"].split()[0]
-            rows.setdefault(who, {})[group] = amount(cell["median"]) + ("" if place == "near" else f" ({place})")
-    lines = [
+def about(run: dict[str, Any]) -> list[str]:
+    return [
         f"Measured on {run['machine']} ({run['cores']} cores, load {run['load']:.0f} when it began), "
         f"Linux {run['kernel']}, Python {run['python']}, {run['date'][:10]}, "
         f"by `{run['command']}`, commit {run['commit']}.",
-        "Medians; within one process, of the fastest tenth of the bursts. Messages a second from one process to",
-        "another by size, round trips at 32 B in µs. *far*: the two cores share no cache; *crowded*: others kept the",
-        "two processes from running together. System calls are those beyond a run that sends nothing.",
+        "Medians; within one process, of the fastest tenth of the bursts. *far*: the two cores share no cache;",
+        "*crowded*: others kept the two processes from running together.",
         "",
     ]
-    if rows:
-        lines.append("| | " + " | ".join(groups) + " |")
-        lines.append("|---|" + "---|" * len(groups))
-        for who, row in rows.items():
-            lines.append(f"| {who} | " + " | ".join(row.get(group, "") for group in groups) + " |")
-        lines.append("")
-    if own := [cell for name, cell in cells.items() if " | " not in name]:
-        lines += ["| ringmain and its floors | median |", "|---|---|"]
-        lines += [f"| {cell['name']} | {amount(cell['median'])} {cell['unit']} |" for cell in own]
-    return "\n".join(lines).rstrip() + "\n"
+
+
+def shown(cell: dict[str, Any]) -> str:
+    if cell["median"] is None:
+        errors = [sample["error"] for sample in cell["samples"] if sample["error"]]
+        return "failed: " + (errors[-1].rpartition(": ")[2] if errors else "")
+    place = cell["placement"].split()[0] if cell["placement"] else "near"
+    return amount(cell["median"]) + ("" if place == "near" else f" ({place})")
+
+
+def tables(run: dict[str, Any], titles: Iterable[str]) -> list[str]:
+    """One row for everybody who took part, one column a group."""
+    cells = {cell["name"]: cell for cell in run["cells"]}
+    lines = []
+    for title in titles:
+        rows: dict[str, dict[str, str]] = {}
+        for name, cell in cells.items():
+            group, bar, who = name.partition(" | ")
+            if bar and group in TABLES[title]:
+                rows.setdefault(who, {})[group] = shown(cell)
+        rows = dict(sorted(rows.items(), key=lambda one: not one[0].startswith("ringmain")))  # ours first, else as run
+        groups = [group for group in TABLES[title] if any(group in row for row in rows.values())]
+        if groups:
+            shared = _shared_start(groups)
+            lines += [f"| {title} | " + " | ".join(group[len(shared) :] for group in groups) + " |"]
+            lines += ["|---|" + "---|" * len(groups)]
+            lines += [
+                f"| {who} | " + " | ".join(row.get(group, "") for group in groups) + " |" for who, row in rows.items()
+            ]
+            lines.append("")
+    return lines
+
+
+def _shared_start(groups: list[str]) -> str:
+    """Whole words that all begin with: "round trip", "publish to"."""
+    words = [group.split(" ") for group in groups]
+    count = 0
+    while len(groups) > 1 and all(len(one) > count + 1 and one[count] == words[0][count] for one in words):
+        count += 1
+    return "".join(f"{word} " for word in words[0][:count])
+
+
+def floors(run: dict[str, Any]) -> list[str]:
+    own = [cell for cell in run["cells"] if " | " not in cell["name"] and cell["median"] is not None]
+    if not own:
+        return []
+    lines = ["| ringmain and its floors | median |", "|---|---|"]
+    return [*lines, *(f"| {cell['name']} | {amount(cell['median'])} {cell['unit']} |" for cell in own), ""]
+
+
+def factors(run: dict[str, Any]) -> list[str]:
+    """Every group in which ringmain and a peer were measured, with how far ahead of the best of them it is."""
+    lines = ["| | ringmain | | the best peer | | factor | aim | |", "|---|---|---|---|---|---|---|---|"]
+    for bar in run["bars"]:
+        if not bar.get("group"):
+            continue
+        ours, theirs = amount(bar["our_median"]), amount(bar["their_median"])
+        way = bar["ours"].removeprefix("ringmain").strip(", ") or "send, recv"
+        lines.append(
+            f"| {bar['group']} | {ours} {bar['unit']} | {way} | {theirs} | {bar['rival']} | {bar['found']:.2f} "
+            f"| {bar['limit']:g} | {'' if bar['met'] else '**behind**'} |"
+        )
+    lines += ["", "| against its own floors | | aim | |", "|---|---|---|---|"]
+    for bar in run["bars"]:
+        if not bar.get("group"):
+            sign = "≤" if bar["at_most"] else "≥"
+            met = "" if bar["met"] else "**not met**"
+            lines.append(f"| {bar['what']} | {amount(bar['found'])} | {sign} {amount(bar['limit'])} | {met} |")
+    return [*lines, ""]
+
+
+def readme(run: dict[str, Any]) -> list[str]:
+    return [*about(run), *tables(run, README_TABLES)]
+
+
+def performance(run: dict[str, Any]) -> list[str]:
+    rest = [title for title in TABLES if title not in README_TABLES]
+    return [*about(run), *factors(run), *tables(run, [*README_TABLES, *rest]), *floors(run)]
+
+
+PAGES: dict[str, Callable[[dict[str, Any]], list[str]]] = {
+    "README.md": readme,
+    "docs/internals/performance.md": performance,
+}
 
 
 def main() -> int:
-    readme = ROOT / "README.md"
-    text = readme.read_text()
-    if BEGIN not in text or END not in text:
-        raise SystemExit(f"README.md has no {BEGIN} … {END} to put the figures between")
-    head, _, rest = text.partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    made = f"{head}{BEGIN}\n{render(newest())}{END}{tail}"
-    if "--check" in sys.argv[1:]:
-        if made != text:
-            raise SystemExit("README.md is not up to date: run tools/readme_numbers.py")
-        return 0
-    readme.write_text(made)
+    run = newest()
+    for name, render in PAGES.items():
+        page = ROOT / name
+        text = page.read_text()
+        if BEGIN not in text or END not in text:
+            raise SystemExit(f"{name} has no {BEGIN} … {END} to put the figures between")
+        head, _, rest = text.partition(BEGIN)
+        _, _, tail = rest.partition(END)
+        body = "\n".join(render(run)).rstrip()
+        made = f"{head}{BEGIN}\n{body}\n{END}{tail}"
+        if "--check" not in sys.argv[1:]:
+            page.write_text(made)
+        elif made != text:
+            raise SystemExit(f"{name} is not up to date: run tools/readme_numbers.py")
     return 0
 
 

@@ -14,25 +14,42 @@ from bench.peers import Peer
 
 class FasterFifo(Peer):
     name = "faster-fifo"
+    can_fan_in = True
+    can_fan_out = True
 
-    def __init__(self, directory: str, size: int, spinning: bool | None = None) -> None:
-        super().__init__(directory, size, spinning)
+    def __init__(
+        self, directory: str, size: int, spinning: bool | None = None, senders: int = 1, receivers: int = 1
+    ) -> None:
+        super().__init__(directory, size, spinning, senders, receivers)
         room = max(1 << 20, 4 * size)
-        self._queues: list[Any] = [faster_fifo.Queue(room, loads=bytes, dumps=bytes) for _ in range(2)]
+        self._queues: list[Any] = [
+            faster_fifo.Queue(room, loads=bytes, dumps=bytes) for _ in range(max(2, self.receivers))
+        ]
 
     @contextmanager
-    def sender(self, lane: int) -> Iterator[pair.Send]:
+    def sender(self, lane: int, index: int = 0) -> Iterator[pair.Send]:
         put = self._queues[lane].put
-        yield lambda data: put(data, timeout=pair.PATIENCE_S)
+        if self.receivers == 1:
+            yield lambda data: put(data, timeout=pair.PATIENCE_S)
+            return
+        puts = [queue.put for queue in self._queues]
+
+        def send(data: bytes) -> None:
+            for put in puts:
+                put(data, timeout=pair.PATIENCE_S)
+
+        yield send
 
     @contextmanager
-    def receiver(self, lane: int) -> Iterator[pair.Receive]:
-        get = self._queues[lane].get
+    def receiver(self, lane: int, index: int = 0) -> Iterator[pair.Receive]:
+        get = self._queues[index if self.receivers > 1 else lane].get
         yield lambda: get(timeout=pair.PATIENCE_S)
 
 
 class Batched(FasterFifo):
     name = "faster-fifo, batch"
+    batches = True
+    can_fan_in = can_fan_out = False
     largest_bytes = 65536
 
     def produce(self, send: pair.Send, messages: list[bytes], count: int) -> None:

@@ -26,12 +26,12 @@ class Kick(Peer):
         return kickmsg.Node(f"{name}-{lane}", name), f"lane{lane}", config
 
     @contextmanager
-    def sender(self, lane: int) -> Iterator[pair.Send]:
+    def sender(self, lane: int, index: int = 0) -> Iterator[pair.Send]:
         node, topic, config = self._topic(lane)
         yield node.advertise_or_join(topic, config).send
 
     @contextmanager
-    def receiver(self, lane: int) -> Iterator[pair.Receive]:
+    def receiver(self, lane: int, index: int = 0) -> Iterator[pair.Receive]:
         node, topic, config = self._topic(lane)
         subscriber = node.subscribe_or_create(topic, config)
         try_receive, patience = subscriber.try_receive, timedelta(seconds=pair.PATIENCE_S)

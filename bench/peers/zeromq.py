@@ -16,6 +16,7 @@ COPY_BELOW = 65536
 
 class PushPull(Peer):
     name = "pyzmq PUSH/PULL"
+    can_fan_in = True
     kinds = (zmq.PUSH, zmq.PULL)
 
     @contextmanager
@@ -34,18 +35,18 @@ class PushPull(Peer):
         """PUSH waits by itself when its queue is full."""
 
     @contextmanager
-    def sender(self, lane: int) -> Iterator[pair.Send]:
-        with self._socket(self.kinds[0], lane, binds=True) as one:
-            self._wait_for_reader(one)
+    def sender(self, lane: int, index: int = 0) -> Iterator[pair.Send]:
+        with self._socket(self.kinds[0], lane, binds=self.senders == 1) as one:
+            self._wait_for_readers(one)
             send = one.send
             yield send if self.size < COPY_BELOW else lambda data: send(data, copy=False)
 
-    def _wait_for_reader(self, one: zmq.Socket[bytes]) -> None:
+    def _wait_for_readers(self, one: zmq.Socket[bytes]) -> None:
         """PUSH needs none."""
 
     @contextmanager
-    def receiver(self, lane: int) -> Iterator[pair.Receive]:
-        with self._socket(self.kinds[1], lane, binds=False) as one:
+    def receiver(self, lane: int, index: int = 0) -> Iterator[pair.Receive]:
+        with self._socket(self.kinds[1], lane, binds=self.senders > 1) as one:
             receive = one.recv
             yield receive if self.size < COPY_BELOW else lambda: receive(copy=False).buffer
 
@@ -53,17 +54,21 @@ class PushPull(Peer):
 class PubSub(PushPull):
     name = "pyzmq PUB/SUB"
     kinds = (zmq.XPUB, zmq.SUB)
+    can_fan_in = False
+    can_fan_out = True
 
     def _configure(self, one: zmq.Socket[bytes]) -> None:
         if one.type == zmq.SUB:
             one.setsockopt(zmq.SUBSCRIBE, b"")
         else:
             one.setsockopt(zmq.XPUB_NODROP, 1)
+            one.setsockopt(zmq.XPUB_VERBOSE, 1)  # tell of each subscription, not only of the first
 
-    def _wait_for_reader(self, one: zmq.Socket[bytes]) -> None:
-        if not one.poll(int(pair.PATIENCE_S * 1000)):
-            raise TimeoutError("no subscription came")
-        one.recv()
+    def _wait_for_readers(self, one: zmq.Socket[bytes]) -> None:
+        for _ in range(self.receivers):
+            if not one.poll(int(pair.PATIENCE_S * 1000)):
+                raise TimeoutError("no subscription came")
+            one.recv()
 
 
 PEERS: list[type[Peer]] = [PushPull, PubSub]

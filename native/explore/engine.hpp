@@ -43,12 +43,12 @@ struct Case {
 
 struct Outcome {
     uint64_t executions = 0, states = 0, steps = 0;
-    uint64_t deaths = 0;    // executions in which somebody died
+    uint64_t deaths = 0;      // executions in which somebody died
     std::set<uint64_t> ends;  // the different ways in which the story can end, as the actors account for them
-    uint64_t restarts = 0;  // how often something turned out to be shared that was not taken for it
-    bool whole = false;     // everything was explored
-    std::string error;      // empty, or the invariant that broke, with the steps that led there
-    bool beyond = false;    // the error is that the explorer's limits were reached
+    uint64_t restarts = 0;    // how often something turned out to be shared that was not taken for it
+    bool whole = false;       // everything was explored
+    std::string error;        // empty, or the invariant that broke, with the steps that led there
+    bool beyond = false;      // the error is that the explorer's limits were reached
     double seconds = 0;
 };
 

@@ -6,8 +6,7 @@ namespace ringmain::py {
 namespace {
 
 PyObject* create(PyTypeObject* type, PyObject*, PyObject*) {
-    auto allocate = reinterpret_cast<allocfunc>(PyType_GetSlot(type, Py_tp_alloc));
-    PyObject* self = allocate(type, 0);
+    PyObject* self = allocate(type);
     if (!self) return nullptr;
     try {
         reinterpret_cast<EventObject*>(self)->event = new std::shared_ptr<Event>(std::make_shared<Event>());
@@ -19,10 +18,8 @@ PyObject* create(PyTypeObject* type, PyObject*, PyObject*) {
 }
 
 void destroy(PyObject* self) {
-    PyTypeObject* type = Py_TYPE(self);
     delete reinterpret_cast<EventObject*>(self)->event;
-    reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
-    Py_DECREF(type);
+    deallocate(self);
 }
 
 PyObject* fileno(PyObject* self, PyObject*) { return PyLong_FromLong(event_of(self)->fd()); }

@@ -4,7 +4,11 @@
 
 namespace ringmain::py {
 
+PyTypeObject* frame_type;
+
 namespace {
+
+Spares<FrameObject> spares;
 
 FrameState& state_of(PyObject* self) { return reinterpret_cast<FrameObject*>(self)->state; }
 
@@ -88,12 +92,9 @@ PyObject* get_held(PyObject* self, void*) { return PyBool_FromLong(state_of(self
 
 void destroy(PyObject* self) {
     FrameState& f = state_of(self);
-    if (f.layout) {
-        end_frame(self);
-        for (PyObject* object : {f.layout, f.sender, f.kind, f.meta, f.meta_bytes}) Py_XDECREF(object);
-        f.~FrameState();
-    }
-    deallocate(self);
+    end_frame(self);
+    for (PyObject* object : {f.layout, f.sender, f.kind, f.meta, f.meta_bytes}) Py_XDECREF(object);
+    spares.drop(self);
 }
 
 PyObject* refuse(PyTypeObject*, PyObject*, PyObject*) {
@@ -132,8 +133,8 @@ PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(refuse)},
                        {Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
                        {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
                        {0, nullptr}};
-PyType_Spec spec = {"ringmain._ring.Frame", sizeof(FrameObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
-                    slots};
+// Final: see Spares. What Python writes better, ringmain.frames.views gives to the type itself.
+PyType_Spec spec = {"ringmain.Frame", sizeof(FrameObject), 0, Py_TPFLAGS_DEFAULT, slots};
 
 }  // namespace
 
@@ -143,8 +144,11 @@ void end_frame(PyObject* frame) {
     settle(f);
 }
 
+FrameObject* new_frame() { return spares.make(frame_type); }
+
 bool add_frame(PyObject* module) {
     PyObject* type = PyType_FromSpec(&spec);
+    frame_type = reinterpret_cast<PyTypeObject*>(type);
     return type && PyModule_AddObjectRef(module, "Frame", type) == 0;
 }
 

@@ -6,17 +6,14 @@
 
 namespace ringmain::py {
 
-PyTypeObject *frame_class, *draft_class;
 PyObject *encode_meta, *decode_meta;
 
 namespace {
 
-// set_frame_classes(frame, draft, encode_meta, decode_meta)
-PyObject* set_frame_classes(PyObject*, PyObject* args) {
-    PyObject *frame, *draft, *encode, *decode;
-    if (!PyArg_ParseTuple(args, "OOOO", &frame, &draft, &encode, &decode)) return nullptr;
-    frame_class = reinterpret_cast<PyTypeObject*>(Py_NewRef(frame));
-    draft_class = reinterpret_cast<PyTypeObject*>(Py_NewRef(draft));
+// set_meta_codec(encode, decode)
+PyObject* set_meta_codec(PyObject*, PyObject* args) {
+    PyObject *encode, *decode;
+    if (!PyArg_ParseTuple(args, "OO", &encode, &decode)) return nullptr;
     encode_meta = Py_NewRef(encode);
     decode_meta = Py_NewRef(decode);
     Py_RETURN_NONE;
@@ -56,6 +53,33 @@ PyObject* inspect_pool(PyObject*, PyObject* args) {
     } catch (const Failure& failure) {
         return raise(failure);
     }
+}
+
+// glance(directory, stream, epoch, buffer, number, size): a copy of a frame as a bytearray, or None if it is gone.
+PyObject* glance(PyObject*, PyObject* args) {
+    const char *path, *stream;
+    unsigned int buffer;
+    unsigned long long epoch, number, size;
+    if (!PyArg_ParseTuple(args, "ssKIKK", &path, &stream, &epoch, &buffer, &number, &size)) return nullptr;
+    PyObject* copy = nullptr;
+    try {
+        auto directory = std::make_shared<Directory>(path, false);
+        Pool pool(Segment::open(directory, stream, Access::observe, FileKind::pool));
+        // A descriptor is another process's word.
+        bool there = pool.epoch() == epoch && buffer < pool.buffer_count() && size <= pool.buffer_bytes();
+        if (!there) Py_RETURN_NONE;
+        copy = PyByteArray_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size));
+        if (!copy) return nullptr;
+        char* to = PyByteArray_AsString(copy);
+        WithoutGil unlocked;
+        there = pool.glance(buffer, number, to, size);
+        if (there) return copy;
+    } catch (const Failure& failure) {
+        Py_XDECREF(copy);
+        return raise(failure);
+    }
+    Py_DECREF(copy);
+    Py_RETURN_NONE;
 }
 
 // pools(directory): the names of the streams in it.
@@ -110,8 +134,9 @@ PyObject* unlink_pool(PyObject*, PyObject* args) {
 }
 
 PyMethodDef functions[] = {
-    {"set_frame_classes", set_frame_classes, METH_VARARGS, "What frames are made as."},
+    {"set_meta_codec", set_meta_codec, METH_VARARGS, "How the meta of a frame becomes bytes and back."},
     {"inspect_pool", inspect_pool, METH_VARARGS, "All there is to know of a stream's pool."},
+    {"glance", glance, METH_VARARGS, "A copy of a frame, without holding it."},
     {"pools", pools, METH_VARARGS, "The names of the streams in a directory."},
     {"unlink_pool", unlink_pool, METH_VARARGS, "Take a stream's pool away."},
     {nullptr, nullptr, 0, nullptr}};

@@ -24,7 +24,7 @@ uint64_t read_by_all(const PublisherState& p) {
 }
 
 // 1: a buffer; 0: none, and the frame is to be dropped; -1: raised.
-int next_buffer(FramePublisherState& f, const PublisherState& p, Deadline& deadline, uint32_t& buffer) {
+int next_buffer(FramePublisherState& f, PublisherState& p, Deadline& deadline, uint32_t& buffer) {
     if (f.pool->claim(read_by_all(p), buffer) == Status::ok) [[likely]]
         return 1;
     Counted<PoolWriter> pool = f.pool;  // another thread may close us while we wait
@@ -55,7 +55,7 @@ int next_buffer(FramePublisherState& f, const PublisherState& p, Deadline& deadl
         auto given_back = [&, ours = pool->taken()] {
             return (there.held(std::memory_order_relaxed) | ours) != there.all();
         };
-        if (!spin_until(std::min(p.spin_ns, left), given_back)) {
+        if (!p.spin.until(left, given_back)) {
             std::vector<Bell> bells = pool->arm();
             if (!bells.empty()) {
                 WithoutGil unlocked;
@@ -104,12 +104,13 @@ PyObject* frame(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObjec
     uint32_t buffer = 0;
     int found = next_buffer(f, *p, deadline, buffer);
     if (found < 0) return nullptr;
-    PyObject* object = allocate(draft_class);
-    if (!object) {
+    DraftObject* made = new_draft();
+    if (!made) {
         if (found) f.pool->give_back(buffer);
         return nullptr;
     }
-    DraftState& d = *new (&draft_of(object)) DraftState;
+    auto* object = reinterpret_cast<PyObject*>(made);
+    DraftState& d = made->state;
     d.owner = Py_NewRef(self);
     d.pool = f.pool;
     d.size = f.pool->pool().buffer_bytes();
@@ -136,17 +137,18 @@ PyObject* frame(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObjec
 
 // ------------------------------------------------------------------------------------- opening and closing
 
-// open(publisher, layout, buffers, buffer_bytes, mode, huge_pages, drops, schema, name)
+// open(publisher, layout, buffers, buffer_bytes, fixed, mode, huge_pages, drops, schema, name)
 PyObject* open(PyObject* self, PyObject* args) {
     FramePublisherState& f = publisher_of(self);
     PyObject *publisher, *layout;
     PoolRequest request;
     unsigned long long buffer_bytes;
-    int huge_pages, drops;
+    int fixed, huge_pages, drops;
     const char *schema, *name;
     Py_ssize_t schema_size;
-    if (!PyArg_ParseTuple(args, "O!OIKIppy#s", publisher_type, &publisher, &layout, &request.buffer_count,
-                          &buffer_bytes, &request.mode, &huge_pages, &drops, &schema, &schema_size, &name))
+    if (!PyArg_ParseTuple(args, "O!OIKpIppy#s", publisher_type, &publisher, &layout, &request.buffer_count,
+                          &buffer_bytes, &fixed, &request.mode, &huge_pages, &drops, &schema, &schema_size,
+                          &name))
         return nullptr;
     PublisherState* p = usable(publisher);
     if (!p) return nullptr;
@@ -170,6 +172,7 @@ PyObject* open(PyObject* self, PyObject* args) {
     Py_XDECREF(f.layout);
     f.layout = layout;
     f.drops = drops;
+    f.fixed = fixed;
     f.closing = false;
     f.open_drafts = 0;
     Py_RETURN_NONE;

@@ -1,6 +1,7 @@
 // What FramePublisher and the frames it lets be filled share.
 #pragma once
 
+#include "bulk_copy.hpp"
 #include "frame_types.hpp"
 #include "publisher.hpp"
 
@@ -11,10 +12,12 @@ struct FramePublisherState {
     Counted<PoolWriter> pool;
     PyObject* layout = nullptr;
     bool drops = false;  // when no buffer is free
+    bool fixed = false;  // has every frame the same size?
     bool closing = false;
     uint64_t next_id = 0, dropped = 0;
     uint32_t open_drafts = 0;
     std::shared_ptr<std::byte[]> scratch;  // what a dropped frame is filled in
+    CopyChoice copying;                    // how send() copies; touched with the GIL held
 };
 
 struct FramePublisherObject {
@@ -46,6 +49,7 @@ inline FramePublisherState& publisher_of(PyObject* self) {
 }
 inline DraftState& draft_of(PyObject* self) { return reinterpret_cast<DraftObject*>(self)->state; }
 
+DraftObject* new_draft();
 bool add_frame_draft(PyObject* module);
 
 }  // namespace ringmain::py

@@ -71,14 +71,16 @@ PyObject* refuse_message(SubscriberState& s, const View& view, const char* why) 
 // Takes ownership of meta_bytes.
 PyObject* make_frame(SubscriberState& s, FrameSubscriberState& f, const View& view,
                      const Descriptor& descriptor, PyObject* meta_bytes) {
-    PyObject* object = allocate(frame_class);
-    if (!object) {
+    FrameObject* made = new_frame();
+    if (!made) {
         f.pool->release(descriptor.buffer);
         Py_XDECREF(meta_bytes);
         return nullptr;
     }
-    FrameState& frame = *new (&reinterpret_cast<FrameObject*>(object)->state) FrameState;
+    auto* object = reinterpret_cast<PyObject*>(made);
+    FrameState& frame = made->state;
     frame.pool = f.pool;
+    frame.leased = true;
     frame.descriptor = descriptor;
     frame.meta_bytes = meta_bytes;
     frame.layout = Py_NewRef(f.layout);

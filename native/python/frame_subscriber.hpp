@@ -15,13 +15,14 @@ struct FrameState {
     int64_t time_ns = 0;
     Py_ssize_t exports = 0;
     bool open = true;
-    bool leased = true;
+    bool leased = false;
 };
 
 struct FrameObject {
     PyObject_HEAD FrameState state;
 };
 
+FrameObject* new_frame();
 // Ends the frame's block, whether it was entered or not.
 void end_frame(PyObject* frame);
 bool add_frame(PyObject* module);

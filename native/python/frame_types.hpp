@@ -1,6 +1,7 @@
 // What the two halves of the frames' binding share.
 #pragma once
 
+#include <new>
 #include <utility>
 
 #include "frames.hpp"
@@ -8,8 +9,8 @@
 
 namespace ringmain::py {
 
-// Set once by ringmain.frames: the classes of frames, and how `meta` becomes bytes and back.
-extern PyTypeObject *frame_class, *draft_class;
+extern PyTypeObject *frame_type, *draft_type;
+// Set once by ringmain.frames: how `meta` becomes bytes and back.
 extern PyObject *encode_meta, *decode_meta;
 
 bool add_frame_publisher(PyObject* module);
@@ -47,14 +48,37 @@ class Counted {
     void reset() { *this = Counted(); }
 };
 
-// A new object of a class that derives from one of ours, its fields zero.
-inline PyObject* allocate(PyTypeObject* type) {
-    return reinterpret_cast<allocfunc>(PyType_GetSlot(type, Py_tp_alloc))(type, 0);
-}
-inline void deallocate(PyObject* self) {
-    PyTypeObject* type = Py_TYPE(self);
-    reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
-    Py_DECREF(type);
-}
+// Memory of the last few objects of a type that is final and has no GC, kept for the next ones: making and dropping an
+// object by the allocator was a tenth of handing a frame over. Whoever calls has the GIL.
+template <class Object>
+class Spares {
+    static constexpr size_t kMost = 4;
+    void* kept_[kMost];
+    size_t count_ = 0;
+
+  public:
+    // With a state that is default; nullptr: raised.
+    Object* make(PyTypeObject* type) {
+        void* memory = count_ > 0 ? kept_[--count_] : PyObject_Malloc(sizeof(Object));
+        if (!memory) {
+            PyErr_NoMemory();
+            return nullptr;
+        }
+        PyObject* object = PyObject_Init(static_cast<PyObject*>(memory), type);
+        auto* made = reinterpret_cast<Object*>(object);
+        new (&made->state) decltype(made->state);
+        return made;
+    }
+    void drop(PyObject* object) {
+        PyTypeObject* type = Py_TYPE(object);
+        using State = decltype(Object::state);
+        reinterpret_cast<Object*>(object)->state.~State();
+        if (count_ < kMost)
+            kept_[count_++] = object;
+        else
+            PyObject_Free(object);
+        Py_DECREF(type);
+    }
+};
 
 }  // namespace ringmain::py

@@ -144,7 +144,6 @@ PyObject* get_kind(PyObject* self, void*) { return Py_NewRef(state_of(self).kind
 Py_ssize_t length(PyObject* self) { return static_cast<Py_ssize_t>(state_of(self).view.size); }
 
 void destroy(PyObject* self) {
-    PyTypeObject* type = Py_TYPE(self);
     LeaseState* l = reinterpret_cast<LeaseObject*>(self)->state;
     if (l) {
         end(*l);
@@ -153,8 +152,7 @@ void destroy(PyObject* self) {
         Py_XDECREF(l->subscriber);
         delete l;
     }
-    reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
-    Py_DECREF(type);
+    deallocate(self);
 }
 
 PyMethodDef methods[] = {{"__enter__", enter, METH_NOARGS, nullptr},
@@ -197,8 +195,7 @@ PyObject* borrow(PyObject*, PyObject* args) {
         int found = next_message(self, *s, deadline, view, true);
         if (found == 0) return raise_timeout(*s, deadline);
         if (found < 0) return nullptr;
-        auto allocate = reinterpret_cast<allocfunc>(PyType_GetSlot(lease_type, Py_tp_alloc));
-        PyObject* lease = allocate(lease_type, 0);
+        PyObject* lease = allocate(lease_type);
         if (!lease) {
             s->reader->release(s->keep());
             return nullptr;

@@ -192,8 +192,8 @@ int execute(PyObject* module) {
     bool done = message_class && empty_str && add_constants(module) &&
                 PyModule_AddFunctions(module, inspect_methods) == 0 && add_publisher(module) &&
                 add_reservation(module) && add_subscriber(module) && add_lease(module) && add_batch(module) &&
-                add_event(module) && add_frame_publisher(module) && add_frame_subscriber(module) &&
-                add_frame_inspection(module);
+                add_event(module) && add_wait(module) && add_frame_publisher(module) &&
+                add_frame_subscriber(module) && add_frame_inspection(module);
     return done ? 0 : -1;
 }
 

@@ -7,6 +7,7 @@
 #include "clock.hpp"
 #include "endpoint.hpp"
 #include "py.hpp"
+#include "spin.hpp"
 
 namespace ringmain::py {
 
@@ -17,7 +18,7 @@ struct PublisherState {
     std::string topic, sender;
     Clock clock;
     uint64_t largest_bytes = 0;  // of a payload without sender and kind
-    int64_t spin_ns = 0;
+    Spin spin;
     PyObject* encoder = nullptr;  // object -> buffer, for typed topics
     PyObject* accepts = nullptr;  // the classes it is meant for, or nullptr for any object
     Occupant occupant;            // see OneAtATime
@@ -44,10 +45,22 @@ PyObject* raise_too_large(const PublisherState& p, uint64_t size, uint64_t envel
 PyObject* raise_status(const PublisherState& p, Status status);
 bool check_kind(std::string_view kind);
 
+// Gives the seat back. Only inside OneAtATime.
+void leave_topic(PublisherState& p);
+
 // Waits until what stopped the writer is gone. 1: try again; 0: time is up, Full is raised; -1: another exception.
 int wait_for_way(PublisherState& p, Deadline& deadline);
 
 // begin() and prepare(), waiting as long as it takes. While it waits the turn is somebody else's. False: raised.
-bool start_message(PublisherState& p, uint64_t room, Deadline& deadline);
+bool start_message_slowly(PublisherState& p, uint64_t room, Deadline& deadline);
+inline bool start_message(PublisherState& p, uint64_t room, Deadline& deadline) {
+    Writer& w = *p.writer;
+    if (w.begin() == Status::ok) [[likely]] {
+        if (w.prepare(room) == Status::ok) [[likely]]
+            return true;
+        w.end();
+    }
+    return start_message_slowly(p, room, deadline);
+}
 
 }  // namespace ringmain::py

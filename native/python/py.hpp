@@ -31,7 +31,7 @@ bool text_of(PyObject* str, std::string_view& out);  // UTF-8, valid as long as 
 
 // A buffer to read from: exact `bytes` without the buffer protocol's cost, anything else through it.
 class Bytes {
-    Py_buffer buffer_{};
+    Py_buffer buffer_;  // not cleared: eighty bytes a message that nobody looks at
     bool acquired_ = false;
 
   public:
@@ -50,7 +50,7 @@ class Bytes {
         size = buffer_.len;
         return true;
     }
-    Bytes() = default;
+    Bytes() {}
     ~Bytes() {
         if (acquired_) PyBuffer_Release(&buffer_);
     }
@@ -83,27 +83,6 @@ class Deadline {
     }
 };
 
-// Looks at `ready` (which needs no GIL) for a while: first with the GIL, since what is awaited is often nearly there,
-// then without it. True as soon as it says yes.
-template <class Ready>
-bool spin_until(int64_t spin_ns, Ready ready) {
-    constexpr int kFirstLooks = 40;  // about a microsecond
-    if (spin_ns <= 0) return false;
-    for (int i = 0; i < kFirstLooks; ++i) {
-        if (ready()) return true;
-        pause();
-    }
-    WithoutGil unlocked;
-    int64_t end_ns = monotonic_ns() + spin_ns;
-    do {
-        for (int i = 0; i < kFirstLooks; ++i) {
-            if (ready()) return true;
-            pause();
-        }
-    } while (monotonic_ns() < end_ns);
-    return false;
-}
-
 inline Woken sleep_without_gil(Bell bell, int64_t timeout_ns) {
     WithoutGil unlocked;
     if (!bell.word) {  // nothing to sleep on: a directory without a bell
@@ -131,7 +110,7 @@ class OneAtATime {
 
     // False: raised. A signal handler or a decoder that comes back to the endpoint it was called from would wait for
     // itself.
-    bool wait() {
+    [[gnu::noinline]] bool wait() {
         while (occupant_.inside()) {
             if (occupant_.is_us()) {
                 raise(
@@ -151,7 +130,7 @@ class OneAtATime {
 
   public:
     bool entered = false;
-    explicit OneAtATime(Occupant& occupant) : occupant_(occupant) {
+    [[gnu::always_inline]] explicit OneAtATime(Occupant& occupant) : occupant_(occupant) {
         if (occupant_.thread && !wait()) [[unlikely]]
             return;
         occupant_ = {Occupant::here(), forks.load(std::memory_order_relaxed)};
@@ -164,6 +143,16 @@ class OneAtATime {
     OneAtATime& operator=(const OneAtATime&) = delete;
 };
 
+// A new object of a class that derives from one of ours, its fields zero.
+inline PyObject* allocate(PyTypeObject* type) {
+    return reinterpret_cast<allocfunc>(PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+}
+inline void deallocate(PyObject* self) {
+    PyTypeObject* type = Py_TYPE(self);
+    reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
 // The types, made once when the module is loaded.
 extern PyTypeObject *publisher_type, *subscriber_type, *reservation_type, *lease_type, *batch_type,
     *event_type;
@@ -174,6 +163,7 @@ bool add_subscriber(PyObject* module);
 bool add_lease(PyObject* module);
 bool add_batch(PyObject* module);
 bool add_event(PyObject* module);
+bool add_wait(PyObject* module);
 extern PyMethodDef inspect_methods[];
 
 template <class T>

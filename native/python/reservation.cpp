@@ -210,7 +210,6 @@ int set_item(PyObject* self, PyObject* key, PyObject* value) {
 Py_ssize_t length(PyObject* self) { return static_cast<Py_ssize_t>(state_of(self).size); }
 
 void destroy(PyObject* self) {
-    PyTypeObject* type = Py_TYPE(self);
     ReservationState* r = reinterpret_cast<ReservationObject*>(self)->state;
     if (r) {
         drop_slices(*r);
@@ -219,8 +218,7 @@ void destroy(PyObject* self) {
         Py_XDECREF(r->publisher);
         delete r;
     }
-    reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
-    Py_DECREF(type);
+    deallocate(self);
 }
 
 PyMethodDef methods[] = {
@@ -263,8 +261,7 @@ PyObject* reserve(PyObject*, PyObject* args) {
     Deadline deadline(timeout_ns);
     if (!start_message(*p, room_for(footprint(size, p->sender.size(), kind.size())), deadline))
         return nullptr;
-    auto allocate = reinterpret_cast<allocfunc>(PyType_GetSlot(reservation_type, Py_tp_alloc));
-    PyObject* self = allocate(reservation_type, 0);
+    PyObject* self = allocate(reservation_type);
     if (!self) {
         p->writer->end();
         return nullptr;

@@ -1,268 +1,42 @@
 // ringmain._ring.Subscriber: what of a subscriber is hot. The rest is src/ringmain/subscriber.py.
 #include "subscriber.hpp"
 
+#include <cstdlib>
+
 namespace ringmain::py {
-
-// ------------------------------------------------------------------------------------ finding the next message
-
-SubscriberState* usable_subscriber(PyObject* self) {
-    SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
-    if (!s->closed && !s->closing) [[likely]]
-        return s;
-    raise("Closed", "the subscriber of topic '" + s->topic + "' is closed");
-    return nullptr;
-}
-
-static void detach(SubscriberState& s) {
-    s.lost_before = s.lost();
-    s.reader.reset();
-    s.leases.clear();
-    if (s.seat && s.seat->segment().forked) s.seat->abandon();
-    s.seat.reset();
-}
-
-// Gives the seat back for good. Only inside OneAtATime.
-static void leave_topic(SubscriberState& s) {
-    s.closed = true;
-    if (s.event) unwatch(s.event_token);
-    s.lost_before = s.lost();
-    std::unique_ptr<Seat> seat = std::move(s.seat);
-    s.reader.reset();
-    WithoutGil unlocked;
-    seat.reset();
-}
-
-// 1: attached; 0: there is no such topic yet; -1: raised.
-static int attach(PyObject* self, SubscriberState& s) {
-    if (s.seat) detach(s);  // inherited through fork: the slot is the parent's, take one of our own
-    try {
-        WithoutGil unlocked;
-        if (!s.directory) s.directory = std::make_shared<Directory>(s.directory_path, true);
-        s.seat = join_as_reader(s.directory, s.topic, s.name, s.observe);
-        if (s.seat) {
-            s.reader = std::make_unique<Reader>(ring_of(s.seat->segment()), s.seat->slot(), s.on_lap,
-                                                s.conflate, observes(s.observe, s.seat->segment().contract));
-            if (s.reader->attach(s.came_first ? Start::oldest : s.start, s.came_first) != Status::ok)
-                throw Failure{Fault::corrupt, "the ring of topic '" + s.topic +
-                                                  "' contradicts itself; unlink the topic to begin anew"};
-        }
-    } catch (const Failure& failure) {
-        s.reader.reset();
-        s.seat.reset();
-        raise(failure);
-        return -1;
-    }
-    if (!s.seat) {
-        s.came_first = true;
-        return 0;
-    }
-    PyObject* done = PyObject_CallMethod(self, "_attached", nullptr);
-    if (!done) {
-        detach(s);
-        return -1;
-    }
-    Py_DECREF(done);
-    return 1;
-}
-
-static bool is_one_of(const std::vector<std::string>& names, const std::byte* text, size_t size) {
-    for (const std::string& name : names)
-        if (name.size() == size && std::memcmp(name.data(), text, size) == 0) return true;
-    return false;
-}
-
-static bool screened(const SubscriberState& s, const View& view) {
-    return (!s.ignored_senders.empty() && is_one_of(s.ignored_senders, view.sender(), view.sender_size)) ||
-           (!s.ignored_kinds.empty() && is_one_of(s.ignored_kinds, view.kind(), view.kind_size));
-}
-
-int message_now(PyObject* self, SubscriberState& s, View& view, bool borrowing) {
-    for (;;) {
-        if (!s.attached()) [[unlikely]] {
-            int attached = attach(self, s);
-            if (attached != 1) return attached;
-        }
-        Reader& reader = *s.reader;
-        Status status = borrowing ? reader.borrow(view) : reader.peek(view);
-        if (status == Status::ok) [[likely]] {
-            if (!s.screens) [[likely]]
-                return 1;
-            bool unwanted = screened(s, view);
-            if (!reader.still_whole(view)) continue;
-            if (!unwanted) return 1;
-            reader.skip(view);
-            reader.release(s.keep());
-            continue;
-        }
-        if (status == Status::corrupt) {
-            raise("Corrupt",
-                  "the ring of topic '" + s.topic +
-                      "' contradicts itself: some process wrote where it must not. Unlink the topic "
-                      "(force=True) and open it anew");
-            return -1;
-        }
-        // Empty. If the topic has lost its name, its next life is elsewhere.
-        if (!s.seat->segment().retired() || reader.has_more()) return 0;
-        if (!s.leases.empty()) return 0;
-        detach(s);
-        s.came_first = true;
-    }
-}
-
-int next_message(PyObject* self, SubscriberState& s, Deadline& deadline, View& view, bool borrowing) {
-    for (;;) {
-        Bell appears = s.attached() || !s.directory ? Bell{} : s.directory->bell();
-        int found = message_now(self, s, view, borrowing);
-        if (found != 0) [[likely]]
-            return found;
-        int64_t left = deadline.left_ns();
-        if (left == 0) return 0;
-        Bell bell = appears;
-        if (s.attached()) {
-            Reader& reader = *s.reader;
-            if (spin_until(std::min(s.spin_ns, left), [&] { return reader.has_more(); })) continue;
-            bell = reader.bell();
-            if (!bell.word) continue;
-        }
-        sleep_without_gil(bell, std::min(kSlice_ns, deadline.left_ns()));
-        if (PyErr_CheckSignals() != 0) return -1;
-        if (s.closing) {
-            if (s.leases.empty()) leave_topic(s);
-            raise("Closed", "the subscriber of topic '" + s.topic + "' was closed while it waited");
-            return -1;
-        }
-    }
-}
-
-// What to sleep on until there may be something to read, and what keeps the word mapped. Empty: look again.
-static Bell bell_of(SubscriberState& s, Bell appears, std::shared_ptr<const void>& keep) {
-    if (!s.attached()) {
-        keep = s.directory;
-        return appears;
-    }
-    keep = s.seat->shared();
-    return s.reader->bell();
-}
-
-// Watches for the next message. 0: one is there already, or nothing can be watched; -1: raised.
-static int64_t watch_for_message(PyObject* self, SubscriberState& s, const std::shared_ptr<Event>& event) {
-    for (;;) {
-        Bell appears = s.attached() || !s.directory ? Bell{} : s.directory->bell();
-        View view;
-        int found = message_now(self, s, view);
-        if (found != 0) return found < 0 ? -1 : 0;
-        std::shared_ptr<const void> keep;
-        Bell bell = bell_of(s, appears, keep);
-        if (bell.word) return static_cast<int64_t>(watch(bell, event, keep, false));
-        if (!s.attached()) return 0;
-    }
-}
-
-void settle_descriptor(PyObject* self, SubscriberState& s) {
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    unwatch(s.event_token);
-    s.event->take();
-    int64_t token = s.closed ? 0 : watch_for_message(self, s, s.event);
-    s.event_token = token > 0 ? static_cast<uint64_t>(token) : 0;
-    if (token <= 0) s.event->ring(0);  // something to read, or trouble that the next call will tell
-    PyErr_Clear();
-    PyErr_Restore(type, value, traceback);
-}
-
-bool look_again(Deadline& deadline, int& laps) {
-    constexpr int kAtOnce =
-        1000;  // with a timeout of 0, what is "at once" while somebody writes over everything
-    if (PyErr_CheckSignals() != 0) return false;
-    return deadline.timeout_ns() == 0 ? ++laps < kAtOnce : deadline.left_ns() > 0;
-}
-
-PyObject* raise_timeout(const SubscriberState& s, const Deadline& deadline) {
-    std::string text =
-        "no message on topic '" + s.topic + "' within " + seconds(deadline.timeout_ns()) + ": ";
-    if (!s.attached())
-        return raise("Timeout", text + "there is no such topic (nobody has opened a publisher)");
-    const Segment& segment = s.seat->segment();
-    std::string writers;
-    uint32_t used = std::min(segment.header().slots_used.load(std::memory_order_acquire), kSlotCount);
-    for (uint32_t i = 0; i < used; ++i) {
-        if (i == s.seat->slot() || !slot_taken(segment, i)) continue;
-        Member member = look_at(segment, i, slot_alive(segment, i));
-        if (member.role != Role::writer) continue;
-        writers +=
-            (writers.empty() ? "" : ", ") + member.describe() + (member.alive ? "" : ", which is dead");
-    }
-    return raise("Timeout", text + (writers.empty() ? "it has no writer" : "waiting for " + writers));
-}
-
-PyObject* raise_evicted(const SubscriberState& s) {
-    return raise(
-        "TakenOver",
-        "this subscriber's place in topic '" + s.topic +
-            "' was given to another: its lock was lost, as happens when a process closes all descriptors",
-        ECONNABORTED);
-}
-
-static PyObject* cached_text(std::string& last, PyObject*& last_str, const std::byte* text, size_t size) {
-    if (size == 0) return Py_NewRef(empty_str);
-    char copy[kMaxEnvelopeNameBytes];
-    copy_out(copy, text, size);
-    if (!last_str || last.size() != size || std::memcmp(last.data(), copy, size) != 0) {
-        PyObject* str = PyUnicode_DecodeUTF8(copy, static_cast<Py_ssize_t>(size), "replace");
-        if (!str) return nullptr;
-        Py_XDECREF(last_str);
-        last_str = str;
-        last.assign(copy, size);
-    }
-    return Py_NewRef(last_str);
-}
-
-PyObject* sender_of(SubscriberState& s, const View& view) {
-    return cached_text(s.last_sender, s.last_sender_str, view.sender(), view.sender_size);
-}
-
-PyObject* kind_of(SubscriberState& s, const View& view) {
-    return cached_text(s.last_kind, s.last_kind_str, view.kind(), view.kind_size);
-}
-
-PyObject* raise_decode_error(const SubscriberState& s, uint64_t seq) {
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    PyErr_NormalizeException(&type, &value, &traceback);
-    PyObject* reason = value ? PyObject_Str(value) : nullptr;
-    PyObject* errors = PyImport_ImportModule("ringmain.errors");
-    PyObject* error_class = errors ? PyObject_GetAttrString(errors, "DecodeError") : nullptr;
-    PyObject* error = error_class && reason
-                          ? PyObject_CallFunction(error_class, "sKO", s.topic.c_str(), seq, reason)
-                          : nullptr;
-    if (error) PyErr_SetObject(error_class, error);
-    Py_XDECREF(error);
-    Py_XDECREF(error_class);
-    Py_XDECREF(errors);
-    Py_XDECREF(reason);
-    PyObject *new_type, *new_value, *new_traceback;
-    PyErr_Fetch(&new_type, &new_value, &new_traceback);
-    PyErr_NormalizeException(&new_type, &new_value, &new_traceback);
-    if (new_value && value) PyException_SetCause(new_value, Py_NewRef(value));
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(traceback);
-    PyErr_Restore(new_type, new_value, new_traceback);
-    return nullptr;
-}
 
 namespace {
 
 // ----------------------------------------------------------------------------------------------- receiving
 
+// Before the first large `bytes`: has glibc keep what is freed, instead of giving it to the kernel at once and having every
+// page cleared and mapped anew for the next, which costs several times the copy. Its own rule does it: when a large block
+// that was mapped by itself is freed, blocks up to that size come from the heap, of which it keeps twice as much. Where the
+// user has set these limits (mallopt, GLIBC_TUNABLES), the rule is off, and so is this.
+void keep_large_blocks() {
+    constexpr size_t kBlock_bytes = 16 << 20;
+    static const bool done = [] {
+        void* volatile block = std::malloc(kBlock_bytes);  // never touched: address space, not memory
+        std::free(block);
+        return true;
+    }();
+    (void)done;
+}
+
 // Copies the message out. A new reference; nullptr without an exception: it was overwritten meanwhile, look again.
 PyObject* copy_message(SubscriberState& s, const View& view) {
-    PyObject* bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(view.size));
-    if (!bytes) return nullptr;
-    char* to = PyBytes_AsString(bytes);
+    Py_ssize_t size = static_cast<Py_ssize_t>(view.size);
+    PyObject* bytes;
     if (view.size < kLargeCopyBytes) [[likely]] {
-        copy_out(to, view.payload(), view.size);
+        // Python makes the copy, in one call instead of three. As copy_out, it is a memcpy that is done before the next
+        // look at `claim`: the compiler cannot see into another library.
+        bytes = PyBytes_FromStringAndSize(reinterpret_cast<const char*>(view.payload()), size);
+        if (!bytes) return nullptr;
     } else {
+        keep_large_blocks();
+        bytes = PyBytes_FromStringAndSize(nullptr, size);
+        if (!bytes) return nullptr;
+        char* to = PyBytes_AsString(bytes);
         WithoutGil unlocked;
         copy_out(to, view.payload(), view.size);
     }
@@ -497,7 +271,7 @@ PyObject* open(PyObject* self, PyObject* args) {
     s->topic = topic;
     s->name = name;
     s->conflate = conflate;
-    s->spin_ns = spin_ns;
+    s->spin.set(spin_ns);
     s->closing = false;
     s->closed = false;  // already now: _attached() may ask what it has joined
     if (attach(self, *s) >= 0) Py_RETURN_NONE;
@@ -622,68 +396,6 @@ PyObject* arm(PyObject* self, PyObject* event) {
     return token < 0 ? nullptr : PyLong_FromLongLong(token);
 }
 
-// ----------------------------------------------------------------------------------------- waiting for several
-
-// wait(subscribers, timeout, directory_seen): those with something to read. If a `_directory_count()` is given, also
-// returns, with nothing, when topics have come or gone since.
-PyObject* wait(PyObject*, PyObject* args) {
-    PyObject *sequence, *timeout = nullptr;
-    int64_t timeout_ns;
-    long long directory_seen = -1;
-    if (!PyArg_ParseTuple(args, "O|OL", &sequence, &timeout, &directory_seen) ||
-        !parse_timeout(timeout, timeout_ns))
-        return nullptr;
-    struct Owner {
-        PyObject* object;
-        ~Owner() { Py_XDECREF(object); }
-    } list{PySequence_List(sequence)}, ready{PyList_New(0)};
-    if (!list.object || !ready.object) return nullptr;
-    Py_ssize_t count = PyList_Size(list.object);
-    Deadline deadline(timeout_ns);
-    for (;;) {
-        std::vector<Bell> bells;
-        bool look_again = false, directory_changed = false;
-        for (Py_ssize_t i = 0; i < count; ++i) {
-            PyObject* item = PyList_GetItem(list.object, i);
-            if (!PyObject_TypeCheck(item, subscriber_type)) {
-                PyErr_Format(PyExc_TypeError, "wait() takes subscribers, not %R", item);
-                return nullptr;
-            }
-            SubscriberState* s = reinterpret_cast<SubscriberObject*>(item)->state;
-            OneAtATime turn(s->occupant);
-            if (!turn.entered || !usable_subscriber(item)) return nullptr;
-            if (directory_seen >= 0 && i == 0 && s->directory) {
-                if (Bell bell = s->directory->bell(); bell.word) bells.push_back(bell);
-                directory_changed = !bells.empty() && bells[0].value != directory_seen;
-            }
-            Bell bell = s->attached() || !s->directory ? Bell{} : s->directory->bell();
-            View view;
-            int found = message_now(item, *s, view);
-            if (found < 0 || (found == 1 && PyList_Append(ready.object, item) != 0)) return nullptr;
-            if (found == 1) continue;
-            if (s->attached()) {
-                bell = s->reader->bell();
-                look_again |= !bell.word;
-            }
-            if (bell.word && bells.size() < kMaxBells) bells.push_back(bell);
-        }
-        if (PyList_Size(ready.object) > 0 || directory_changed) return Py_NewRef(ready.object);
-        int64_t left = deadline.left_ns();
-        if (left == 0) return Py_NewRef(ready.object);
-        if (!look_again) {
-            // Beyond the kernel's limit the rest is looked at every millisecond.
-            bool all = static_cast<size_t>(count) <= kMaxBells;
-            int64_t most = std::min(all ? kSlice_ns : int64_t{1'000'000}, left);
-            WithoutGil unlocked;
-            if (bells.empty())
-                usleep(static_cast<useconds_t>(most / 1000));
-            else
-                sleep_on_any(bells.data(), bells.size(), most);
-        }
-        if (PyErr_CheckSignals() != 0) return nullptr;
-    }
-}
-
 // ------------------------------------------------------------------------------------------------ the type
 
 PyObject* get_lost(PyObject* self, void*) {
@@ -698,21 +410,18 @@ PyObject* get_attached(PyObject* self, void*) {
 }
 
 PyObject* create(PyTypeObject* type, PyObject*, PyObject*) {
-    auto allocate = reinterpret_cast<allocfunc>(PyType_GetSlot(type, Py_tp_alloc));
-    PyObject* self = allocate(type, 0);
+    PyObject* self = allocate(type);
     if (self) reinterpret_cast<SubscriberObject*>(self)->state = new SubscriberState;
     return self;
 }
 
 void destroy(PyObject* self) {
-    PyTypeObject* type = Py_TYPE(self);
     SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
     Py_XDECREF(s->decoder);
     Py_XDECREF(s->last_sender_str);
     Py_XDECREF(s->last_kind_str);
     delete s;
-    reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
-    Py_DECREF(type);
+    deallocate(self);
 }
 
 PyMethodDef methods[] = {
@@ -757,15 +466,11 @@ PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(create)},
 PyType_Spec spec = {"ringmain._ring.Subscriber", sizeof(SubscriberObject), 0,
                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
 
-PyMethodDef functions[] = {
-    {"wait", wait, METH_VARARGS, "Those of the subscribers that have something to read."},
-    {nullptr, nullptr, 0, nullptr}};
-
 }  // namespace
 
 bool add_subscriber(PyObject* module) {
     subscriber_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
-    return subscriber_type && PyModule_AddFunctions(module, functions) == 0 &&
+    return subscriber_type &&
            PyModule_AddObjectRef(module, "Subscriber", reinterpret_cast<PyObject*>(subscriber_type)) == 0;
 }
 

@@ -8,6 +8,7 @@
 #include "endpoint.hpp"
 #include "event.hpp"
 #include "py.hpp"
+#include "spin.hpp"
 
 namespace ringmain::py {
 
@@ -19,7 +20,7 @@ struct SubscriberState {
     Start start = Start::latest, on_lap = Start::latest;
     bool conflate = false;
     Observe observe = Observe::never;
-    int64_t spin_ns = 0;
+    Spin spin;
     std::vector<std::string> ignored_senders, ignored_kinds;
     bool screens = false;         // is anything ignored?
     PyObject* decoder = nullptr;  // buffer -> object, for typed topics
@@ -51,11 +52,21 @@ struct SubscriberObject {
 // Raises unless the subscriber can be used; nullptr then. It may not be attached yet. To be asked inside OneAtATime.
 SubscriberState* usable_subscriber(PyObject* self);
 
+// Takes a seat. 1: attached; 0: there is no such topic yet; -1: raised.
+int attach(PyObject* self, SubscriberState& s);
+
+// Gives the seat back for good. Only inside OneAtATime.
+void leave_topic(SubscriberState& s);
+
+// Has the event rung at the next message. 0: one is there already, or nothing can be watched; -1: raised.
+int64_t watch_for_message(PyObject* self, SubscriberState& s, const std::shared_ptr<Event>& event);
+
 // Waits for a message that is not screened. 1: `view` is it, not yet taken; 0: time is up, nothing raised; -1: raised.
 int next_message(PyObject* self, SubscriberState& s, Deadline& deadline, View& view, bool borrowing = false);
 
 // The same for the most common case, without a call: attached, nothing screened, something there.
-inline int next_message_quickly(PyObject* self, SubscriberState& s, Deadline& deadline, View& view) {
+[[gnu::always_inline]] inline int next_message_quickly(PyObject* self, SubscriberState& s, Deadline& deadline,
+                                                       View& view) {
     if (s.attached() && !s.screens && s.reader->peek(view) == Status::ok) [[likely]]
         return 1;
     return next_message(self, s, deadline, view);

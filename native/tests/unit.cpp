@@ -4,8 +4,11 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <functional>
 #include <string>
+#include <vector>
 
+#include "bulk_copy.hpp"
 #include "check.hpp"
 #include "endpoint.hpp"
 #include "text.hpp"
@@ -169,6 +172,51 @@ void a_removal_begun_is_finished() {
     remove_directory(*directory);
 }
 
+void bulk_copies_are_copies() {
+    std::string from(70'000, '\0');
+    for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<char>(i * 31 + i / 256);
+    for (CopyWay way : {CopyWay::ordinary, CopyWay::string, CopyWay::streaming})
+        for (size_t at : {0, 1, 63})
+            for (size_t size : {0, 1, 63, 64, 200, 65'536, 69'000}) {
+                std::string to(70'000, '!');
+                copy_bulk(way, to.data() + at, from.data() + 7, size);
+                CHECK(to ==
+                      std::string(at, '!') + from.substr(7, size) + std::string(70'000 - at - size, '!'));
+            }
+}
+
+// Copies as long as it takes to settle; returns which way was taken most among the last hundred.
+CopyWay settles_on(CopyChoice& choice, const std::function<float(CopyWay)>& cost) {
+    std::vector<int> taken(3);
+    for (int i = 0; i < 2000; ++i) {
+        CopyWay way = choice.next();
+        choice.learn(way, cost(way));
+        if (i >= 1900) ++taken[static_cast<size_t>(way)];
+    }
+    return static_cast<CopyWay>(std::max_element(taken.begin(), taken.end()) - taken.begin());
+}
+
+void the_fastest_way_to_copy_is_found() {
+    if (kCopyWays == 1) return;
+    using enum CopyWay;
+    CopyChoice choice;
+    auto near = [](CopyWay way) { return way == ordinary ? 2.1f : way == string ? 1.9f : 2.6f; };
+    auto far = [](CopyWay way) { return way == ordinary ? 17.f : way == string ? 20.f : 3.5f; };
+    CHECK(settles_on(choice, near) == string);
+    CHECK(settles_on(choice, far) == streaming);  // the reader was moved to another die
+    CHECK(settles_on(choice, near) == string);    // and back
+    uint32_t count = 0;
+    auto interrupted = [&](CopyWay way) { return near(way) * (++count % 3 ? 1.f : 40.f); };
+    CHECK(settles_on(choice, interrupted) == string);
+    int hopeless = 0;
+    for (int i = 0; i < 10'000; ++i) {
+        CopyWay way = choice.next();
+        hopeless += way != streaming;
+        choice.learn(way, far(way));
+    }
+    CHECK(hopeless < 200);  // trials cost little
+}
+
 // Nobody says what kind it is: there is nothing to copy, and nowhere to copy it from. UBSan looks on in `make sanitize`.
 void a_sender_needs_no_kind() {
     auto directory = fresh_directory();
@@ -198,6 +246,8 @@ int main() {
     the_dead_are_reaped();
     a_schema_is_whole_or_the_one_before();
     a_removal_begun_is_finished();
+    bulk_copies_are_copies();
+    the_fastest_way_to_copy_is_found();
     a_sender_needs_no_kind();
     std::printf("%s\n", tests::failures ? "failed" : "all hold");
     return tests::failures != 0;

@@ -44,6 +44,7 @@ from ringmain.errors import (
 )
 from ringmain.frames import (
     Frame,
+    FrameCopy,
     FrameDraft,
     FrameLayout,
     FramePublisher,
@@ -51,6 +52,7 @@ from ringmain.frames import (
     FrameSubscriber,
     frame_stream,
     frame_streams,
+    peek_frame,
 )
 from ringmain.inspect import Participant, TopicInfo, clean, info, topics, unlink
 from ringmain.latest import Latest
@@ -72,6 +74,7 @@ __all__ = [
     "Corrupt",
     "DecodeError",
     "Frame",
+    "FrameCopy",
     "FrameDraft",
     "FrameLayout",
     "FramePublisher",
@@ -112,6 +115,7 @@ __all__ = [
     "frame_stream",
     "frame_streams",
     "info",
+    "peek_frame",
     "replay",
     "topics",
     "unlink",

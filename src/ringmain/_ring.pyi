@@ -7,8 +7,7 @@ from typing import Any, Literal, NoReturn, Self, TypeAlias, TypedDict, TypeVar
 from _typeshed import ReadableBuffer, WriteableBuffer
 
 from ringmain.frames.layout import FrameLayout
-from ringmain.frames.publisher import FrameDraft as FrameDraftClass
-from ringmain.frames.subscriber import Frame as FrameClass
+from ringmain.frames.views import FrameViews
 from ringmain.message import Message
 
 LAYOUT: dict[str, int]
@@ -225,7 +224,14 @@ class PoolInspection(TypedDict):
     schema: bytes
     holders: list[tuple[str, int, int]]  # name, pid, buffers held
 
-class FrameDraft:
+class FrameDraft(FrameViews):
+    """A frame being filled. Sent when its block is left, dropped on an exception.
+
+    Set what you know better: `id` (counted from 0), `start_ns` (when the block began), `end_ns` (when it ended),
+    `valid` (True), and `meta`, a small dict. Of a frame of bytes also `size`, if fewer are used. An array that outlives
+    the block turns read-only, and its buffer is not used again before it is gone.
+    """
+
     id: int
     start_ns: int
     end_ns: int
@@ -261,7 +267,7 @@ class FrameDraft:
     def _remember(self, array: Any, /) -> Any: ...
 
 class FramePublisher:
-    def frame(self, timeout: float | None = None) -> FrameDraftClass:
+    def frame(self, timeout: float | None = None) -> FrameDraft:
         """The next free buffer: `with pub.frame() as f: f.array[:] = ...`. Sent when the block is left, dropped on an
         exception. If readers hold all buffers, waits: `Full` when the time is up, naming them; or, with
         `when_full="drop"`, gives memory that will not be sent."""
@@ -278,6 +284,7 @@ class FramePublisher:
         layout: FrameLayout,
         buffers: int,
         buffer_bytes: int,
+        fixed: bool,
         mode: int,
         huge_pages: bool,
         drops: bool,
@@ -289,7 +296,10 @@ class FramePublisher:
     def _leave(self) -> None: ...
     def _memory(self) -> tuple[int, int] | None: ...
 
-class Frame:
+class Frame(FrameViews):
+    """A frame where it lies, read-only. Its buffer is not reused until the block is left, or `release` was called, and
+    the last array made from it is gone. After the block, `array` and `data` raise."""
+
     @property
     def id(self) -> int: ...
     @property
@@ -337,20 +347,19 @@ class Frame:
         """Give the buffer back, as soon as no view of it is left."""
 
 class FrameSubscriber(Subscriber):
-    def recv(self, timeout: float | None = None) -> FrameClass:
+    def recv(self, timeout: float | None = None) -> Frame:
         """The next frame: `with sub.recv(timeout=1.0) as f: use(f.array)`. `Timeout` when none came in time."""
 
-    def try_recv(self) -> FrameClass | None:
+    def try_recv(self) -> Frame | None:
         """The next frame, or None at once."""
 
-    def __next__(self) -> FrameClass: ...
+    def __next__(self) -> Frame: ...
     def _leave_pool(self) -> None: ...
     def _memory(self) -> tuple[int, int] | None: ...
 
-def set_frame_classes(
-    frame: type[Frame], draft: type[FrameDraft], encode: Callable[[Any], bytes], decode: Callable[[bytes], Any], /
-) -> None: ...
+def set_meta_codec(encode: Callable[[Any], bytes], decode: Callable[[bytes], Any], /) -> None: ...
 def inspect_pool(directory: str, stream: str, /) -> PoolInspection: ...
+def glance(directory: str, stream: str, epoch: int, buffer: int, number: int, size: int, /) -> bytearray | None: ...
 def pools(directory: str, /) -> list[str]: ...
 def unlink_pool(directory: str, stream: str, force: bool, /) -> bool: ...
 def leave_pools() -> None: ...

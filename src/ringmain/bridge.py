@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self
 
+from ringmain.closing import Closing
 from ringmain.errors import Closed, Full, MessageTooLarge, Timeout
 from ringmain.publisher import Publisher
 from ringmain.subscriber import Subscriber
@@ -40,7 +40,7 @@ class Traffic:
         return self.lost + self.full + self.too_large
 
 
-class Bridge:
+class Bridge(Closing):
     """Carries what comes from `source` to `target`: in a thread of its own after `start()`, or by calling `carry()`.
 
     timeout: seconds to wait for room where the target makes its writers wait; then the message is dropped and counted.
@@ -136,14 +136,6 @@ class Bridge:
         if self.error is not None:
             error, self.error = self.error, None
             raise error
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<ringmain.Bridge {self.source!r} -> {self.target!r}: {self.traffic}>"

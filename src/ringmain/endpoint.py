@@ -6,8 +6,9 @@ import atexit
 import warnings
 import weakref
 from contextlib import suppress
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
+
+from ringmain.closing import Closing
 
 _open: weakref.WeakSet[Endpoint] = weakref.WeakSet()
 
@@ -18,7 +19,7 @@ class _Native(Protocol):
     def closed(self) -> bool: ...
 
 
-class Endpoint:
+class Endpoint(Closing):
     """Mixed into the native types. An open endpoint is closed at the latest when the interpreter ends, so that a
     program that forgets to close leaves no topic behind; one that is collected while open says so."""
 
@@ -31,14 +32,6 @@ class Endpoint:
     def close(self: _Native) -> None:
         """Leave the topic. The last to leave takes it away, unless it persists. Closing twice is harmless."""
         self._close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()  # type: ignore[misc]  # the native type is mixed in
 
     def __del__(self) -> None:
         if not getattr(self, "closed", True):

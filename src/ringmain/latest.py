@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ringmain import names
+from ringmain.closing import Closing
 from ringmain.errors import DecodeError
 from ringmain.message import Message
 from ringmain.subscriber import Subscriber, wait
@@ -130,7 +130,7 @@ class Column(Mapping[str, T], Generic[T]):
         return repr(dict(self))
 
 
-class Latest(Mapping[str, Any]):
+class Latest(Closing, Mapping[str, Any]):
     """The newest of many topics: `latest["imu"]` is the newest message's data, decoded if the topic is typed.
 
     topics: each with its expected rate in Hz, or None.   types: as `type=` of a Subscriber, for those that have one;
@@ -187,11 +187,3 @@ class Latest(Mapping[str, Any]):
     def close(self) -> None:
         for entry in self._entries.values():
             entry.subscriber.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

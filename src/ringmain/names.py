@@ -40,15 +40,20 @@ def parse_capacity(capacity: int | str | None) -> int | None:
     if isinstance(capacity, bool) or not isinstance(capacity, int | str):
         raise TypeError(f"capacity is a number of bytes or a text like '64MiB', not {capacity!r}")
     if isinstance(capacity, str):
-        match = _CAPACITY.fullmatch(capacity)
-        if match is None:
-            raise ValueError(f"capacity {capacity!r} is not understood: write bytes, or something like '64MiB'")
-        unit = (match[2] or "").lower().removesuffix("b")
-        scale = _BINARY_UNITS[unit[0]] if unit.endswith("i") else _UNITS[unit]
-        capacity = int(float(match[1]) * scale)
+        capacity = parse_bytes(capacity, "capacity")
     if not 0 < capacity <= MAX_CAPACITY:
         raise ValueError(f"capacity must be between 1 byte and 1 TiB, not {capacity}")
     return capacity
+
+
+def parse_bytes(text: str, what: str = "size") -> int:
+    """Bytes, from something like "64MiB"."""
+    match = _CAPACITY.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{what} {text!r} is not understood: write bytes, or something like '64MiB'")
+    unit = (match[2] or "").lower().removesuffix("b")
+    scale = _BINARY_UNITS[unit[0]] if unit.endswith("i") else _UNITS[unit]
+    return int(float(match[1]) * scale)
 
 
 def check_envelope(what: str, name: str) -> str:
@@ -92,6 +97,11 @@ def participant_name(name: str | None, sender: str = "") -> str:
     """What a participant is called in the roster, if it does not say: its sender's name, or the program's."""
     chosen = name or sender or Path(sys.argv[0] if sys.argv else "").name or "python"
     return chosen.replace("\0", "").encode()[:79].decode(errors="ignore")
+
+
+def parse_spin(seconds: float | None) -> int:
+    """Nanoseconds to look before sleeping; negative: as experience tells."""
+    return -1 if seconds is None else parse_seconds("spin", seconds)
 
 
 def parse_seconds(what: str, seconds: float) -> int:

@@ -7,12 +7,12 @@ smallest hold of the readers, which can be repaired: a member that dies is notic
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
 from ringmain import names
+from ringmain.closing import Closing
 from ringmain.errors import Full
 from ringmain.inspect import info
 from ringmain.message import Message
@@ -20,7 +20,7 @@ from ringmain.publisher import Publisher
 from ringmain.subscriber import ScreenSet, Subscriber, wait
 
 
-class SyncQueue:
+class SyncQueue(Closing):
     """A member of a queue that others join by its name: related processes, under fork, spawn or forkserver, or
     strangers. Every message has a sender, a kind and a body, and every member hears it, from the moment it joined.
 
@@ -106,14 +106,6 @@ class SyncQueue:
         """Leave the queue. The last to leave takes it away."""
         self._subscriber.close()
         self._publisher.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<ringmain.SyncQueue '{self.name}' of '{self.sender}'{' closed' if self.closed else ''}>"

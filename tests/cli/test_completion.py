@@ -1,4 +1,5 @@
-"""Completion scripts: generated for every command, and the bash one asked by bash itself."""
+"""Completion scripts: generated for every command, and each asked by its own shell for what it offers: bash and fish by
+their own functions, zsh by typing into it in a terminal (tmux). A shell that is not there skips its test."""
 
 from __future__ import annotations
 
@@ -31,29 +32,90 @@ def test_the_shell_accepts_it(shell):
     assert done.returncode == 0, done.stderr
 
 
-def complete(tmp_path, *words: str) -> set[str]:
-    """What bash offers for the last of these words."""
-    command = tmp_path / "ringmain"
+@pytest.fixture
+def on_path(tmp_path) -> str:
+    """A directory with `ringmain` in it, for PATH; and some files to complete to."""
+    command = tmp_path / "bin/ringmain"
+    command.parent.mkdir()
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -m ringmain "$@"\n')
     command.chmod(0o755)
+    (tmp_path / "drive").mkdir()
+    return str(command.parent)
+
+
+def needs(program: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(shutil.which(program) is None, reason=f"no {program} here")
+
+
+def bash_offers(on_path: str, *words: str) -> set[str]:
+    """What bash offers for the last of these words."""
     quoted = " ".join(f"'{word}'" for word in words)
     ask = f'\nCOMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _ringmain; printf "%s\\n" "${{COMPREPLY[@]}}"\n'
     done = subprocess.run(
         ["bash", "--norc"],
-        input=f'PATH="{tmp_path}:$PATH"\n' + script("bash") + ask,
+        input=f'PATH="{on_path}:$PATH"\n' + script("bash") + ask,
         text=True,
         capture_output=True,
         timeout=60,
         check=True,
+        cwd=f"{on_path}/..",
     )
     return set(done.stdout.split())
 
 
-def test_bash_completes_commands_options_choices_and_topics(tmp_path):
+@needs("bash")
+def test_bash_completes_commands_options_choices_topics_and_files(on_path):
     with rm.Publisher("camera/left"), rm.Publisher("imu"):
-        assert complete(tmp_path, "ringmain", "e") >= {"echo"}
-        assert complete(tmp_path, "ringmain", "") >= set(COMMANDS)
-        assert complete(tmp_path, "ringmain", "echo", "ca") == {"camera/left"}
-        assert complete(tmp_path, "ringmain", "echo", "--on") == {"--once"}
-        assert complete(tmp_path, "ringmain", "pub", "--contract", "p") == {"pipe"}
-        assert complete(tmp_path, "ringmain", "completion", "f") == {"fish"}
+        assert bash_offers(on_path, "ringmain", "e") >= {"echo"}
+        assert bash_offers(on_path, "ringmain", "") >= set(COMMANDS)
+        assert bash_offers(on_path, "ringmain", "echo", "ca") == {"camera/left"}
+        assert bash_offers(on_path, "ringmain", "echo", "--on") == {"--once"}
+        assert bash_offers(on_path, "ringmain", "pub", "--contract", "p") == {"pipe"}
+        assert bash_offers(on_path, "ringmain", "completion", "f") == {"fish"}
+        assert bash_offers(on_path, "ringmain", "play", "dr") == {"drive"}
+        assert bash_offers(on_path, "ringmain", "echo", "dr") == set(), "a file is no topic"
+
+
+def fish_offers(on_path: str, line: str) -> set[str]:
+    """What fish offers at the end of a line."""
+    asked = f"set -p PATH {on_path}\n" + script("fish") + f'\ncomplete -C "{line}"\n'
+    done = subprocess.run(
+        ["fish", "--no-config"], input=asked, text=True, capture_output=True, timeout=60, cwd=f"{on_path}/.."
+    )
+    assert done.stderr == ""
+    return {line.split("\t")[0] for line in done.stdout.splitlines()}
+
+
+@needs("fish")
+def test_fish_completes_commands_options_choices_topics_and_files(on_path):
+    with rm.Publisher("camera/left"), rm.Publisher("imu"):
+        assert fish_offers(on_path, "ringmain ") == set(COMMANDS)
+        assert fish_offers(on_path, "ringmain echo ") == {"camera/left", "imu"}
+        assert fish_offers(on_path, "ringmain echo --on") == {"--once"}
+        assert fish_offers(on_path, "ringmain pub --contract ") == {"broadcast", "pipe", "bus", "reliable"}
+        assert fish_offers(on_path, "ringmain completion ") == set(SHELLS)
+        assert fish_offers(on_path, "ringmain demo --out dr") == {"drive/"}
+
+
+@needs("zsh")
+@needs("tmux")
+def test_zsh_completes_commands_options_choices_topics_and_files(on_path, tmp_path, terminal, until):
+    (tmp_path / "script.zsh").write_text(script("zsh"))
+    screen = terminal(f"cd {tmp_path}; PATH={on_path}:$PATH exec zsh -f", 120, 40)
+    screen.type("PS1='> '; autoload -Uz compinit && compinit -u -D && source script.zsh && print rea''dy", "Enter")
+    until(lambda: "ready" in screen.text().splitlines())
+    with rm.Publisher("camera/left"), rm.Publisher("imu"):
+        for typed, completed in {
+            "ringmain ec": "ringmain echo",
+            "ringmain echo ca": "ringmain echo camera/left",
+            "ringmain echo --on": "ringmain echo --once",
+            "ringmain pub --contract p": "ringmain pub --contract pipe",
+            "ringmain completion f": "ringmain completion fish",
+            "ringmain play dr": "ringmain play drive/",
+        }.items():
+            screen.type(typed, "Tab")
+            until(lambda completed=completed: f"> {completed}" in [row.rstrip() for row in screen.text().splitlines()])
+            screen.type("", "C-u")
+            until(lambda: screen.text().rstrip().splitlines()[-1].rstrip() == ">")
+        screen.type("ringmain ", "Tab")
+        until(lambda: "as they come" in screen.text() and all(name in screen.text() for name in COMMANDS))

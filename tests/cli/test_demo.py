@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
+import sys
 from pathlib import Path
 
+import pytest
+
+from ringmain.demo import camera
 from ringmain.demo.messages import TOPICS
 from ringmain.recording import Recording
 
@@ -16,10 +22,24 @@ def test_the_bus_part(ringmain, tmp_path):
     before = demo_leftovers()
     ended = ringmain("demo", "--fast", "--no-spark", "--out", str(tmp_path / "demo"))
     assert ended.code == 0, ended.err
-    for words in ("lapped, and told that it lost", "killed with -9: control noticed", "took its place", "robot/imu"):
+    for words in (
+        "in place: 4 buffers",
+        "lapped, and told that it lost",
+        "killed with -9: control noticed",
+        "took its place",
+        "robot/imu",
+    ):
         assert words in ended.out
     recording = Recording(tmp_path / "demo/recording")
     assert set(recording.topics()) == set(TOPICS)
+    targets = [message.value for message in recording.messages(topics="robot/target")]
+    pictures = [message.value for message in recording.messages(topics="robot/camera")]
+    assert {picture.array.shape for picture in pictures} == {(camera.HEIGHT, camera.WIDTH, 3)}, "recorded as frames"
+    assert all((picture.array[:, :, 0] > 200).any() for picture in pictures[:5]), "with the ball in them"
+    assert any(target.seen for target in targets), "vision saw the ball in the camera's frames"
+    frames = [target.frame for target in targets]
+    assert frames == sorted(frames)
+    assert ended.out.index("what was recorded:") < ended.out.index("TOPIC  "), "it ends with a table"
     assert len([life for life in recording.lives() if life.topic == "robot/gps"]) >= 1
     alive = [message.value.gps_alive for message in recording.messages(topics="robot/command")]
     first = alive.index(True)
@@ -27,3 +47,27 @@ def test_the_bus_part(ringmain, tmp_path):
     assert alive[-1] is True, "and to come back"
     assert demo_leftovers() - before == set()
     assert ringmain("demo", "--fast", "--out", str(tmp_path / "demo")).code == 1, "an old recording is not added to"
+
+
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="no tmux here")
+def test_progress_is_shown_and_written_over(terminal, tmp_path):
+    command = (
+        f"{shlex.quote(sys.executable)} -m ringmain demo --fast --no-spark --out {tmp_path}/demo; echo ended $?; cat"
+    )
+    screen = terminal(command, 150, 40)
+    screen.until("━━", "driving")
+    screen.until("what was recorded:", "robot/imu", "ended 0")
+    assert "━" not in screen.text()
+
+
+@pytest.mark.spark
+def test_with_spark(ringmain, tmp_path):
+    """The whole story: through the pipeline, every row accounted for, to a report at the path that is printed."""
+    pytest.importorskip("pyspark")
+    ended = ringmain("demo", "--fast", "--out", str(tmp_path / "demo"), patience_s=280)
+    assert ended.code == 0, ended.err
+    recorded = sum(topic.rows for topic in Recording(tmp_path / "demo/recording").topics().values())
+    assert f"{recorded:,} rows in = {recorded:,} out" in ended.out
+    last = ended.out.splitlines()[-1].split()
+    assert last == ["report", str(tmp_path / "demo/report.html")]
+    assert "robot/imu" in Path(last[1]).read_text()

@@ -111,6 +111,17 @@ def test_what_does_not_decode_is_shown_as_bytes(ringmain):
         assert "|. not an Imu|" in ended.out
 
 
+def test_a_frame_is_told_by_what_is_known_of_it(ringmain):
+    with rm.FramePublisher("camera", size=100) as pub:
+        with pub.frame(0) as draft:
+            draft.id, draft.size, draft.meta = 7, 50, {"iso": 100}
+        out = ringmain("echo", "camera", "--oldest", "--once", "--no-envelope").out
+        assert {"id: 7", "size: 50", "valid: true", "  iso: 100"} <= set(out.splitlines())
+        told = json.loads(ringmain("echo", "camera", "--oldest", "--once", "--json").out)["data"]
+        assert (told["id"], told["meta"]) == (7, {"iso": 100})
+        assert ringmain("echo", "camera", "--oldest", "--once", "--filter", "id == 7").code == 0
+
+
 def test_timeout(ringmain):
     with rm.Publisher("t"):
         ended = ringmain("echo", "t", "--once", "--timeout", "0.05")

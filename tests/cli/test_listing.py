@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import ringmain as rm
@@ -58,6 +59,28 @@ def test_info_shows_members_and_schema(ringmain):
         told = json.loads(ringmain("info", "imu", "--json").out)
         assert told["readers"][0]["lag_messages"] == 1
         assert told["schema"]["type_name"] == "Imu"
+
+
+def test_streams_of_frames(ringmain):
+    """What the frames are, what they take, who holds them; and as much of it in JSON."""
+    layout = rm.FrameLayout.of_image("nv12", 64, 48)
+    with rm.FramePublisher("camera", layout=layout) as pub, rm.FrameSubscriber("camera", name="show") as sub:
+        with pub.frame(0):
+            pass
+        frame = sub.recv(0)
+        line = ringmain("list").out.splitlines()[1]
+        assert line.split("  ")[2] == "frames nv12 64x48"
+        assert "25%" in line, "one of four buffers is held"
+        assert "18.0 KiB" in line, "four frames of 64 x 48 x 1.5 bytes"
+        out = ringmain("info", "camera").out
+        assert "nv12 64x48, 4.5 KiB each" in out
+        assert "held by show (" in out
+        (told,) = json.loads(ringmain("list", "--json").out)
+        assert told["frames"]["planes"] == ["y", "uv"]
+        assert told["frames"]["held"] == {f"show ({os.getpid()})": 1}
+        frame.release()
+    with rm.Publisher("imu"):
+        assert json.loads(ringmain("info", "imu", "--json").out)["frames"] is None
 
 
 def test_text_of_others_cannot_move_the_cursor(ringmain):

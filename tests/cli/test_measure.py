@@ -36,6 +36,12 @@ def test_flow_without_writers_goes_by_the_ring():
     assert flow(reading(0, 0), reading(1, 10, ring=10 * (24 + 8))) == Flow(1.0, 10, 80)
 
 
+def test_a_frame_counts_with_its_pixels():
+    before = reading(0, 0, written={(0, 1): (0, 0)})
+    now = Reading(int(1e9), 1, 10, 0, {(0, 1): (10, 640)}, frame_bytes=1000)
+    assert flow(before, now) == Flow(1.0, 10, 10 * (64 + 1000))
+
+
 def test_flow_of_a_topic_made_anew():
     assert flow(reading(0, 1000), reading(1, 5, epoch=2, ring=5 * 32)) == Flow(1.0, 5, 40)
 

@@ -45,9 +45,31 @@ def test_pipeline_and_report(ringmain, tmp_path):
     with rm.Publisher("imu", type=Imu) as pub:
         for number in range(100):
             pub.send(Imu(number, (0, 0, 9.8)))
-        assert ringmain("record", str(tmp_path / "drive"), "--oldest", "--count", "100").code == 0
-    ended = ringmain("pipeline", "run", str(tmp_path / "drive"), "--lake", str(tmp_path / "lake"), patience_s=250)
+        assert ringmain("record", "-o", str(tmp_path / "drive"), "--oldest", "--messages", "100").code == 0
+    ended = ringmain(
+        "pipeline", "run", str(tmp_path / "drive"), "--lake", str(tmp_path / "lake"), "--json", patience_s=250
+    )
     assert ended.code == 0, ended.err
+    assert json.loads(ended.out)["rows_in"] == 100
     ended = ringmain("report", str(tmp_path / "lake"), "-o", str(tmp_path / "report.html"))
     assert ended.code == 0, ended.err
     assert "imu" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.spark
+def test_a_pipeline_that_follows_ends_on_ctrl_c(started, ringmain, tmp_path):
+    """With what it has done so far, as a sum, and as well as if it had come to an end."""
+    pytest.importorskip("pyspark")
+    with rm.Publisher("imu", type=Imu) as pub:
+        pub.send(Imu(1, (0, 0, 9.8)))
+        assert ringmain("record", "-o", str(tmp_path / "drive"), "--oldest", "--messages", "1").code == 0
+    process = started(
+        "pipeline", "run", str(tmp_path / "drive"), "--lake", str(tmp_path / "lake"), "--follow", "--interval", "1",
+        "--json",
+    )  # fmt: skip
+    said = iter(process.stderr.readline, "")
+    assert any(line.startswith("batch 0: 1 rows") for line in said)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, err
+    assert json.loads(out)["rows_in"] == 1

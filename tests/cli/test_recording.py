@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+from datetime import UTC, datetime, timedelta
 
 import pyarrow.parquet
 import pytest
@@ -11,6 +13,7 @@ import pytest
 import ringmain as rm
 from ringmain.recording import Recording
 from tests.cli.conftest import PATIENCE_S, Imu
+from tests.recording.conftest import payload_of
 
 
 @pytest.fixture
@@ -20,7 +23,7 @@ def drive(ringmain, tmp_path):
         for number in range(10):
             imu.send(Imu(number, (0, 0, number)))
             log.send(b"line %d" % number)
-        ended = ringmain("record", str(tmp_path / "drive"), "--oldest", "--count", "20", "--json")
+        ended = ringmain("record", "-o", str(tmp_path / "drive"), "--oldest", "--messages", "20", "--json")
     assert ended.code == 0, ended.err
     assert json.loads(ended.out)["messages"] == 20
     return tmp_path / "drive"
@@ -29,7 +32,7 @@ def drive(ringmain, tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_record_until_told_to_end(started, until, tmp_path, number):
     with rm.Publisher("t", contract="reliable") as pub:
-        process = started("record", str(tmp_path / "r"), "t")
+        process = started("record", "t", "-o", str(tmp_path / "r"))
         until(lambda: rm.info("t").readers)
         pub.send_many([b"x"] * 50)
         process.send_signal(number)
@@ -41,7 +44,7 @@ def test_record_until_told_to_end(started, until, tmp_path, number):
 
 def test_play(started, drive):
     process = started(
-        "play", str(drive), "log", "--rename", "log=again", "--speed", "inf", "--wait-readers", "1", "--json"
+        "play", str(drive), "--topics", "log", "--map", "log=again", "--speed", "inf", "--wait-readers", "1", "--json"
     )
     with rm.Subscriber("again", start="oldest") as sub:
         assert [sub.recv(PATIENCE_S) for _ in range(10)] == [b"line %d" % n for n in range(10)]
@@ -59,12 +62,61 @@ def test_export(ringmain, drive, tmp_path):
         assert ended.out.startswith("20 messages"), ended.err
     assert pyarrow.parquet.read_table(tmp_path / "a.parquet").num_rows == 20
     assert len((tmp_path / "a.jsonl").read_text().splitlines()) == 20
+    assert ringmain("export", "--mcap", str(drive)).out == f"20 messages: {drive}.mcap\n"
+    assert ringmain("export", "--mcap", "--raw", str(drive), str(tmp_path / "b.bin"), "imu").out.startswith(
+        "10 messages"
+    )
     assert list(tmp_path.glob("*.tmp")) == []
 
 
 def test_mistakes(ringmain, drive, tmp_path):
     assert ringmain("export", str(drive), "a.xyz").code == 2
+    assert ringmain("export", str(drive)).code == 2
     assert ringmain("export", str(tmp_path / "none"), "-").code == 3
     assert ringmain("play", str(tmp_path / "none")).code == 3
-    assert ringmain("play", str(drive), "--rename", "nonsense").code == 2
-    assert ringmain("record", str(drive), "--max-bytes", "much").code == 2
+    assert ringmain("play", str(drive), "--map", "nonsense").code == 2
+    assert ringmain("play", str(drive), "--from", "yesterday").code == 2
+    for option, value in (("--max-size", "much"), ("--keep", "long"), ("--keep", ""), ("--duration", "1y")):
+        assert ringmain("record", "-o", str(drive), option, value).code == 2
+
+
+def test_play_from_to(started, steps):
+    """Seconds after the first message, or a date; the end is left out."""
+    begin = datetime.fromtimestamp(Recording(steps).time_range_ns[0] / 1e9, UTC)
+    for since, until_ in (("3", "7"), ((begin + timedelta(seconds=2.5)).isoformat(), "7")):
+        process = started(
+            "play", str(steps), "--from", since, "--to", until_, "--speed", "inf", "--wait-readers", "1", "--json"
+        )
+        with rm.Subscriber("t", start="oldest") as sub:
+            assert [sub.recv_message(PATIENCE_S).data for _ in range(4)] == [payload_of(n) for n in range(3, 7)]
+            out, _ = process.communicate(timeout=PATIENCE_S)
+        assert json.loads(out)["messages"] == 4
+
+
+def test_record_chooses_a_name_and_keeps_to_keep(ringmain, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    options = (
+        "--no-frames",
+        "--oldest",
+        "--messages",
+        "100",
+        "--duration",
+        "1m",
+        "--max-size",
+        "1GB",
+        "--fsync",
+        "never",
+    )
+    with rm.Publisher("t") as pub, rm.FramePublisher("cam", size=100) as cam:
+        pub.send_many([os.urandom(1000)] * 300)
+        cam.send(b"pixels")
+        ended = ringmain("record", *options, "--json")
+        assert ended.code == 0, ended.err
+        (path,) = tmp_path.glob("recording-*")
+        assert json.loads(ended.out)["path"] == path.name
+        for keep in (("--keep", "24h", "--keep", "1GB"), ("--keep", "24h", "--keep", "1B")):
+            assert ringmain("record", "-o", path.name, *options, *keep).code == 0
+    recording = Recording(path)
+    assert list(recording.topics()) == ["t"]
+    assert [(ref.number, ref.sealed) for ref in recording.segments()] == [(2, True)], "all but the newest are gone"
+    assert [m.seq for m in recording] == list(range(200, 300))

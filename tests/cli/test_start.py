@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import shlex
 import subprocess
 import sys
@@ -11,21 +12,40 @@ import pytest
 import ringmain as rm
 from ringmain.cli import main
 from ringmain.cli.main import COMMANDS, command_parser, load
+from tests.cli.conftest import Imu
 
-HEAVY = ("asyncio", "numpy", "pyarrow", "textual", "pyspark", "zmq", "rich")
+HEAVY = ("asyncio", "concurrent.futures", "multiprocessing", "numpy", "pandas", "pyarrow", "textual", "rich", "pyspark")
+HEAVY += ("zmq", "mcap", "ssl", "email", "http", "logging", "unittest", "importlib.metadata")
+SIMPLE = [
+    (),
+    ("--help",),
+    ("list",),
+    ("list", "--json"),
+    ("info", "here"),
+    ("info", "typed", "--json"),
+    ("echo", "typed", "--oldest", "--once"),
+    ("pub", "here", "x", "--wait-readers=0"),
+    ("hz", "here", "--count=1", "--interval=0.01"),
+    ("bw", "--count=1", "--interval=0.01"),
+    ("doctor", "here", "--interval=0.01"),
+    ("clean",),
+    ("completion", "bash"),
+]
 
 
-@pytest.mark.parametrize("command", [("list",), ("info", "here"), ("hz", "here", "--count=1", "--interval=0.01"), ()])
+@pytest.mark.parametrize("command", SIMPLE, ids=" ".join)
 def test_simple_commands_import_nothing_heavy(command):
     """So they start at once: what they load is counted, not timed."""
-    with rm.Publisher("here") as pub:
+    with rm.Publisher("here", contract="bus") as pub, rm.Publisher("typed", type=Imu) as typed:
         pub.send(b"x")
+        typed.send(Imu(1, (0, 0, 9.8)))
         script = (
             "import sys; from ringmain.cli import main; main(sys.argv[1:]);"
             f"print('LOADED', *(m for m in {HEAVY} if m in sys.modules), file=sys.stderr)"
         )
         done = subprocess.run([sys.executable, "-c", script, *command], capture_output=True, text=True, timeout=60)
     assert done.stderr.splitlines()[-1].split() == ["LOADED"]
+    assert done.returncode == 0
 
 
 def test_every_command_explains_itself_with_examples(capsys):
@@ -34,6 +54,22 @@ def test_every_command_explains_itself_with_examples(capsys):
         text = capsys.readouterr().out
         assert "examples:" in text
         assert f"ringmain {name}" in text
+
+
+def test_the_command_that_is_installed_is_this_one():
+    (command,) = importlib.metadata.entry_points(group="console_scripts", name="ringmain")
+    assert command.load() is main
+
+
+LISTS_NOTHING = {"pub", "top", "export", "report", "demo", "completion"}
+
+
+def test_whatever_lists_something_also_does_so_as_json():
+    with_json = {
+        name for name in COMMANDS
+        if any("--json" in action.option_strings for action in command_parser(name, load(name))._actions)
+    }  # fmt: skip
+    assert with_json == set(COMMANDS) - LISTS_NOTHING
 
 
 def test_examples_parse():
@@ -79,6 +115,16 @@ def test_an_unknown_command_is_one_sentence_with_a_hint(ringmain):
         (("clean", "--force"), 2, "needs the topic's name"),
         (("clean", "no/such"), 3, "no/such"),
         (("hz", "no/such"), 3, "no/such"),
+        (("doctor", "no/such"), 3, "no/such"),
+        (("play", "/no/such"), 3, "/no/such"),
+        (("export", "/no/such", "x.jsonl"), 3, "/no/such"),
+        (("export", "/no/such", "x.docx"), 2, ".mcap"),
+        (("report", "/no/such"), 1, "run the pipeline first"),
+        (("pipeline", "run", "/no/such", "--lake", "/tmp/never"), 3, "/no/such"),
+        (("bridge", "a", "pigeon:b"), 2, "pigeon:b"),
+        (("record", "-o", "/proc/no/such", "--quiet"), 1, "/proc/no/such"),
+        (("completion", "tcsh"), 2, "tcsh"),
+        (("demo", "--out", "/proc/no/such", "--no-spark"), 1, "/proc/no/such"),
         (("pub", "t", "x", "--capacity", "much"), 2, "is not understood"),
     ],
 )

@@ -1,33 +1,40 @@
-"""`ringmain top`: the model with made-up topics, the view by comparison with a golden text, the app driven by its keys,
-and once for real in a terminal (tmux), on a real topic whose roster must show that nobody joined.
+"""`ringmain top`: the model with made-up topics, the view and the app's screen by comparison with golden texts, the app
+driven by its keys, and once for real in a terminal (tmux), on real topics whose rosters must show that nobody joined.
 
-The golden text is renewed with RINGMAIN_GOLDEN=1.
+The golden texts are renewed with RINGMAIN_GOLDEN=1.
 """
 
 from __future__ import annotations
 
 import asyncio
+import html
 import os
+import re
 import shlex
 import shutil
-import subprocess
 import sys
-import uuid
 from pathlib import Path
 
 import numpy
 import pytest
 
 import ringmain as rm
-from ringmain.cli.live.model import HISTORY, Model
+from ringmain.cli.live.model import HISTORY, Model, Seen
+from ringmain.cli.live.picture import half_blocks, shades, thumbnail
 from ringmain.cli.live.source import Topics
-from ringmain.cli.live.view import HEADS, cells, details, picture, sparkline, status_line
+from ringmain.cli.live.view import HEADS, bar, cells, details, frame_text, messages_text, sparkline, status_line, tone
 from ringmain.cli.tables import table
 from ringmain.cli.watching import Reading
 from ringmain.message import Message
 from tests.cli.conftest import Imu
 
-GOLDEN = Path(__file__).parent / "golden/top.txt"
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def same_as_golden(name: str, text: str) -> None:
+    if os.environ.get("RINGMAIN_GOLDEN"):
+        (GOLDEN / name).write_text(text)
+    assert text == (GOLDEN / name).read_text()
 
 
 def member(name, role, **facts):
@@ -42,28 +49,40 @@ def topic(name, sequence, *, used=0, contract="broadcast", writers=(), readers=(
 
 def look(model, second, *topics):
     """One look at these topics, at a time in seconds."""
-    model.look([
-        (t, Reading(int(second * 1e9), 1, t.next_sequence, 0, {(0, 1): (t.next_sequence, 100 * t.next_sequence)}))
-        for t in topics
-    ])  # fmt: skip
+    model.look([seen_at(second, t) for t in topics])
 
 
-def busy_model():
-    """Three topics: one steady, one with a reader that is lapped, one whose writer waits."""
-    model = Model()
+def seen_at(second, topic):
+    count = topic.next_sequence
+    reading = Reading(int(second * 1e9), 1, count, 0, {(0, 1): (count, 100 * count)})
+    return Seen(topic, reading, STREAMS.get(topic.name))
+
+
+STREAMS = {
+    "camera": rm.FrameStream("camera", rm.FrameLayout.of_image("rgb", 640, 480), 4, 921_600, 120, 0, 30.0, True,
+                             {"show (7)": 1}, 1)
+}  # fmt: skip
+
+
+def busy_looks():
+    """Topics as five looks find them: one steady, one with a reader that is lapped, one whose writer waits."""
     camera = member("camera", "writer")
     for second in range(5):
         slow = member("dashboard", "reader", lag_messages=900, lag_bytes=600_000, lost=100 * second)
         stuck = member("arm", "reader", lag_messages=8, lag_bytes=1 << 20)
         dead = member("old", "reader", alive=False)
-        look(
-            model,
-            second,
+        yield second, [
             topic("camera", 30 * second, used=1 << 19, writers=[camera], readers=[member("show", "reader")]),
             topic("imu", 200 * second * second, writers=[member("imu", "writer")], readers=[slow]),
             topic("jobs", 8, used=1 << 20, contract="reliable",
                   writers=[member("boss", "writer", waits_for="arm")], readers=[stuck, dead]),
-        )  # fmt: skip
+        ]  # fmt: skip
+
+
+def busy_model():
+    model = Model()
+    for second, topics in busy_looks():
+        look(model, second, *topics)
     return model
 
 
@@ -108,44 +127,214 @@ def test_sparkline():
     assert sparkline([0, 0], 2) == "  "
 
 
+def test_a_bar():
+    assert [bar(share, 2) for share in (0, 0.25, 0.5, 1)] == ["     0%", "▌   25%", "█   50%", "██ 100%"]
+
+
+def without_time_of_day(text: str) -> str:
+    return re.sub(r"\d\d:\d\d:\d\d\.\d{6}", "HH:MM:SS.ffffff", text)
+
+
+NEWEST = [Message({"x": 1.5, "y": [1, 2]}, 41, 0, "boss"), Message(b"hello", 42, 0, lost=0)]
+
+
 def test_the_view_is_what_it_was():
     model = busy_model()
     shown = table(HEADS, [cells(row) for row in model.rows()])
-    newest = [Message({"x": 1.5, "y": [1, 2]}, 41, 0, "boss"), Message(b"hello", 42, 0, lost=0)]
-    opened = details(model.row("jobs"), newest, 3_000_000_001)
-    text = f"{status_line(model)}\n{shown}\n\n{opened}\n"
-    text = "\n".join(line for line in text.splitlines() if not line.startswith("  #")) + "\n"  # local time of day
-    if os.environ.get("RINGMAIN_GOLDEN"):
-        GOLDEN.write_text(text)
-    assert text == GOLDEN.read_text()
+    opened = [details(model.row(name), 3_000_000_001) for name in ("jobs", "camera")]
+    text = "\n\n".join([status_line(model), shown, *opened, messages_text(NEWEST)]) + "\n"
+    same_as_golden("top.txt", without_time_of_day(text))
+
+
+class MadeUp:
+    """A source of topics that do not exist, with a picture of two halves."""
+
+    def __init__(self) -> None:
+        self.looks = busy_looks()
+
+    def look(self):
+        second, topics = next(self.looks)
+        return [seen_at(second, topic) for topic in topics]
+
+    def newest(self, topic, count):
+        return NEWEST
+
+    def newest_frame(self, stream):
+        return Copy(STREAMS["camera"].layout, lambda array: array[:, 320:].fill(255))
+
+
+class Copy:
+    """A frame as `peek_frame` gives it."""
+
+    def __init__(self, layout, paint):
+        self._frame = numpy.zeros(layout.size, "u1")
+        self.layout, self.id, self.valid, self.meta = layout, 7, True, {"iso": 100}
+        self.start_ns, self.end_ns, self.seq, self.time_ns, self.sender = 0, 16_000_000, 119, 0, "camera"
+        if paint:
+            paint(self.array)
+
+    def view(self, view):
+        return numpy.ndarray(view.shape, view.dtype, self._frame, view.offset, view.strides or None)
+
+    @property
+    def array(self):
+        return self.view(self.layout.array)
+
+    def plane(self, name):
+        return self.view(self.layout.planes[name])
+
+
+def screen_text(app) -> str:
+    """What the app shows, line by line, out of the picture that it makes of itself."""
+    lines: dict[float, dict[float, str]] = {}
+    for x, y, words in re.findall(
+        r'<text class="[^"]*-r\d+" x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]*)</text>', app.export_screenshot()
+    ):
+        lines.setdefault(float(y), {})[float(x)] = html.unescape(words).replace("\xa0", " ")
+    drawn = []
+    for _, parts in sorted(lines.items()):
+        line = ""
+        for x, words in sorted(parts.items()):
+            line = line.ljust(round(x / 12.2)) + words  # the width of a character in the SVG
+        drawn.append(line.rstrip())
+    return without_time_of_day("\n".join(drawn) + "\n")
+
+
+def test_the_screens_are_what_they_were():
+    """Sorted by loss, then the camera opened: two whole screens."""
+    pytest.importorskip("textual")
+    from ringmain.cli.live.app import LiveView
+
+    async def drive() -> tuple[str, str]:
+        app = LiveView(MadeUp(), interval_s=3600)
+        app.model.sort = "lost"
+        async with app.run_test(size=(150, 24)) as pilot:
+            for _ in range(4):
+                app.refresh_now()
+            await pilot.pause()
+            topics = screen_text(app)
+            await pilot.press("down", "enter")
+            await pilot.pause()
+            return topics, screen_text(app)
+
+    topics, opened = asyncio.run(drive())
+    same_as_golden("top_topics.txt", topics)
+    same_as_golden("top_camera.txt", re.sub(r"\d+ d ago", "many d ago", opened))
 
 
 def test_it_says_who_waits_and_who_is_lapped():
     rows = {row.info.name: cells(row)[-1] for row in busy_model().rows()}
-    assert rows == {"camera": "", "imu": "dashboard is being lapped", "jobs": "boss waits for arm"}
+    assert rows == {"camera": "", "imu": "dashboard loses 100.0/s", "jobs": "boss waits for arm"}
+
+
+def test_one_that_waits_may_look_up():
+    """A look that finds the writer awake, with nothing sent since, does not take it for having gone on."""
+    model = busy_model()
+    awake = topic("jobs", 8, used=1 << 20, contract="reliable", writers=[member("boss", "writer")])
+    look(model, 5, awake)
+    assert cells(model.rows()[0])[-1] == "boss waits for arm"
+    look(model, 6, topic("jobs", 9, contract="reliable", writers=[member("boss", "writer")]))
+    assert cells(model.rows()[0])[-1] == ""
+
+
+def test_trouble_has_a_colour():
+    assert {row.info.name: tone(row) for row in busy_model().rows()} == {"camera": "", "imu": "bad", "jobs": "bad"}
+
+
+def halves(array):
+    """Dark at the left, bright at the right."""
+    array[:, array.shape[1] // 2 :] = 255
 
 
 def test_an_image_is_shown_as_one():
     image = numpy.zeros((32, 64), "u1")
-    image[:, 32:] = 255
-    shown = picture(image)
-    assert shown[0] == "uint8[32, 64]"
-    assert len(set(shown[1:])) == 1, "every line is the same"
-    assert len(shown[1]) == 2 * shown[1].count("@") == 2 * shown[1].count(" "), "dark at the left, bright at the right"
-    assert picture(numpy.zeros((32, 64, 3), "u1"))
-    for other in (numpy.zeros(3), numpy.zeros((4, 4), "u1"), b"bytes", {"a": 1}):
-        assert picture(other) == []
+    halves(image)
+    pixels = thumbnail(image)
+    assert pixels.shape == (32, 64, 3), "it is small enough as it is"
+    drawn = half_blocks(pixels)
+    assert len(drawn) == 16, "two pixels a character"
+    assert drawn[0][0] == ("#000000", "#000000")
+    assert drawn[0][-1] == ("#ffffff", "#ffffff")
+    lines = shades(pixels)
+    assert set(lines) == {" " * 32 + "@" * 32}
+
+
+@pytest.mark.parametrize("shape", [(480, 640), (1080, 1920, 3), (900, 300, 4), (9, 9), (2000, 2000, 1)])
+def test_a_picture_fits_and_keeps_its_proportions(shape):
+    height, width, _ = thumbnail(numpy.zeros(shape, "u1"), 80, 22).shape
+    assert width <= 80
+    assert height <= 44
+    assert height % 2 == 0
+    assert height / width == pytest.approx(shape[0] / shape[1], rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("format", "colour"),
+    [("gray", "#c8c8c8"), ("rgb", "#c86400"), ("bgr", "#0064c8"), ("rgba", "#c86400"), ("bgra", "#0064c8")],
+)
+def test_the_order_of_colours(format, colour):
+    def paint(array):
+        array[:] = 200 if array.ndim == 2 else (200, 100, 0, 255)[: array.shape[2]]
+
+    frame = Copy(rm.FrameLayout.of_image(format, 64, 48, stride=256), paint)
+    assert half_blocks(thumbnail(frame))[0][0] == (colour, colour)
+
+
+@pytest.mark.parametrize("format", ["nv12", "nv21", "i420"])
+def test_video_has_its_colours(format):
+    """Pure red in BT.601: Y 81, U 90, V 240."""
+    frame = Copy(rm.FrameLayout.of_image(format, 64, 48, stride=96), None)
+    frame.plane("y")[:] = 81
+    for plane in frame.layout.planes:
+        if plane != "y":
+            frame.plane(plane)[:] = {"uv": (90, 240), "vu": (240, 90), "u": 90, "v": 240}[plane]
+    red, green, blue = (int(value) for value in thumbnail(frame)[0, 0])
+    assert red > 250
+    assert max(green, blue) < 5
+
+
+def test_what_is_not_bytes_is_stretched():
+    depth = numpy.full((32, 32), 1.0, "f4")
+    halves(depth)
+    depth[0, 0] = numpy.nan
+    pixels = thumbnail(depth)
+    assert pixels[5, 2, 0] < 5
+    assert pixels[5, 30, 0] == 255
+    assert thumbnail(numpy.full((32, 32), 7, "u2")).max() == 0, "all the same is not an error"
+
+
+def test_what_is_no_image_is_not_shown_as_one():
+    for other in (numpy.zeros(3), numpy.zeros((4, 4), "u1"), numpy.zeros((9, 9, 7)), b"bytes", {"a": 1}, None):
+        assert thumbnail(other) is None
+    assert "none" in frame_text(None)
 
 
 def test_looking_takes_no_place():
     with rm.Publisher("t", contract="pipe", type=Imu) as pub:
         pub.send(Imu(1, (0, 0, 9.8)))
         source = Topics()
-        assert [seen.name for seen, _ in source.look()] == ["t"]
+        assert [seen.info.name for seen in source.look()] == ["t"]
         assert source.newest("t", 5)[0].data["time"] == 1
         assert source.newest("gone", 5) == []
         assert rm.info("t").readers == []
     rm.unlink("t")
+
+
+def test_looking_at_frames_takes_no_place_and_holds_nothing():
+    layout = rm.FrameLayout.of_image("rgb", 64, 48)
+    with rm.FramePublisher("camera", layout=layout, buffers=1, when_full="drop", sender="left") as pub:
+        source = Topics()
+        assert source.newest_frame("camera") is None
+        for number in range(3):
+            with pub.frame(0) as draft:
+                draft.array[:] = (number, 0, 255)
+            assert half_blocks(thumbnail(source.newest_frame("camera")))[0][0] == (f"#{number:02x}00ff",) * 2
+        (seen,) = source.look()
+        assert seen.stream.frames == 3
+        assert seen.stream.dropped == 0, "with a single buffer: whoever held it would cost a frame"
+        assert seen.stream.held == {}
+        assert rm.info("camera").readers == []
+    assert source.newest_frame("camera") is None, "gone, and no error"
 
 
 def test_the_app_by_its_keys():
@@ -168,9 +357,8 @@ def test_the_app_by_its_keys():
             await pilot.pause()
             assert isinstance(app.screen, TopicScreen)
             app.refresh_now()
-            text = str(app.screen.query_one("#details", Static).render())
-            assert "imu: broadcast, Imu" in text
-            assert "time: 1.0" in text
+            assert "imu: broadcast, Imu" in str(app.screen.query_one("#details", Static).render())
+            assert "time: 1.0" in str(app.screen.query_one("#messages", Static).render())
             await pilot.press("escape")
             await pilot.press("p")
             assert app.model.paused
@@ -182,39 +370,48 @@ def test_the_app_by_its_keys():
         asyncio.run(drive())
 
 
-@pytest.mark.skipif(shutil.which("tmux") is None, reason="no tmux here")
-def test_in_a_real_terminal(runtime_dir, until):
+def test_a_look_while_a_topic_is_being_opened_does_no_harm():
+    """The screen is there before its parts are."""
     pytest.importorskip("textual")
-    socket = f"ringmain-{uuid.uuid4().hex[:8]}"
+    from ringmain.cli.live.app import LiveView, TopicScreen
 
-    def tmux(*words: str) -> str:
-        return subprocess.run(
-            ["tmux", "-L", socket, *words], capture_output=True, text=True, timeout=60, check=True
-        ).stdout
+    async def drive() -> None:
+        app = LiveView(MadeUp(), interval_s=3600)
+        async with app.run_test(size=(150, 24)):
+            pushed = app.push_screen(TopicScreen("camera"))
+            assert isinstance(app.screen, TopicScreen)
+            app.refresh_now()
+            await pushed
 
-    def screen() -> str:
-        return tmux("capture-pane", "-p", "-t", "top")
+    asyncio.run(drive())
 
-    def shows(*words: str):
-        return lambda: all(word in screen() for word in words)
 
-    command = (
-        f"RINGMAIN_DIR={shlex.quote(str(runtime_dir))} {shlex.quote(sys.executable)} -m ringmain top --interval 0.1"
-    )
-    with rm.Publisher("imu", type=Imu, sender="left") as pub:
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="no tmux here")
+@pytest.mark.parametrize("last", ["q", "C-c"])
+def test_in_a_real_terminal(runtime_dir, terminal, last):
+    pytest.importorskip("textual")
+    where = f"COLORTERM=truecolor RINGMAIN_DIR={shlex.quote(str(runtime_dir))}"
+    command = f"{where} {shlex.quote(sys.executable)} -m ringmain top --interval 0.1"
+    layout = rm.FrameLayout.of_image("rgb", 64, 48)
+    with rm.Publisher("imu", type=Imu, sender="left") as pub, rm.FramePublisher("road", layout=layout) as camera:
         pub.send(Imu(1, (0, 0, 9.8)))
-        tmux("new-session", "-d", "-s", "top", "-x", "170", "-y", "40", f"{command}; echo ended $?; cat")
-        try:
-            until(shows("imu", "broadcast", "Imu", "1 topics"))
-            tmux("send-keys", "-t", "top", "Enter")
-            until(shows("newest messages", "left", "time: 1.0"))
-            assert rm.info("imu").readers == [], "it watches from outside"
-            tmux("send-keys", "-t", "top", "Escape")
-            until(shows("1 topics"))
-            tmux("send-keys", "-t", "top", "q")
-            until(shows("ended 0"))
-        finally:
-            tmux("kill-server")
+        with camera.frame(0) as draft:
+            draft.array[:] = (12, 34, 56)
+        screen = terminal(f"{command}; echo ended $?; cat", 170, 40)
+        screen.until("imu", "broadcast", "Imu", "2 topics", "frames rgb 64x48")
+        screen.type("", "Enter")
+        screen.until("newest messages", "left", "time: 1.0")
+        assert rm.info("imu").readers == [], "it watches from outside"
+        screen.type("", "Escape")
+        screen.until("2 topics")
+        screen.type("", "Down", "Enter")
+        screen.until("newest frame", "▀▀▀▀")
+        assert "38;2;12;34;56" in screen.text(colours=True), "in the frame's own colours"
+        assert rm.info("road").readers == []
+        screen.type("", "Escape")
+        screen.until("2 topics")
+        screen.type("", last)
+        screen.until("ended 0")
 
 
 def test_without_a_terminal_it_says_what_to_use(ringmain):

@@ -4,6 +4,8 @@ demo's pattern under fork and spawn."""
 from __future__ import annotations
 
 import multiprocessing
+import pickle
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ import pytest
 import ringmain as rm
 from ringmain.compat import pysyncq as pq
 
-from ..conftest import PATIENCE_S
+from ..conftest import PATIENCE_S, Child
 
 
 def test_documentation_step_by_step() -> None:
@@ -84,6 +86,100 @@ def test_errors() -> None:
     q.close()
 
 
+def test_a_queue_is_created_once() -> None:
+    q = pq.PySyncQ("once")
+    with pytest.raises(FileExistsError, match="create=False joins it"):
+        pq.PySyncQ("once")
+    joined = pq.PySyncQ("once", create=False)
+    joined.open("other")
+    q.close()
+    with pytest.raises(FileExistsError):
+        pq.PySyncQ("once")
+    joined.close()
+    pq.PySyncQ("once").close()
+    with pytest.raises(FileNotFoundError, match="once"):
+        pq.PySyncQ("once", create=False)
+
+
+def test_a_queue_whose_members_were_killed_is_nobodys(child: Callable[..., Child]) -> None:
+    left = child(
+        """
+        from ringmain.compat import pysyncq as pq
+        q = pq.PySyncQ("left")
+        q.open("dead")
+        q.append("n", "said before the end")
+        say("there")
+        hear()
+        """
+    )
+    assert left.line() == "there"
+    left.kill()
+    q = pq.PySyncQ("left")
+    q.open("me", filtself=False)
+    q.append("n", "new")
+    assert q.pop() == ("me", "n", "new")
+    q.close()
+
+
+def test_a_member_that_is_killed_stops_nobody(child: Callable[..., Child]) -> None:
+    q = pq.PySyncQ("go-on", size=4096)
+    q.open("me")
+    slow = child(
+        """
+        from ringmain.compat import pysyncq as pq
+        q = pq.PySyncQ("go-on", create=False)
+        q.open("slow")
+        say("there")
+        hear()
+        """
+    )
+    assert slow.line() == "there"
+    with pytest.raises(MemoryError, match="'slow'"):
+        while True:
+            q.append("n", "x" * 50)
+    slow.kill()
+    q.append("n", "x" * 50, block=True, timer=PATIENCE_S)
+    q.close()
+
+
+def test_names_and_defaults() -> None:
+    q = pq.PySyncQ()
+    assert q.name
+    q.open()
+    assert q.sender is not None
+    assert q.sender.decode().isdecimal(), "the pid"
+    assert "PySyncQ(name=" in str(q)
+    other = pickle.loads(pickle.dumps(q))
+    assert (other.name, other.size, other.create, other.scrnsend) == (q.name, q.size, False, q.scrnsend)
+    other.open("other")
+    q.append("t", "b")
+    assert other.pop() is None, "what was set before it was passed on is set there too"
+    named = pq.PySyncQ("with space/and: signs")
+    named.open("me", filtself=False)
+    named.append("t", "b")
+    assert list(named) == [("me", "t", "b")]
+    for one in (q, other, named):
+        one.close()
+
+
+def test_waiting_without_end(in_thread: Callable[..., Callable[[], object]]) -> None:
+    q, other = pq.PySyncQ("wait", size=4096), pq.PySyncQ("wait", create=False)
+    q.open("q")
+    other.open("o")
+    end = in_thread(lambda: next(other(True, None, False)))
+    q.append("t", "b")
+    assert end() == (b"q", b"t", b"b")
+    with pytest.raises(MemoryError):
+        while True:
+            q.append("t", "x" * 100)
+    end = in_thread(lambda: q.append("t", "y", True, None))
+    while other.pop(block=True, timer=PATIENCE_S) != ("q", "t", "y"):
+        pass
+    end()
+    for one in (q, other):
+        one.close()
+
+
 def _child(q: pq.PySyncQ, name: str) -> None:
     q.open(name)
     q.append("opened", name, block=True, timer=PATIENCE_S)
@@ -98,7 +194,7 @@ def _child(q: pq.PySyncQ, name: str) -> None:
     q.close()
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_children(method: Any) -> None:
     context = multiprocessing.get_context(method)
     q = pq.PySyncQ("kids", size=4096, start=method)

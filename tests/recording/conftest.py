@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -52,3 +53,16 @@ def make(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return build
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path | None]:
+    """A mounted tmpfs of 1 MiB, or None where mounting is not allowed."""
+    where = tmp_path / "disk"
+    where.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "ringmain", str(where)], capture_output=True)
+    if done.returncode:
+        yield None
+        return
+    yield where
+    subprocess.run(["umount", "-l", str(where)], check=True)

@@ -10,7 +10,6 @@ import errno
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,19 +19,6 @@ from ringmain.recording import Recording, RecordingWriter
 from tests.recording.conftest import payload_of, ring_batch
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path | None]:
-    """A mounted tmpfs of 1 MiB, or None where mounting is not allowed."""
-    where = tmp_path / "disk"
-    where.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "ringmain", str(where)], capture_output=True)
-    if done.returncode:
-        yield None
-        return
-    yield where
-    subprocess.run(["umount", "-l", str(where)], check=True)
 
 
 def fill(path: Path, segment_bytes: int) -> tuple[int, RecordingError]:

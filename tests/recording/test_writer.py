@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from ringmain.errors import RecorderBusy, RecordingError
 from ringmain.recording import COLUMNS, SCHEMA, Position, Recording, RecordingWriter, list_segments, register
 from ringmain.recording.format import RING_SCHEMA, sealed_name, stream_name
 from ringmain.recording.segments import Store, read_retired
+from ringmain.recording.writer import Fsync
 from tests.recording.conftest import START_NS, payload_of, ring_batch
 
 
@@ -94,6 +96,31 @@ def test_flush_interval_zero_flushes_each_append(tmp_path: Path) -> None:
     with RecordingWriter(tmp_path / "r", flush_interval_s=0, fsync="interval") as writer:
         writer.append("t", 1, ring_batch(0, 1))
         assert len(Recording(tmp_path / "r")) == 1
+
+
+@pytest.mark.parametrize("fsync", ["never", "seal", "interval"])
+def test_what_is_synced_when(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fsync: Fsync) -> None:
+    """Seen in the system calls: `never` none, `seal` sealed files and the directory's names before the stream goes, and
+    `interval` also the growing stream at every flush."""
+    synced: list[str] = []
+
+    def note(really: Callable[[int], None], fd: int) -> None:
+        synced.append(os.path.basename(os.readlink(f"/proc/self/fd/{fd}")))
+        really(fd)
+
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, name, partial(note, getattr(os, name)))
+    writer = RecordingWriter(tmp_path / "r", flush_interval_s=1000, fsync=fsync)
+    synced.clear()
+    for first in (0, 10):
+        writer.append("t", 1, ring_batch(first, 10))
+        writer.flush()
+    assert synced.count(stream_name(0)) == (2 if fsync == "interval" else 0)
+    assert ("r" in synced) == (fsync == "interval"), "the name of a new stream"
+    synced.clear()
+    writer.close()
+    sealed = [sealed_name(0) + ".tmp", "r"]  # the file, then the directory with its new name
+    assert [name for name in synced if name in sealed] == ([] if fsync == "never" else sealed)
 
 
 def test_rotates_by_size_and_seals_behind_itself(tmp_path: Path) -> None:

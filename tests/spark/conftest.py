@@ -28,8 +28,9 @@ START_NS = 1_700_000_000_000_000_000  # 2023-11-14 22:13:20 UTC
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What starts Spark is for `make test-spark`, but for a few tests that show the whole way and are in every run."""
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if "spark" in getattr(item, "fixturenames", ()) and item.get_closest_marker("each_run") is None:
             item.add_marker(pytest.mark.spark)
 
 
@@ -139,6 +140,6 @@ def runtime_dir(runtime_dir_of_session: Path, monkeypatch: pytest.MonkeyPatch) -
 def spark(runtime_dir_of_session: Path) -> Iterator[Any]:
     import ringmain.spark
 
-    made = ringmain.spark.session(master="local[2]", **{"spark.driver.memory": "3g"})
+    made = ringmain.spark.session(master="local[2]", brief=True, **{"spark.driver.memory": "3g"})
     yield made
     made.stop()

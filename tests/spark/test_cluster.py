@@ -1,9 +1,10 @@
 """A real standalone cluster on loopback, one master and two workers, each a process of its own: the source and the
-pipeline run on executors that share nothing with the driver but the file system."""
+pipeline run on executors that share nothing with the driver but the file system. One of them is killed at its work."""
 
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import rows, writer
+from .conftest import record, rows, writer
 
 pyspark = pytest.importorskip("pyspark")
 
@@ -54,8 +55,9 @@ def wait_for_line(log: Path, text: str, timeout_s: float = 120) -> None:
     raise AssertionError(f"{log} never said {text!r}:\n{log.read_text() if log.exists() else '(nothing)'}")
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[str]:
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    tmp_path = tmp_path_factory.mktemp("cluster")
     from ringmain.spark.java import find_java
 
     home = Path(pyspark.__file__).parent
@@ -91,6 +93,7 @@ def cluster(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.spark
 def test_the_pipeline_on_a_standalone_cluster(cluster: str, tmp_path: Path) -> None:
     for name, first in (("one", 0), ("two", 50)):
         made = writer(tmp_path / "recs" / name)
@@ -104,3 +107,66 @@ def test_the_pipeline_on_a_standalone_cluster(cluster: str, tmp_path: Path) -> N
     assert done.returncode == 0, done.stderr[-4000:]
     assert "200 rows in = 150 out + 0 quarantined + 50 duplicates" in done.stdout
     assert "executors 2" in done.stdout
+
+
+STREAM = """
+import os, sys, time
+import ringmain.spark
+
+master, recording, out = sys.argv[1:]
+spark = ringmain.spark.session(master=master, **{
+    "spark.executor.cores": 1, "spark.executor.memory": "512m", "spark.driver.memory": "1g", "spark.cores.max": 2})
+
+def slow(batches):
+    # The task that has message 150 waits, at its first try, until its executor has been killed.
+    for batch in batches:
+        seqs = batch.column("seq").to_pylist()
+        if 150 in seqs and not os.path.exists(out + "/killed"):
+            daemon = open(f"/proc/{os.getppid()}/stat").read()
+            with open(out + "/victim.new", "w") as file:
+                file.write(daemon.rpartition(")")[2].split()[1])
+            os.rename(out + "/victim.new", out + "/victim")
+            give_up = time.monotonic() + 120
+            while time.monotonic() < give_up:
+                time.sleep(0.1)
+            raise TimeoutError("nobody killed this executor")
+        yield batch
+
+def keep(frame, batch):
+    found = frame.select("seq").mapInArrow(slow, "seq long").toPandas()
+    found.to_csv(f"{out}/{batch:04d}.csv", index=False)
+
+query = (spark.readStream.format("ringmain").option("maxRowsPerTrigger", 100).load(recording)
+    .writeStream.foreachBatch(keep).option("checkpointLocation", out + "/check").trigger(availableNow=True).start())
+query.awaitTermination()
+spark.stop()
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_exactly_once_through_a_killed_executor(cluster: str, tmp_path: Path) -> None:
+    """SIGKILL to the executor in the middle of a task: Spark runs the task elsewhere, and every row is there once."""
+    path = record(tmp_path / "r", *[("a", 1, rows(n * 50, 50)) for n in range(6)], seal=False)
+    out = tmp_path / "out"
+    out.mkdir()
+    driver = subprocess.Popen(
+        [sys.executable, "-c", STREAM, cluster, str(path), str(out)], stderr=subprocess.PIPE, text=True
+    )
+    try:
+        give_up = time.monotonic() + 400
+        while not (out / "victim").exists():
+            assert driver.poll() is None, driver.stderr.read()[-4000:] if driver.stderr else ""
+            assert time.monotonic() < give_up, "the task never began"
+            time.sleep(0.1)
+        victim = int((out / "victim").read_text())
+        assert "CoarseGrainedExecutorBackend" in Path(f"/proc/{victim}/cmdline").read_text()
+        (out / "killed").touch()
+        os.kill(victim, signal.SIGKILL)
+        _, errors = driver.communicate(timeout=400)
+    finally:
+        driver.kill()
+        driver.communicate()
+    assert driver.returncode == 0, errors[-4000:]
+    found = sorted(int(n) for file in out.glob("*.csv") for n in file.read_text().split()[1:])
+    assert found == list(range(300))

@@ -96,6 +96,12 @@ def test_the_page_says_what_is_in_the_lake(browser: Any, lake: Path, tmp_path: P
     )
     assert readers[0] == "host-a1,200"
     assert HOSTILE in page.text_content("#senders")
+    assert page.text_content("#verdict").startswith(
+        "1,205 of 4.2M messages were lost (0.03 %). The worst topic is camera/"
+    )
+    assert page.eval_on_selector_all("#timeline text", "all => all.map(t => t.textContent)")[-7:] == [
+        "03:00", "03:10", "03:20", "03:30", "03:40", "03:50", "04:00",
+    ]  # fmt: skip
     for drawing in ("timeline", "rate", "latency", "heat"):
         assert page.eval_on_selector(f"#{drawing} svg", "svg => svg.getBoundingClientRect().height") > 50
     lossy = page.eval_on_selector_all(

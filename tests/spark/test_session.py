@@ -35,6 +35,7 @@ def hide_java(tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.spark
 def test_runs_without_a_java_on_the_machine(tmp_path: Path) -> None:
     program = """
 import os, ringmain.spark

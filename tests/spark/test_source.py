@@ -7,6 +7,9 @@ Each test makes a small recording and compares what Spark says with what was rec
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,8 @@ def load(spark: Any, path: Path | str, **options: Any) -> Any:
     return reader.load(str(path))
 
 
+@pytest.mark.each_run
+@pytest.mark.timeout(600)
 def test_reads_sealed_and_growing_segments_of_several_recorders(spark: Any, tmp_path: Path) -> None:
     record(tmp_path / "one", ("a", 1, rows(0, 50)), ("b", 1, rows(0, 30)), ("a", 1, rows(50, 20)), seal=False)
     record(tmp_path / "two", ("a", 1, rows(100, 10)))
@@ -181,3 +186,37 @@ def test_gap_lines_are_json(tmp_path: Path) -> None:
     (path / "consumers").mkdir()
     (path / "consumers" / "x.gaps").write_text(json.dumps({"rows": 3}) + "\n")
     assert ringmain.spark.gaps(str(path)) == [{"rows": 3}]
+
+
+GIANT = """
+import sys
+import ringmain.spark
+spark = ringmain.spark.session(master="local[1]", **{"spark.driver.memory": "6g"})
+for load in (lambda: spark.read.format("ringmain").load(sys.argv[1]), lambda: ringmain.spark.read(spark, sys.argv[1])):
+    found = load().selectExpr("seq", "length(payload) as n", "hex(substr(payload, -1)) as last").collect()
+    print("found", sorted(map(tuple, found)))
+spark.stop()
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(
+    os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") < 15 << 30, reason="needs 15 GiB of memory"
+)
+@pytest.mark.parametrize("seal", [False, True])
+def test_a_message_of_a_gibibyte(tmp_path: Path, seal: bool) -> None:
+    """In a driver of 6 GiB, and a process of its own, because a JVM that runs out of memory ends."""
+    path = record(tmp_path / "r", ("a", 1, rows(0, 1, encode=lambda n: bytes([7]) * (1 << 30))), seal=seal)
+    done = subprocess.run(
+        [sys.executable, "-c", GIANT, str(path)], capture_output=True, text=True, timeout=800, check=False
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.stdout.count("found [(0, 1073741824, '07')]") == 2
+
+
+def test_messages_that_are_too_large_are_refused(spark: Any, tmp_path: Path) -> None:
+    path = record(tmp_path / "r", ("a", 1, rows(0, 2, encode=lambda n: bytes(3 << 20))))
+    assert load(spark, path, maxPayload="4MiB").count() == 2
+    with pytest.raises(Exception, match=r"a message of 3,145,728 bytes, and at most 1,048,576 were asked for"):
+        load(spark, path, maxPayload="1MiB").count()

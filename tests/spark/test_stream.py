@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 import ringmain.spark
 from ringmain.recording import Position, consumers
@@ -43,23 +44,31 @@ def run_now(spark: Any, path: Path, checkpoint: Path, sink: Any, **options: Any)
     reader = spark.readStream.format("ringmain")
     for key, value in options.items():
         reader = reader.option(key, value)
-    query = (
-        reader.load(str(path))
-        .writeStream.foreachBatch(sink)
-        .option("checkpointLocation", str(checkpoint))
-        .trigger(availableNow=True)
-        .start()
-    )
-    try:
-        assert query.awaitTermination(240), "the query did not end"
-    finally:
-        query.stop()
+    for tries_left in (2, 1, 0):
+        query = (
+            reader.load(str(path))
+            .writeStream.foreachBatch(sink)
+            .option("checkpointLocation", str(checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        try:
+            assert query.awaitTermination(240), "the query did not end"
+            return
+        except StreamingQueryException as error:
+            # Spark gives a Python process 10 s to start, whatever else the machine does.
+            if "failed to connect back" not in str(error) or not tries_left:
+                raise
+        finally:
+            query.stop()
 
 
 def seqs(recorder: str, topic: str, count: int) -> list[tuple[str, str, int]]:
     return [(recorder, topic, n) for n in range(count)]
 
 
+@pytest.mark.each_run
+@pytest.mark.timeout(600)
 def test_goes_on_where_it_stopped_while_segments_are_sealed(spark: Any, tmp_path: Path) -> None:
     """First over a growing segment, cut into batches by rows; then, the segment sealed and others added meanwhile, from
     the checkpoint: every row once, no batch beyond the limit, and a second recorder that appeared is found."""
@@ -184,6 +193,7 @@ spark.stop()
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.spark
 def test_exactly_once_through_a_killed_driver(tmp_path: Path) -> None:
     """The driver, JVM and all, is killed by SIGKILL in the middle of the third batch, and started again."""
     path = record(tmp_path / "r", *[("a", 1, rows(n * 100, 100)) for n in range(3)], seal=False)
@@ -233,3 +243,86 @@ def test_seen_while_it_is_recorded(spark: Any, tmp_path: Path) -> None:
     finally:
         query.stop()
         made.close()
+
+
+def test_sealing_and_retention_while_it_streams(spark: Any, tmp_path: Path) -> None:
+    """A query runs; the recorder seals a segment after each flush, and what the query has read is deleted behind it."""
+    made = writer(tmp_path / "r")
+    made.append("a", 1, rows(0, 10))
+    made.flush()
+    sink, deleted = Sink(), []
+    query = (
+        spark.readStream.format("ringmain")
+        .option("consumer", "lake")
+        .load(str(tmp_path / "r"))
+        .writeStream.foreachBatch(sink)
+        .option("checkpointLocation", str(tmp_path / "check"))
+        .start()
+    )
+    try:
+        for total in range(20, 90, 10):
+            give_up = time.monotonic() + 200
+            while len(sink.all) < total - 10 and time.monotonic() < give_up:
+                assert query.exception() is None
+                query.awaitTermination(1)
+            made.rotate()
+            made.append("a", 1, rows(total - 10, 10))
+            made.flush()
+            deleted += retire(Store.of(tmp_path / "r"), keep_bytes=0)
+        give_up = time.monotonic() + 200
+        while len(sink.all) < 80 and time.monotonic() < give_up:
+            assert query.exception() is None
+            query.awaitTermination(1)
+    finally:
+        query.stop()
+        made.close()
+    assert sink.all == seqs("r", "a", 80)
+    assert len(deleted) >= 3
+    assert deleted == list(range(len(deleted)))
+
+
+@pytest.mark.parametrize("lenient", [False, True])
+def test_a_segment_that_somebody_deleted(spark: Any, tmp_path: Path, lenient: bool) -> None:
+    """By hand, not by retention: the query stops there, or passes over it and counts the rows that are gone."""
+    path = record(tmp_path / "r", *[("a", 1, rows(n * 10, 10)) for n in range(3)])
+    sink = Sink()
+
+    def keep(frame: Any, batch: int) -> None:
+        sink(frame, batch)
+        (path / "000000001.parquet").unlink(missing_ok=True)
+
+    options = {"maxRowsPerTrigger": 10, "consumer": "me", "failOnDataLoss": str(not lenient).lower()}
+    if lenient:
+        run_now(spark, path, tmp_path / "check", keep, **options)
+        assert sink.all == [("r", "a", n) for n in [*range(10), *range(20, 30)]]
+        assert {gap["segment"] for gap in ringmain.spark.gaps(str(path), "me")} == {1}
+    else:
+        with pytest.raises(Exception, match="failOnDataLoss=false turns such losses into counted gaps"):
+            run_now(spark, path, tmp_path / "check", keep, **options)
+        assert sink.all == seqs("r", "a", 10)
+
+
+def test_windows_with_a_watermark_keep_little_state(spark: Any, tmp_path: Path) -> None:
+    """40 minutes in batches of a few: what is counted by the minute is right, and what Spark keeps does not grow."""
+    path = record(tmp_path / "r", *[("a", 1, rows(n * 600, 600, step_ns=10**9)) for n in range(4)])
+    from pyspark.sql import functions as F
+
+    counts = (
+        spark.readStream.format("ringmain").option("maxRowsPerTrigger", 400).option("columns", "topic,publish_time")
+        .load(str(path)).withWatermark("publish_time", "1 minute")
+        .groupBy(F.window("publish_time", "1 minute"), "topic").count()
+    )  # fmt: skip
+    found: list[Any] = []
+    query = (
+        counts.writeStream.outputMode("append")
+        .foreachBatch(lambda frame, batch: found.extend(frame.collect()))
+        .option("checkpointLocation", str(tmp_path / "check"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(240)
+    kept = [p["stateOperators"][0]["numRowsTotal"] for p in query.recentProgress if p["stateOperators"]]
+    assert len(kept) >= 6
+    assert max(kept) <= 12  # the minutes of one batch, those of the watermark, and the one that is cut in two
+    assert len(found) >= 36
+    assert {r["count"] for r in found[1:]} == {60}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from typing import Any, NoReturn
 
-from ringmain import names
 from ringmain.backends import check_no_address, model
 from ringmain.backends.plain import parse_timeout, seconds
 from ringmain.backends.plain_publisher import PlainPublisher
@@ -24,37 +23,20 @@ class FakePublisher(PlainPublisher):
 
     _backend = "fake"
 
-    def __init__(
-        self,
-        topic: str,
-        *,
-        contract: model.Contract | None = None,
-        capacity: int | str | None = None,
-        type: Any = None,
-        sender: str = "",
-        name: str | None = None,
-        persist: bool = False,
-        mode: int = 0o600,
-        takeover: bool = False,
-        spin: float = 0.0,
-        address: Any = None,
-    ) -> None:
+    def __init__(self, topic: str, *, address: Any = None, **options: Any) -> None:
         check_no_address(address)
-        names.parse_seconds("spin", spin)
-        if contract is not None and contract not in model.CONTRACTS:
-            raise ValueError(f"contract is 'broadcast', 'pipe', 'bus' or 'reliable', not '{contract}'")
-        self._prepare_options(topic, type, sender, name)
+        self._prepare_options(topic, **options)
+        asked = self._asked
         self._world = worlds.current()
         self._world.pause()
-        schema = b"" if self._codec is None else self._codec.schema.to_bytes()
-        self._ring = self._world.create(self.topic, contract, names.parse_capacity(capacity), persist, schema)
+        self._ring = self._world.create(self.topic, asked.contract, asked.capacity, asked.persist, self._own_schema)
         self._seat = model.Seat(self.name, "writer", self._world.now_ns)
-        self._world.join(self._ring, self._seat, takeover)
+        self._world.join(self._ring, self._seat, asked.takeover)
         self._writer = model.Writer(self._ring, self._seat)
         self._dead = False
         self._world.endpoints.append(self)
         self._opened()
-        self._agree_on_schema(schema)
+        self._agree_on_schema(self._own_schema)
 
     def _agree_on_schema(self, schema: bytes) -> None:
         from ringmain import typed

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterable
 from typing import Any, NoReturn
 
-from ringmain import names
 from ringmain.backends import check_no_address, model
 from ringmain.backends.leases import PlainLease
-from ringmain.backends.plain import check_observe, parse_timeout
+from ringmain.backends.plain import parse_timeout
 from ringmain.backends.plain_subscriber import PlainSubscriber
 from ringmain.errors import Closed, InUse
 from ringmain.testing import world as worlds
@@ -26,34 +24,9 @@ class FakeSubscriber(PlainSubscriber):
 
     _backend = "fake"
 
-    def __init__(
-        self,
-        topic: str,
-        *,
-        start: str = "latest",
-        on_lap: str = "latest",
-        conflate: bool = False,
-        type: Any = None,
-        ignore_senders: Iterable[str] = (),
-        ignore_kinds: Iterable[str] = (),
-        name: str | None = None,
-        spin: float = 0.0,
-        observe: str = "never",
-        address: Any = None,
-    ) -> None:
+    def __init__(self, topic: str, *, address: Any = None, **options: Any) -> None:
         check_no_address(address)
-        names.parse_seconds("spin", spin)
-        self._observe = check_observe(observe)
-        self._prepare_options(
-            topic,
-            start=start,
-            on_lap=on_lap,
-            type=type,
-            ignore_senders=ignore_senders,
-            ignore_kinds=ignore_kinds,
-            name=name,
-        )
-        self._start, self._on_lap, self._conflate = start, on_lap, conflate
+        self._prepare_options(topic, **options)
         self._world = worlds.current()
         self._reader: model.Reader | None = None
         self._came_first = False

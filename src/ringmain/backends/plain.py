@@ -10,8 +10,9 @@ import warnings
 import weakref
 from abc import abstractmethod
 from contextlib import suppress
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ringmain.closing import Closing
 
 if TYPE_CHECKING:
     from ringmain.typed import Schema
@@ -35,7 +36,7 @@ def seconds(timeout_ns: int | None) -> str:
     return "for ever" if timeout_ns is None else f"{timeout_ns / 1e9:.6g} s"
 
 
-class PlainEndpoint:
+class PlainEndpoint(Closing):
     """Being closed properly, as `ringmain.endpoint.Endpoint` does it for the native types."""
 
     _backend: ClassVar[str]
@@ -61,14 +62,6 @@ class PlainEndpoint:
         if not self._is_closed:
             self._close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def __del__(self) -> None:
         if not self._is_closed:
             warnings.warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
@@ -84,12 +77,6 @@ def _close_all() -> None:
     for endpoint in list(_open):
         with suppress(Exception):
             endpoint.close()
-
-
-def check_observe(observe: str) -> str:
-    if observe not in ("never", "pipes", "always"):
-        raise ValueError(f"observe is 'never', 'pipes' or 'always', not '{observe}'")
-    return observe
 
 
 def check_count(name: str, count: int) -> int:

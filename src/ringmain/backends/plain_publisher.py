@@ -9,7 +9,7 @@ import asyncio
 import io
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ringmain import names
 from ringmain.backends import model
@@ -28,13 +28,40 @@ if TYPE_CHECKING:
     from ringmain.typed import Schema
 
 
+class Asked(NamedTuple):
+    """What is asked of the topic."""
+
+    contract: model.Contract | None
+    capacity: int | None
+    persist: bool
+    mode: int
+    takeover: bool
+
+
 class PlainPublisher(PlainEndpoint):
     """A publisher in Python. A backend provides `_start`, `_finish` and `_abort`."""
 
     _backend_role = "publisher"
     sender: str
 
-    def _prepare_options(self, topic: str, type: Any, sender: str, name: str | None) -> None:
+    def _prepare_options(
+        self,
+        topic: str,
+        *,
+        contract: model.Contract | None = None,
+        capacity: int | str | None = None,
+        type: Any = None,
+        sender: str = "",
+        name: str | None = None,
+        persist: bool = False,
+        mode: int = 0o600,
+        takeover: bool = False,
+        spin: float | None = None,
+    ) -> None:
+        names.parse_spin(spin)
+        if contract is not None and contract not in model.CONTRACTS:
+            raise ValueError(f"contract is 'broadcast', 'pipe', 'bus' or 'reliable', not '{contract}'")
+        self._asked = Asked(contract, names.parse_capacity(capacity), persist, mode, takeover)
         self.topic = names.check_topic(topic)
         self.sender = names.check_envelope("sender", sender)
         self.name = names.participant_name(name, sender)
@@ -44,6 +71,7 @@ class PlainPublisher(PlainEndpoint):
             from ringmain import typed
 
             self._codec = typed.codec_for(type)
+        self._own_schema = b"" if self._codec is None else self._codec.schema.to_bytes()
 
     # ---------------------------------------------------------------------------------- for the backend
 

@@ -31,20 +31,27 @@ class PlainSubscriber(PlainEndpoint):
         self,
         topic: str,
         *,
-        start: str,
-        on_lap: str,
-        type: Any,
-        ignore_senders: Iterable[str],
-        ignore_kinds: Iterable[str],
-        name: str | None,
+        start: str = "latest",
+        on_lap: str = "latest",
+        conflate: bool = False,
+        type: Any = None,
+        ignore_senders: Iterable[str] = (),
+        ignore_kinds: Iterable[str] = (),
+        name: str | None = None,
+        spin: float | None = None,
+        observe: str = "never",
     ) -> None:
         from ringmain.subscriber import ScreenSet
 
         self.topic = names.check_topic(topic)
         self.name = names.participant_name(name)
+        names.parse_spin(spin)
+        if observe not in ("never", "pipes", "always"):
+            raise ValueError(f"observe is 'never', 'pipes' or 'always', not '{observe}'")
         for what, value in (("start", start), ("on_lap", on_lap)):
             if value not in ("latest", "oldest"):
                 raise ValueError(f"{what} is 'latest' or 'oldest', not '{value}'")
+        self._start, self._on_lap, self._conflate, self._observe = start, on_lap, conflate, observe
         self._senders = ScreenSet("sender", ignore_senders, self)
         self._kinds = ScreenSet("kind", ignore_kinds, self)
         self._codec: Any = None

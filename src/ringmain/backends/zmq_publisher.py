@@ -15,7 +15,6 @@ from typing import Any
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
-from ringmain import names
 from ringmain.backends import model, support, zmq_place, zmq_wire
 from ringmain.backends.plain import parse_timeout, seconds
 from ringmain.backends.plain_publisher import PlainPublisher
@@ -32,48 +31,24 @@ class ZmqPublisher(PlainPublisher):
 
     _backend = "zmq"
 
-    def __init__(
-        self,
-        topic: str,
-        *,
-        contract: model.Contract | None = None,
-        capacity: int | str | None = None,
-        type: Any = None,
-        sender: str = "",
-        name: str | None = None,
-        persist: bool = False,
-        mode: int = 0o600,
-        takeover: bool = False,
-        spin: float = 0.0,
-        address: str | Address | None = None,
-    ) -> None:
-        names.parse_seconds("spin", spin)
-        if contract is not None and contract not in model.CONTRACTS:
-            raise ValueError(f"contract is 'broadcast', 'pipe', 'bus' or 'reliable', not '{contract}'")
-        self._prepare_options(topic, type, sender, name)
-        self._options = {
-            "contract": contract,
-            "capacity": capacity,
-            "type": type,
-            "sender": sender,
-            "name": name,
-            "mode": mode,
-            "address": address,
-        }
+    def __init__(self, topic: str, *, address: str | Address | None = None, **options: Any) -> None:
+        self._prepare_options(topic, **options)
+        self._options = {**options, "address": address}
+        asked = self._asked
         self._epoch = time.time_ns()
         given = zmq_place.find(self.topic, address)
         place = given or zmq_place.own_address(self.topic, self._epoch)
-        self._contract = contract or place.contract
-        for asked, feature in (
+        self._contract = asked.contract or place.contract
+        for wanted, feature in (
             (self._contract in ("bus", "reliable"), f"contract {self._contract}"),
-            (persist, "persist"),
-            (takeover, "takeover"),
+            (asked.persist, "persist"),
+            (asked.takeover, "takeover"),
         ):
-            if asked:
+            if wanted:
                 support.refuse("zmq", self.topic, feature)
-        self._capacity = model.round_capacity(names.parse_capacity(capacity) or model.DEFAULT_CAPACITY)
+        self._capacity = model.round_capacity(asked.capacity or model.DEFAULT_CAPACITY)
         self._seq = 0
-        self._schema_bytes = b"" if self._codec is None else self._codec.schema.to_bytes()
+        self._schema_bytes = self._own_schema
         self._peers = 0
         self._lock = threading.RLock()
         self._claim: Claim | None = None
@@ -83,7 +58,7 @@ class ZmqPublisher(PlainPublisher):
         if given is None:
             self._claim = Claim(self._card(place.endpoint), "writer")
         try:
-            self._bind(place, place.bind or place.endpoint, mode)
+            self._bind(place, place.bind or place.endpoint, asked.mode)
         except BaseException:
             if self._claim is not None:
                 self._claim.give_up()

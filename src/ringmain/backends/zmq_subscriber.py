@@ -10,14 +10,12 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Iterable
 from typing import Any
 
 import zmq
 
-from ringmain import names
 from ringmain.backends import model, support, zmq_place, zmq_wire
-from ringmain.backends.plain import check_observe, parse_timeout
+from ringmain.backends.plain import parse_timeout
 from ringmain.backends.plain_subscriber import PlainSubscriber
 from ringmain.backends.zmq_common import SLICE_S, Deadline, poll_ms, rebuild
 from ringmain.backends.zmq_place import Address, Card, Claim
@@ -31,43 +29,11 @@ class ZmqSubscriber(PlainSubscriber):
 
     _backend = "zmq"
 
-    def __init__(
-        self,
-        topic: str,
-        *,
-        start: str = "latest",
-        on_lap: str = "latest",
-        conflate: bool = False,
-        type: Any = None,
-        ignore_senders: Iterable[str] = (),
-        ignore_kinds: Iterable[str] = (),
-        name: str | None = None,
-        spin: float = 0.0,
-        observe: str = "never",
-        address: str | Address | None = None,
-    ) -> None:
-        names.parse_seconds("spin", spin)
-        self._observes_pipes = check_observe(observe) != "never"
-        self._prepare_options(
-            topic,
-            start=start,
-            on_lap=on_lap,
-            type=type,
-            ignore_senders=ignore_senders,
-            ignore_kinds=ignore_kinds,
-            name=name,
-        )
-        self._options = {
-            "start": start,
-            "on_lap": on_lap,
-            "conflate": conflate,
-            "type": type,
-            "name": name,
-            "observe": observe,
-            "address": address,
-        }
+    def __init__(self, topic: str, *, address: str | Address | None = None, **options: Any) -> None:
+        self._prepare_options(topic, **options)
+        self._observes_pipes = self._observe != "never"
+        self._options = {**options, "address": address}
         self._place = zmq_place.find(self.topic, address)
-        self._conflate = conflate
         self._lock = threading.RLock()
         self._socket: zmq.Socket[bytes] | None = None
         self._claim: Claim | None = None

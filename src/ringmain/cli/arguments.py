@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import argparse
 
+from ringmain.names import parse_bytes
+
+_SPANS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
 
 def add_topic(parser: argparse.ArgumentParser, *, many: bool = False) -> None:
     """TOPIC, or any number of them."""
@@ -71,3 +75,23 @@ def rate(text: str) -> float:
     except ValueError:
         pass
     raise argparse.ArgumentTypeError(f"a rate in Hz above 0 is wanted, not {text!r}")
+
+
+def size(text: str) -> int:
+    """Bytes, more than zero: 1000000, 64MiB, 10GB."""
+    try:
+        if (number := parse_bytes(text)) > 0:
+            return number
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"a size is wanted, like 64MiB or 10GB, not {text!r}")
+
+
+def span(text: str) -> float:
+    """A stretch of time in seconds, more than zero: 90, 90s, 30m, 24h, 7d."""
+    try:
+        if 0 < (number := float(text.rstrip("smhd")) * _SPANS_S[text.lstrip("0123456789.") or "s"]) < 1e10:
+            return number
+    except (ValueError, KeyError):
+        pass
+    raise argparse.ArgumentTypeError(f"a time is wanted, like 90s, 30m, 24h or 7d, not {text!r}")

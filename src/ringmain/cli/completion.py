@@ -1,27 +1,39 @@
 """Completion scripts for bash, zsh and fish, generated from the commands' parsers.
 
-A positional argument called `topic` completes to the topics that are there, which the script asks `ringmain list
---names` for; one with choices to its choices; any other to files.
+What an argument completes to is told by its name: topics, which the script asks `ringmain list --names` for, files, its
+choices, or nothing. zsh knows the place of an argument; bash and fish are offered what any of its places takes.
 """
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
 
 from ringmain.cli.main import COMMANDS, command_parser, load
 
 SHELLS = ("bash", "zsh", "fish")
+_TOPICS = "$(ringmain list --names 2>/dev/null)"
+_TAKES_TOPICS = {"topic", "source", "target", "pattern", "TOPIC"}
+_TAKES_FILES = {"path", "out", "recordings", "lake", "DIR", "FILE", "PATH"}
+
+
+@dataclass(frozen=True)
+class Value:
+    """What may stand in a place: one of the choices, a topic, a file, or anything."""
+
+    kind: Literal["choice", "topic", "file", "any"]
+    choices: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Option:
-    """One option of a command: its names, its help, and whether a value follows."""
+    """One option of a command: its names, its help, and the value that follows, if one does."""
 
     flags: list[str]
     help: str
-    takes_value: bool
-    choices: list[str]
+    value: Value | None
 
 
 @dataclass(frozen=True)
@@ -31,8 +43,15 @@ class Shape:
     name: str
     help: str
     options: list[Option]
-    topics: bool
-    choices: list[str]
+    places: list[Value]
+    """Its positional arguments; the last may be repeated."""
+
+    def takes(self, kind: str) -> bool:
+        return any(place.kind == kind for place in self.places)
+
+    @property
+    def choices(self) -> list[str]:
+        return [choice for place in self.places for choice in place.choices]
 
 
 def shapes() -> list[Shape]:
@@ -41,19 +60,21 @@ def shapes() -> list[Shape]:
 
 
 def _shape(name: str) -> Shape:
-    options, choices, topics = [], [], False
+    options, places = [], []
     for action in command_parser(name, load(name))._actions:
-        allowed = [str(choice) for choice in action.choices or ()]
-        if action.option_strings:
-            options.append(Option(list(action.option_strings), _one_line(action), action.nargs != 0, allowed))
+        if not action.option_strings:
+            places.append(_value(action))
         else:
-            choices += allowed
-            topics = topics or action.dest == "topic"
-    return Shape(name, COMMANDS[name], options, topics, choices)
+            value = None if action.nargs == 0 else _value(action)
+            options.append(Option(list(action.option_strings), (action.help or "").replace("%%", "%"), value))
+    return Shape(name, COMMANDS[name], options, places)
 
 
-def _one_line(action: argparse.Action) -> str:
-    return (action.help or "").replace("%%", "%").replace("'", "")
+def _value(action: argparse.Action) -> Value:
+    if action.choices:
+        return Value("choice", [str(choice) for choice in action.choices])
+    called = {action.metavar if action.option_strings else action.dest}
+    return Value("topic" if called & _TAKES_TOPICS else "file" if called & _TAKES_FILES else "any")
 
 
 def script(shell: str) -> str:
@@ -61,20 +82,22 @@ def script(shell: str) -> str:
     return {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell](shapes())
 
 
-def _bash(commands: list[Shape]) -> str:
+# ------------------------------------------------------------------------------------------------------ bash
+
+
+def _bash(commands: Sequence[Shape]) -> str:
     cases, values = [], []
     for command in commands:
         flags = " ".join(flag for option in command.options for flag in option.flags)
-        words = " ".join(command.choices)
-        topics = " $(ringmain list --names 2>/dev/null)" if command.topics else ""
-        cases.append(f'        {command.name}) options="{flags}"; words="{words}{topics}" ;;')
+        words = _bash_words(command.choices, command.takes("topic"), command.takes("file"))
+        cases.append(f'        {command.name}) options="{flags}"; {words} ;;')
         for option in command.options:
-            if option.choices:
-                for flag in option.flags:
-                    values.append(f'        {command.name}:{flag}) words="{" ".join(option.choices)}"; options="" ;;')
+            if option.value is not None:
+                taken = _bash_words(option.value.choices, option.value.kind == "topic", option.value.kind == "file")
+                values.append(f"        {'|'.join(f'{command.name}:{flag}' for flag in option.flags)}) {taken} ;;")
     return f"""# ringmain completion for bash
 _ringmain() {{
-    local current="${{COMP_WORDS[COMP_CWORD]}}" options="" words=""
+    local current="${{COMP_WORDS[COMP_CWORD]}}" options="" words="" files=""
     if (( COMP_CWORD == 1 )); then
         COMPREPLY=($(compgen -W "{" ".join(c.name for c in commands)} --help --version" -- "$current"))
         return
@@ -89,29 +112,37 @@ _ringmain() {{
         COMPREPLY=($(compgen -W "$options" -- "$current"))
     else
         COMPREPLY=($(compgen -W "$words" -- "$current"))
+        if [[ -n "$files" ]]; then
+            compopt -o filenames 2>/dev/null
+            local IFS=$'\\n'
+            COMPREPLY+=($(compgen -f -- "$current"))
+        fi
     fi
 }}
-complete -o default -F _ringmain ringmain
+complete -F _ringmain ringmain
 """
 
 
-def _zsh(commands: list[Shape]) -> str:
-    listed = "\n".join(f"        '{c.name}:{_zsh_text(c.help)}'" for c in commands)
+def _bash_words(choices: list[str], topics: bool, files: bool) -> str:
+    words = " ".join([*choices, _TOPICS] if topics else choices)
+    return f'words="{words}"; files="{"yes" if files else ""}"'
+
+
+# ------------------------------------------------------------------------------------------------------- zsh
+
+
+def _zsh(commands: Sequence[Shape]) -> str:
+    listed = "\n".join(f"        {_quoted(f'{c.name}:{_zsh_text(c.help)}')}" for c in commands)
     cases = []
     for command in commands:
         specs = []
         for option in command.options:
-            value = f":value:({' '.join(option.choices)})" if option.choices else ":value:_files"
-            specs += [
-                f"'{flag}[{_zsh_text(option.help)}]{value if option.takes_value else ''}'" for flag in option.flags
-            ]
-        if command.choices:
-            specs.append(f"'1:what:({' '.join(command.choices)})'")
-        elif command.topics:
-            specs.append("'*:topic:($(ringmain list --names 2>/dev/null))'")
-        else:
-            specs.append("'*:file:_files'")
-        cases.append(f"        {command.name}) _arguments {' '.join(specs)} ;;")
+            value = "" if option.value is None else f":value:{_zsh_action(option.value)}"
+            specs += [f"{flag}[{_zsh_text(option.help)}]{value}" for flag in option.flags]
+        for number, place in enumerate(command.places, 1):
+            where = "*" if number == len(command.places) else str(number)
+            specs.append(f"{where}:{place.kind}:{_zsh_action(place)}")
+        cases.append(f"        {command.name}) _arguments {' '.join(map(_quoted, specs))} ;;")
     return f"""#compdef ringmain
 _ringmain() {{
     local -a commands=(
@@ -132,24 +163,43 @@ if [[ "$funcstack[1]" == _ringmain ]]; then _ringmain "$@"; else compdef _ringma
 """
 
 
+def _zsh_action(value: Value) -> str:
+    return {"choice": f"({' '.join(value.choices)})", "topic": f"({_TOPICS})", "file": "_files", "any": ""}[value.kind]
+
+
 def _zsh_text(text: str) -> str:
     return text.replace("\\", "").replace(":", "\\:").replace("[", "(").replace("]", ")")
 
 
-def _fish(commands: list[Shape]) -> str:
+def _quoted(text: str) -> str:
+    """As one word of a POSIX-like shell."""
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+# ------------------------------------------------------------------------------------------------------ fish
+
+
+def _fish(commands: Sequence[Shape]) -> str:
     names = " ".join(c.name for c in commands)
     first = f"not __fish_seen_subcommand_from {names}"
     lines = ["# ringmain completion for fish", "complete -c ringmain -f"]
     for command in commands:
-        here = f"-n '__fish_seen_subcommand_from {command.name}'"
-        lines.append(f"complete -c ringmain -n '{first}' -a {command.name} -d '{command.help}'")
+        here = f"complete -c ringmain -n '__fish_seen_subcommand_from {command.name}'"
+        lines.append(f"complete -c ringmain -n '{first}' -a {command.name} -d {_fish_quoted(command.help)}")
         for option in command.options:
             flags = " ".join(f"-l {f[2:]}" if f.startswith("--") else f"-s {f[1:]}" for f in option.flags)
-            value = " -r" if option.takes_value else ""
-            value += f" -a '{' '.join(option.choices)}'" if option.choices else ""
-            lines.append(f"complete -c ringmain {here} {flags}{value} -d '{option.help}'")
-        if command.choices:
-            lines.append(f"complete -c ringmain {here} -a '{' '.join(command.choices)}'")
-        if command.topics:
-            lines.append(f"complete -c ringmain {here} -a '(ringmain list --names 2>/dev/null)'")
+            value = "" if option.value is None else f" -x{_fish_offer(option.value)}"
+            if option.value is not None and option.value.kind == "file":
+                value = " -r -F"
+            lines.append(f"{here} {flags}{value} -d {_fish_quoted(option.help)}")
+        lines += [f"{here}{_fish_offer(place)}" for place in command.places if place.kind != "any"]
     return "\n".join(lines) + "\n"
+
+
+def _fish_offer(value: Value) -> str:
+    offered = {"choice": f" -a '{' '.join(value.choices)}'", "topic": f" -a '({_TOPICS[2:-1]})'", "file": " -F"}
+    return offered.get(value.kind, "")
+
+
+def _fish_quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

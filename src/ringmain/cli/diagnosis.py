@@ -7,18 +7,22 @@ from pathlib import Path
 
 from ringmain.cli.health import Finding
 from ringmain.cli.tables import bytes_text
+from ringmain.frames.streams import FrameStream
 from ringmain.inspect import Participant, TopicInfo
 
 _STATES = {"T": "stopped", "t": "being debugged", "D": "stuck in the kernel", "Z": "a zombie"}
 
 
-def diagnose(before: TopicInfo, now: TopicInfo, seconds: float) -> Iterator[Finding]:
+def diagnose(before: TopicInfo, now: TopicInfo, seconds: float, stream: FrameStream | None = None) -> Iterator[Finding]:
     """What is to be said of a topic. The first finding is the verdict."""
     passed = now.next_sequence - before.next_sequence if now.epoch == before.epoch else now.next_sequence
-    blocked = [w for w in now.writers if w.alive and w.waits_for]
-    still_blocked = [w for w in blocked if any(w.pid == b.pid and b.waits_for for b in before.writers)]
-    if still_blocked and passed == 0:
-        yield from _stuck(now, still_blocked)
+    # One that waits looks up now and then, so that a look may find it awake: nothing passed, and either look will do.
+    waiting = {(w.pid, w.joined_ns): w for w in (*before.writers, *now.writers) if w.waits_for}
+    blocked = [w for key, w in waiting.items() if any(n.alive and (n.pid, n.joined_ns) == key for n in now.writers)]
+    if blocked and passed == 0:
+        yield from _stuck(now, blocked)
+    elif stream and passed == 0 and sum(stream.held.values()) >= stream.buffers:
+        yield from _all_held(now, stream)
     elif passed:
         yield Finding("moving", "ok", f"{passed} messages in {seconds:g} s")
     elif not any(w.alive for w in now.writers):
@@ -48,6 +52,15 @@ def _stuck(topic: TopicInfo, blocked: list[Participant]) -> Iterator[Finding]:
             if not obstacle.alive:
                 remedy = "it is dead, and will be cleared away within a moment by whoever waits"
         yield Finding("stuck", "bad", text, remedy)
+
+
+def _all_held(topic: TopicInfo, stream: FrameStream) -> Iterator[Finding]:
+    """No buffer is free: the next frame waits, or is dropped."""
+    holders = ", ".join(f"{who} has {count}" for who, count in stream.held.items())
+    text = f"no buffer is free for the next frame: of {stream.buffers}, {holders}"
+    remedy = "let frames go sooner (leave the block, drop the arrays), give it more buffers, or when_full='drop'"
+    yield Finding("stuck", "bad", text, remedy)
+    yield from (_not_running(reader) for reader in topic.readers if reader.alive and _state(reader.pid))
 
 
 def _not_running(member: Participant) -> Finding:

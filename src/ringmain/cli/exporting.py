@@ -18,12 +18,12 @@ from ringmain.recording.mcap import export_mcap
 from ringmain.typed import Schema
 
 
-def export(recording: Recording, out: str, suffix: str, topics: list[str] | None) -> int:
+def export(recording: Recording, out: str, suffix: str, topics: list[str] | None, *, raw: bool = False) -> int:
     """Writes the topics to `out`; returns how many messages."""
     if out == "-":
         return _lines(recording, topics, sys.stdout)
     if suffix == ".mcap":
-        return export_mcap(recording, out, topics=topics)
+        return export_mcap(recording, out, raw=raw, topics=topics)
     temporary = Path(out + ".tmp")
     try:
         if suffix == ".jsonl":

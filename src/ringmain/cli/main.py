@@ -144,7 +144,7 @@ def _guarded(name: str, argv: list[str]) -> int:
         return Exit.BROKEN_PIPE
     except CommandError as error:
         return _complain(prog, str(error), error.code)
-    except (OSError, ValueError, TypeError, LookupError, BufferError) as error:
+    except Exception as error:
         return _from_library(prog, error)
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -14,16 +14,29 @@ import ringmain as rm
 SIZES = (32, 1024, 65536, 1 << 20)
 CAPACITY = 16 << 20
 PATIENCE_S = 30.0
+STEP = 61
+"""One message of a flood in so many is compared whole; all of them are counted."""
 PEER = """
 import sys, ringmain as rm
+from ringmain.cli.measuring import STEP, payload_of
+expected, arrived = payload_of(int(sys.argv[1])), 0
 with rm.Subscriber("bench/there", name="bench peer") as there, rm.Publisher("bench/back", contract="reliable") as back:
     print("in", flush=True)
     for message in iter(lambda: there.recv_message(timeout=30), None):
         if message.kind == "end":
             break
-        if message.kind != "flood":
-            back.send(b"", timeout=30)
+        if message.kind == "flood":
+            arrived += 1
+            if arrived % STEP == 0 and message.data != expected:
+                arrived = -1 << 62
+        else:
+            back.send(b"%d" % (arrived if message.kind == "last" else len(message.data)), timeout=30)
 """
+
+
+def payload_of(size: int) -> bytes:
+    """What is sent: not all zeros, and the same on both sides."""
+    return (bytes(range(256)) * (size // 256 + 1))[:size]
 
 
 class Cell(TypedDict):
@@ -51,11 +64,11 @@ def measure(seconds: float) -> list[Cell]:
 
 
 def _cell(size: int, seconds: float) -> Cell:
-    payload = bytes(size)
+    payload = payload_of(size)
     alone = _alone(payload, seconds)
     with (
         rm.Publisher("bench/there", contract="reliable", capacity=CAPACITY) as there,
-        subprocess.Popen([sys.executable, "-c", PEER], stdout=subprocess.PIPE) as peer,
+        subprocess.Popen([sys.executable, "-c", PEER, str(size)], stdout=subprocess.PIPE) as peer,
         rm.Subscriber("bench/back", start="oldest") as back,
     ):
         try:
@@ -89,7 +102,15 @@ def _alone(payload: bytes, seconds: float) -> float:
                 send(payload)
                 recv()
             best = min(best, (time.perf_counter_ns() - start) / 100)
+            send(payload)
+            _check(recv() == payload)
     return best
+
+
+def _check(right: bool) -> None:
+    """A figure of something that does not work is none."""
+    if not right:
+        raise rm.RingmainError("bench: what arrived is not what was sent")
 
 
 def _round_trips(there: rm.Publisher, back: rm.Subscriber, payload: bytes, seconds: float) -> list[int]:
@@ -98,8 +119,9 @@ def _round_trips(there: rm.Publisher, back: rm.Subscriber, payload: bytes, secon
     while time.monotonic() < end or not trips:
         start = time.perf_counter_ns()
         there.send(payload, "ping", PATIENCE_S)
-        back.recv(PATIENCE_S)
+        answer = back.recv(PATIENCE_S)
         trips.append(time.perf_counter_ns() - start)
+        _check(int(answer) == len(payload))
     return sorted(trips)
 
 
@@ -112,5 +134,7 @@ def _flood(there: rm.Publisher, back: rm.Subscriber, payload: bytes, seconds: fl
             there.send(payload, "flood", PATIENCE_S)
         sent += 32
     there.send(b"", "last", PATIENCE_S)
-    back.recv(PATIENCE_S)
-    return sent / (time.monotonic() - start)
+    arrived = int(back.recv(PATIENCE_S))
+    took_s = time.monotonic() - start
+    _check(arrived == sent)
+    return sent / took_s

@@ -14,6 +14,7 @@ import msgspec
 
 from ringmain.cli.tables import bytes_text, dim, printable
 from ringmain.errors import CodecNotFound, SchemaError
+from ringmain.frames.descriptor import read_descriptor
 from ringmain.message import Message
 from ringmain.typed import Codec, Schema, codec_from_schema
 
@@ -25,10 +26,12 @@ _MISREADS = (ValueError, TypeError, KeyError)  # msgspec's, numpy's and Arrow's 
 
 
 class Decoder:
-    """Decodes one topic's payloads. What has no schema, or one that is not known here, stays bytes."""
+    """Decodes one topic's payloads. What has no schema, or one that is not known here, stays bytes; with `frames`, of a
+    stream, a message is what it says of its frame."""
 
-    def __init__(self, schema: Schema | None) -> None:
+    def __init__(self, schema: Schema | None, *, frames: bool = False) -> None:
         self.schema = schema
+        self._frames = frames
         self.why_bytes: str | None = None
         self._codec: Codec | None = None
         if schema is not None:
@@ -40,7 +43,8 @@ class Decoder:
     def plain(self, payload: bytes) -> Any:
         """The message as plain data. `ValueError` if it does not decode."""
         if self._codec is None:
-            return payload
+            frame = read_descriptor(payload) if self._frames else None
+            return payload if frame is None else frame._asdict()
         try:
             return plain(self._codec.decode(payload))
         except _MISREADS as error:

@@ -15,7 +15,8 @@ from typing import Any
 from ringmain import _native, names
 from ringmain.cli.exits import CommandError, Exit
 from ringmain.cli.messages import Decoder
-from ringmain.errors import Timeout, TopicNotFound
+from ringmain.cli.survey import stream_of
+from ringmain.errors import RingmainError, Timeout, TopicNotFound
 from ringmain.message import Message
 from ringmain.subscriber import Subscriber
 
@@ -54,7 +55,7 @@ def messages(sub: Subscriber, timeout: float | None, *, decode: bool = True) -> 
 
 
 def _decoder(sub: Subscriber) -> Decoder:
-    decoder = Decoder(sub.schema)
+    decoder = Decoder(sub.schema, frames=stream_of(sub.topic) is not None)
     if decoder.why_bytes:
         _say(f"printing bytes: {decoder.why_bytes}")
     return decoder
@@ -78,6 +79,8 @@ class Reading:
     """Written since the topic began, envelopes included."""
     written: dict[tuple[int, int], tuple[int, int]]
     """By writer (slot, generation): messages and payload bytes."""
+    frame_bytes: int = 0
+    """Of a stream: what each message brings beside itself."""
 
 
 @dataclass(frozen=True)
@@ -103,16 +106,20 @@ def read_counters(topic: str) -> Reading | None:
         seen = _native.inspect(names.runtime_directory(), topic)
     except TopicNotFound:
         return None
-    return reading_of(seen, time.monotonic_ns())
+    try:
+        frame_bytes = _native.inspect_pool(names.runtime_directory(), topic)["buffer_bytes"]
+    except RingmainError:
+        frame_bytes = 0
+    return reading_of(seen, time.monotonic_ns(), frame_bytes)
 
 
-def reading_of(seen: Any, now_ns: int) -> Reading:
+def reading_of(seen: Any, now_ns: int, frame_bytes: int = 0) -> Reading:
     """The counters in an inspection."""
     written = {}
     for slot, role, _pid, _uid, generation, _joined, _position, _sequence, count, moved, *_ in seen["members"]:
         if role == "writer":
             written[slot, generation] = (count, moved)
-    return Reading(now_ns, seen["epoch"], seen["next_sequence"], seen["position"], written)
+    return Reading(now_ns, seen["epoch"], seen["next_sequence"], seen["position"], written, frame_bytes)
 
 
 def flow(before: Reading | None, now: Reading | None) -> Flow | None:
@@ -127,5 +134,7 @@ def flow(before: Reading | None, now: Reading | None) -> Flow | None:
     moved = [(c - b[0], n - b[1]) for who, (c, n) in now.written.items() for b in [before.written.get(who, (0, 0))]]
     counted, payload = sum(m for m, _ in moved), sum(n for _, n in moved)
     if counted > 0:
-        return Flow(seconds, count, payload / counted * count)
-    return Flow(seconds, count, max(0, now.ring_bytes - before.ring_bytes - _HEADER_BYTES * count))
+        return Flow(seconds, count, (payload / counted + now.frame_bytes) * count)
+    return Flow(
+        seconds, count, max(0, now.ring_bytes - before.ring_bytes - _HEADER_BYTES * count) + now.frame_bytes * count
+    )

@@ -2,9 +2,10 @@
 
     from ringmain.compat import pysyncq as pq     # was: from pysyncq import pysyncq as pq
 
-What differs, and why: types of messages are text of at most 255 bytes (they are screened before anything is copied, so
-they travel in the message's header); the ring is at least a page, so a `size` below that holds more than before; a
-process that dies is noticed, and the others go on; `cond`, `shm` and the other internals of the original do not exist.
+A queue is the topic `pysyncq/<name>`; whoever created it keeps it until the members are there. What differs, and why,
+is in the guide: types of messages are text of at most 255 bytes, since they travel in the message's header, where they
+are screened before anything is copied; the ring is at least a page; a process that dies is noticed, and the others go
+on.
 """
 
 from __future__ import annotations
@@ -15,13 +16,17 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ringmain.errors import Full, MessageTooLarge
+from ringmain import names
+from ringmain.compat.names import escaped
+from ringmain.errors import Full, MessageTooLarge, TopicNotFound
+from ringmain.inspect import info
 from ringmain.publisher import Publisher
 from ringmain.syncqueue import SyncQueue
 
 __all__ = ["PySyncQ", "qset"]
 
 DEFAULT_SIZE = os.sysconf("SC_PAGE_SIZE")
+_KEEPER = "keeper"
 
 
 def _text(value: object) -> str:
@@ -88,13 +93,33 @@ class PySyncQ:
         self.sender: bytes | None = None
         self.scrnsend = qset(changed=self._rescreen)
         self.scrntype = qset(changed=self._rescreen)
+        self._directory = names.runtime_directory()
         self._queue: SyncQueue | None = None
-        # Keeps the queue until the children have opened it. It is a writer, so nobody waits for it.
-        self._keeper = Publisher(self._topic, contract="reliable", capacity=size, name="keeper") if create else None
+        self._keeper: Publisher | None = None
+        if create:
+            self._keeper = self._created()
+        else:
+            info(self._topic)  # FileNotFoundError if nobody has created it
 
     @property
     def _topic(self) -> str:
-        return "pysyncq/" + self.name.strip("/")
+        return "pysyncq/" + escaped(self.name.strip("/"))
+
+    def _created(self) -> Publisher:
+        """Keeps the queue until the children have opened it. It is a writer, so nobody waits for it."""
+        taken = FileExistsError(f"queue '{self.name}' is there and in use: create=False joins it")
+        try:
+            there = info(self._topic)
+        except TopicNotFound:
+            pass
+        else:
+            if any(member.alive for member in (*there.writers, *there.readers)):
+                raise taken
+        keeper = Publisher(self._topic, contract="reliable", capacity=self.size, name=_KEEPER)
+        if sum(writer.alive and writer.name == _KEEPER for writer in info(self._topic).writers) > 1:
+            keeper.close()  # two created it at the same time
+            raise taken
+        return keeper
 
     def _rescreen(self) -> None:
         if self._queue is None:
@@ -108,7 +133,10 @@ class PySyncQ:
         self.sender = name.encode()
         if filtself:
             self.scrnsend.add(self.sender)
-        self._queue = SyncQueue(self._topic, name, ignore_senders=())
+        if self._queue is not None:
+            self._queue.close()  # opened before, or inherited from the parent, which stays a member
+        with names.directory_as(self._directory):
+            self._queue = SyncQueue(self._topic, name, ignore_senders=())
         self._rescreen()
 
     def _opened(self) -> SyncQueue:
@@ -156,13 +184,14 @@ class PySyncQ:
             self._keeper = None
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = ("name", "size", "start")
+        kept = ("name", "size", "start", "_directory")
         return {name: getattr(self, name) for name in kept} | {
             "scrnsend": list(self.scrnsend),
             "scrntype": list(self.scrntype),
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["name"], create=False, size=state["size"], start=state["start"])  # type: ignore[misc]
+        with names.directory_as(state["_directory"]):  # a fork server may have another environment
+            self.__init__(state["name"], False, state["size"], state["start"])  # type: ignore[misc]
         self.scrnsend.update(state["scrnsend"])
         self.scrntype.update(state["scrntype"])

@@ -1,6 +1,9 @@
-"""The camera: thirty frames a second as arrays, a bright spot that moves over a gradient."""
+"""The camera: fifteen frames a second, written where the readers see them; a bright ball that rolls over a coloured
+ground."""
 
 from __future__ import annotations
+
+import math
 
 import numpy
 
@@ -8,18 +11,22 @@ import ringmain as rm
 from ringmain.demo.messages import CAMERA
 from ringmain.demo.pace import ticks
 
-RATE_HZ = 30.0
-SHAPE = (120, 160)
+RATE_HZ = 15.0
+WIDTH, HEIGHT = 160, 120
 
 
 def main() -> None:
-    rows, columns = numpy.mgrid[0 : SHAPE[0], 0 : SHAPE[1]]
-    ground = (rows + columns) // 4
-    with rm.Publisher(CAMERA, type=numpy.ndarray, capacity="4MiB", sender="camera") as pub:
+    rows, columns = numpy.mgrid[0:HEIGHT, 0:WIDTH]
+    ground = numpy.stack([columns * 100 // WIDTH, rows * 100 // HEIGHT, numpy.full_like(rows, 90)], axis=2)
+    layout = rm.FrameLayout.of_image("rgb", WIDTH, HEIGHT)
+    with rm.FramePublisher(CAMERA, layout=layout, when_full="drop", sender="camera") as pub:
         for tick in ticks(RATE_HZ):
-            x, y = tick * 3 % SHAPE[1], 60 + 40 * numpy.sin(tick / 20)
-            spot = 180 * numpy.exp(-((columns - x) ** 2 + (rows - y) ** 2) / 60)
-            pub.send((ground + spot).clip(0, 255).astype("u1"))
+            x, y = tick * 3 % WIDTH, HEIGHT / 2 + 40 * math.sin(tick / 15)
+            ball = (columns - x) ** 2 + (rows - y) ** 2 < 100
+            with pub.frame() as frame:
+                frame.array[:] = ground
+                frame.array[ball] = (255, 220, 60)
+                frame.meta = {"exposure_us": 8000}
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ringmain as rm
 from ringmain.demo import camera, gps, imu
-from ringmain.demo.messages import CAMERA, COMMAND, GPS, IMU, Command
+from ringmain.demo.messages import COMMAND, GPS, IMU, TARGET, Command
 from ringmain.demo.pace import ticks
 
 RATE_HZ = 50.0
@@ -15,7 +15,7 @@ SEND_TIMEOUT_S = 0.5
 
 
 def main() -> None:
-    rates = {IMU: imu.RATE_HZ, GPS: gps.RATE_HZ, CAMERA: camera.RATE_HZ}
+    rates = {IMU: imu.RATE_HZ, GPS: gps.RATE_HZ, TARGET: camera.RATE_HZ}
     with (
         rm.Publisher(COMMAND, type=Command, contract="reliable", sender="control") as pub,
         rm.Latest(rates) as latest,
@@ -23,10 +23,13 @@ def main() -> None:
         for _ in ticks(RATE_HZ):
             latest.update(timeout=0)
             turn = latest[IMU].turn_rate if latest.seen[IMU] else 0.0
+            target = latest[TARGET] if latest.seen[TARGET] else None
+            aim = (target.x / camera.WIDTH - 0.5) if target and target.seen else 0.0
             alive = latest.alive[GPS]
-            frame = latest.message[CAMERA]
-            command = Command(-turn, 1.0 if alive else 0.3, alive, frame.seq if frame else -1)
-            pub.send(command, timeout=SEND_TIMEOUT_S)
+            pub.send(
+                Command(aim - turn, 1.0 if alive else 0.3, alive, target.frame if target else -1),
+                timeout=SEND_TIMEOUT_S,
+            )
 
 
 if __name__ == "__main__":

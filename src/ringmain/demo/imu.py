@@ -14,7 +14,7 @@ RATE_HZ = 200.0
 
 def main() -> None:
     noise = random.Random(1)
-    with rm.Publisher(IMU, type=Imu, capacity=8192, sender="imu") as pub:
+    with rm.Publisher(IMU, type=Imu, capacity=16384, sender="imu") as pub:
         for tick in ticks(RATE_HZ):
             turn = math.sin(tick / RATE_HZ)
             pub.send(Imu((turn * 2, noise.gauss(0, 0.1), 9.81 + noise.gauss(0, 0.05)), turn))

@@ -1,14 +1,25 @@
-"""What the robot's topics carry."""
+"""What the robot's topics carry. The camera's is a stream of frames, the others are typed."""
 
 from __future__ import annotations
 
 import msgspec
 
 CAMERA = "robot/camera"
+TARGET = "robot/target"
 IMU = "robot/imu"
 GPS = "robot/gps"
 COMMAND = "robot/command"
-TOPICS = (CAMERA, IMU, GPS, COMMAND)
+TOPICS = (CAMERA, TARGET, IMU, GPS, COMMAND)
+
+
+class Target(msgspec.Struct):
+    """Where vision saw the ball, in pixels."""
+
+    seen: bool
+    x: float
+    y: float
+    frame: int
+    """The camera's number of the frame."""
 
 
 class Imu(msgspec.Struct):
@@ -31,4 +42,4 @@ class Command(msgspec.Struct):
     speed: float
     gps_alive: bool
     frame: int
-    """The number of the newest camera frame, or -1."""
+    """The number of the camera frame it followed, or -1."""

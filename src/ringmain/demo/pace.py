@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from types import FrameType
 
 
-def ticks(rate_hz: float) -> Iterator[int]:
-    """0, 1, 2, ... at a steady rate, until SIGTERM or Ctrl-C. Being late once does not shift the rest."""
+def told_to_end() -> threading.Event:
+    """Is set by SIGTERM or Ctrl-C, instead of ending the process at once."""
     over = threading.Event()
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -18,6 +18,12 @@ def ticks(rate_hz: float) -> Iterator[int]:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
+    return over
+
+
+def ticks(rate_hz: float) -> Iterator[int]:
+    """0, 1, 2, ... at a steady rate, until told to end. Being late once does not shift the rest."""
+    over = told_to_end()
     start = time.monotonic()
     tick = 0
     while not over.wait(max(0.0, start + tick / rate_hz - time.monotonic())):

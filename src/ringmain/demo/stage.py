@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-PARTS = ("camera", "imu", "gps", "control", "dashboard")
+PARTS = ("camera", "vision", "imu", "gps", "control", "dashboard")
 PATIENCE_S = 30.0
 
 

@@ -18,9 +18,13 @@ def huge_page_problem(address: int, size: int) -> str | None:
         setting = _SETTING.read_text()
     except OSError:
         return "this kernel has no huge pages in shared memory"
-    if "[never]" in setting or "[deny]" in setting:
-        return f"{_SETTING} forbids huge pages in shared memory; `echo advise` into it, as root, allows them"
-    return "the kernel had no huge pages to give"
+    if "[deny]" in setting:
+        return f"{_SETTING} denies them to all of shared memory"
+    # The setting is for memory without a file; a mounted file system has its own.
+    return (
+        "the runtime directory's file system gives none, or the kernel had none left. As root, "
+        "`mount -o remount,huge=advise /dev/shm` allows them, or set RINGMAIN_DIR to a tmpfs mounted with huge=advise"
+    )
 
 
 def _huge_bytes(address: int, size: int) -> int:

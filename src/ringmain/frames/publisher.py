@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from ringmain import _native, names
+from ringmain._native import FrameDraft
 from ringmain.endpoint import Endpoint
 from ringmain.frames.layout import FrameLayout
 from ringmain.frames.memory import Pinned, huge_page_problem
-from ringmain.frames.views import FrameViews
-from ringmain.publisher import DEFAULT_SPIN_S, Publisher, _is_writer
+from ringmain.publisher import Publisher, _is_writer
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -20,21 +20,6 @@ if TYPE_CHECKING:
 MAX_BUFFERS = _native.FRAMES_LAYOUT["max_buffers"]
 DESCRIPTOR_RING_BYTES = 64 * 1024
 """Room for some hundred descriptors; there are never more frames to read than buffers."""
-
-
-class FrameDraft(FrameViews, _native.FrameDraft):
-    """A frame being filled. Sent when its block is left, dropped on an exception.
-
-    Set what you know better: `id` (counted from 0), `start_ns` (when the block began), `end_ns` (when it ended),
-    `valid` (True), and `meta`, a small dict. Of a frame of bytes also `size`, if fewer are used. An array that outlives
-    the block turns read-only, and its buffer is not used again before it is gone.
-    """
-
-    __slots__ = ()
-
-    def _view(self, view: Any) -> npt.NDArray[Any]:
-        array: npt.NDArray[Any] = self._remember(super()._view(view))
-        return array
 
 
 class FramePublisher(Endpoint, _native.FramePublisher):
@@ -63,7 +48,7 @@ class FramePublisher(Endpoint, _native.FramePublisher):
         name: str | None = None,
         mode: int = 0o600,
         takeover: bool = False,
-        spin: float = DEFAULT_SPIN_S,
+        spin: float | None = None,
     ) -> None:
         self.topic = names.check_topic(stream)
         self.layout = _choose_layout(shape, dtype, size, layout)
@@ -109,6 +94,7 @@ class FramePublisher(Endpoint, _native.FramePublisher):
             self.layout,
             self.buffers,
             self.layout.size,
+            self.layout.format != "bytes",
             options["mode"],
             options["huge_pages"],
             options["when_full"] == "drop",

@@ -6,29 +6,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from ringmain import _native
+from ringmain._native import Frame
 from ringmain.errors import Closed, StreamChanged
 from ringmain.frames.layout import FrameLayout
 from ringmain.frames.memory import Pinned
-from ringmain.frames.views import FrameViews
-from ringmain.publisher import DEFAULT_SPIN_S
 from ringmain.subscriber import Start, Subscriber
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
     from _typeshed import WriteableBuffer
 
     from ringmain.message import Message
-
-
-class Frame(FrameViews, _native.Frame):
-    """A frame where it lies, read-only. Its buffer is not reused until the block is left, or `release` was called, and
-    the last array made from it is gone. After the block, `array` and `data` raise."""
-
-    __slots__ = ()
-
-    def copy(self) -> npt.NDArray[Any]:
-        """The frame as an array of one's own, to keep without holding the buffer."""
-        return self.array.copy()
 
 
 class FrameSubscriber(_native.FrameSubscriber, Subscriber):
@@ -38,7 +25,7 @@ class FrameSubscriber(_native.FrameSubscriber, Subscriber):
     start: "latest" begins with the next frame, "oldest" with the oldest that is still there.
     on_change: when the stream comes back with another layout: "follow" it (the frame's shape tells), or "raise"
     `StreamChanged` once before its first frame.
-    name: what the roster calls this participant.   spin: seconds to look before sleeping.
+    name: what the roster calls this participant.   spin: as for `Subscriber`.
     """
 
     def __init__(
@@ -49,7 +36,7 @@ class FrameSubscriber(_native.FrameSubscriber, Subscriber):
         start: Start = "latest",
         on_change: Literal["follow", "raise"] = "follow",
         name: str | None = None,
-        spin: float = DEFAULT_SPIN_S,
+        spin: float | None = None,
     ) -> None:
         if on_change not in ("follow", "raise"):
             raise ValueError(f"on_change is 'follow' or 'raise', not {on_change!r}")

@@ -3,6 +3,7 @@ when an array is asked for, not before."""
 
 from __future__ import annotations
 
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,8 +13,17 @@ if TYPE_CHECKING:
     from ringmain.frames.layout import FrameLayout, View
 
 
+def view_in(buffer: Any, view: View | None) -> npt.NDArray[Any]:
+    """An array in place; without a view, all of the buffer's bytes."""
+    import numpy as np
+
+    # From the buffer, not `ndarray(buffer=buffer)`: only so does the array keep the buffer exported while it lives.
+    flat = np.frombuffer(buffer, np.uint8)
+    return flat if view is None else np.ndarray(view.shape, view.dtype, flat, view.offset, view.strides or None)
+
+
 class FrameViews:
-    """Mixed into the native types, which are buffers of bytes."""
+    """What the native types, which are buffers of bytes, are given by `give_views`."""
 
     __slots__ = ()
 
@@ -23,14 +33,7 @@ class FrameViews:
         def layout(self) -> FrameLayout: ...
 
     def _view(self, view: View | None) -> npt.NDArray[Any]:
-        """An array in place; without a view, the bytes that are used."""
-        import numpy as np
-
-        # From the buffer, not `ndarray(buffer=self)`: only so does the array keep the buffer exported while it lives.
-        flat = np.frombuffer(self, np.uint8)  # type: ignore[call-overload]  # a buffer, though its class cannot say so
-        if view is None:
-            return flat  # type: ignore[no-any-return]
-        return np.ndarray(view.shape, view.dtype, flat, view.offset, view.strides or None)
+        return view_in(self, view)
 
     @property
     def array(self) -> npt.NDArray[Any]:
@@ -41,6 +44,10 @@ class FrameViews:
     def plane(self, name: str) -> npt.NDArray[Any]:
         """A plane of an image, in place: `f.plane("y")`."""
         return self._view(self.layout.plane(name))
+
+    def copy(self) -> npt.NDArray[Any]:
+        """The frame as an array of one's own, to keep without holding the buffer."""
+        return self.array.copy()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -71,3 +78,22 @@ class FrameViews:
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)  # kDLCPU
+
+
+class DraftViews(FrameViews):
+    """What a frame being filled has: its arrays turn read-only when it is sent."""
+
+    __slots__ = ()
+
+    def _view(self, view: View | None) -> npt.NDArray[Any]:
+        array: npt.NDArray[Any] = self._remember(view_in(self, view))  # type: ignore[attr-defined]  # the native type's
+        return array
+
+
+def give_views(native: type, views: type[FrameViews]) -> None:
+    """Gives a native type what `views` defines. Not by a subclass: making and dropping an instance of a Python class is
+    a seventh of what handing a frame over costs."""
+    for source in reversed(views.__mro__[:-1]):
+        for name, value in vars(source).items():
+            if isinstance(value, FunctionType | property):
+                setattr(native, name, value)

@@ -22,19 +22,14 @@ def bronze(messages: DataFrame) -> DataFrame:
     return messages.withColumn("date", F.to_date("publish_time"))
 
 
-def count_topics(bronzed: DataFrame) -> DataFrame:
-    """One row for each life of each topic and recorder: how many rows, and whether sequence numbers add up.
-
-    A recorder that saw every number once has as many rows as numbers, less those it says it lost (`is_intact`): then
-    there is nothing to deduplicate within the batch, and no need to look.
-    """
-    grouped = bronzed.groupBy("topic", "epoch", "recorder").agg(
+def count_topics(bronzed: DataFrame, bucket_s: int) -> DataFrame:
+    """One row for each life of each topic: how many rows, which sequence numbers, and in which stretches of time."""
+    bucket = F.floor(F.unix_micros("publish_time") / (bucket_s * 1_000_000)).cast("long")
+    return bronzed.groupBy("topic", "epoch").agg(
         F.count("*").alias("rows"),
         F.sum("size").alias("bytes"),
         F.sum("lost").alias("lost"),
         F.min("seq").alias("first_seq"),
         F.max("seq").alias("last_seq"),
-        F.min_by("lost", "seq").alias("lost_before"),
+        F.collect_set(bucket).alias("buckets"),
     )
-    numbers = F.col("last_seq") - F.col("first_seq") + 1
-    return grouped.withColumn("is_intact", F.col("rows") + F.col("lost") - F.col("lost_before") == numbers)

@@ -3,7 +3,7 @@
 The Parquet files are the ones that the pipeline has put in place; what is added is each table's log. The invariant
 owned here: *the log follows the commits*. Each table remembers, as Delta's own application transaction, up to which
 batch it has been told; whatever is complete beyond that is added. So a crash between the two is made good by the next
-batch.
+batch. A table that has no log yet gets one with all the files that are there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ringmain.errors import LakeError
-from ringmain.pipeline.lake import Commit, Lake, Written
+from ringmain.pipeline.install import Written
+from ringmain.pipeline.lake import Commit, Lake
 
 APPLICATION = "ringmain.pipeline"
 
@@ -57,15 +58,15 @@ def _add_to_table(lake: Lake, table: str, files: list[Written], batch: int) -> N
     version = known.transaction_version(APPLICATION) if known is not None else None
     if version is not None and version >= batch:
         return
-    partitions = [_partition_values(lake.root / file.path, root) for file in files]
+    paths = sorted(root.rglob("*.parquet")) if known is None else [lake.root / file.path for file in files]
+    partitions = [_partition_values(path, root) for path in paths]
     actions: list[AddAction | RemoveAction] = []
-    for file, values in zip(files, partitions, strict=True):
-        path = lake.root / file.path
-        stats = json.dumps({"numRecords": file.rows})
+    for path, values in zip(paths, partitions, strict=True):
+        status, stats = path.stat(), json.dumps({"numRecords": pq.read_metadata(path).num_rows})
         actions.append(
-            AddAction(str(path.relative_to(root)), file.bytes, values, int(path.stat().st_mtime * 1000), True, stats)
+            AddAction(str(path.relative_to(root)), status.st_size, values, int(status.st_mtime * 1000), True, stats)
         )
-    fields = pa.unify_schemas([pq.read_schema(lake.root / file.path).remove_metadata() for file in files])
+    fields = pa.unify_schemas([pq.read_schema(path).remove_metadata() for path in paths])
     for name in partitions[0]:
         fields = fields.append(pa.field(name, pa.date32() if name == "date" else pa.string()))
     schema = Schema.from_arrow(fields)

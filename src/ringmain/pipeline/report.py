@@ -122,15 +122,12 @@ def _senders(senders: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _books(lake: Path) -> dict[str, Any]:
     """Where all rows went, over all batches."""
-    import msgspec
-
-    from ringmain.pipeline.lake import Commit
+    from ringmain.pipeline.lake import totals
 
     total = {"rows_in": 0, "rows_out": 0, "quarantined": 0, "duplicates": 0}
-    for path in sorted((lake / "_ringmain" / "batches").glob("*.json")):
-        for topic in msgspec.json.decode(path.read_bytes(), type=Commit).topics:
-            for name in total:
-                total[name] += getattr(topic, name)
+    for topic in totals(lake):
+        for name in total:
+            total[name] += getattr(topic, name)
     return {"books": total}
 
 

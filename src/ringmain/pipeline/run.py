@@ -6,6 +6,8 @@ from that place, so a nightly run costs what the day recorded and not what the y
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -14,10 +16,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringmain.errors import LakeError
+from pyspark.errors import StreamingQueryException
+
+from ringmain.errors import LakeError, RingmainError, SparkUnavailable
 from ringmain.pipeline import gold
 from ringmain.pipeline.batch import Align, BatchRun, Plan, Step
 from ringmain.pipeline.lake import BUCKET_S, Commit, Lake, Settings
+from ringmain.recording import Store
 from ringmain.spark.places import absolute, find_recordings
 from ringmain.spark.session import prepare, session
 
@@ -25,7 +30,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DEFAULT_BATCH_BYTES = "1GiB"
+BRIEF_BYTES = 512 << 20  # a recording of this size is through in a minute or so
+MAX_PAYLOAD = "256MiB"
 _POLL_S = 1
+_TRIES = 3
+_SLOW_PYTHON = "Python worker failed to connect back"
+_OURS = re.compile(r"ringmain\.errors\.\w+: ([^\n]+)")
 
 
 @dataclass
@@ -119,21 +129,39 @@ class Pipeline:
         follow: bool = False,
         interval_s: float = 10.0,
         max_bytes_per_batch: str = DEFAULT_BATCH_BYTES,
+        fail_on_data_loss: bool = True,
+        max_payload: str = MAX_PAYLOAD,
         progress: Callable[[str], None] | None = None,
         until: Callable[[Summary], bool] | None = None,
     ) -> Summary:
-        """Process what is there, or with `follow` also what comes, until Ctrl-C or `until(summary)`."""
+        """Process what is there, or with `follow` also what comes, until Ctrl-C or `until(summary)`.
+
+        fail_on_data_loss=False: rows that cannot be read are a gap that `ringmain.spark.gaps` lists, and not an error.
+        max_payload: a larger message is an error, because Spark, which holds several copies of a row, would run out of
+        memory and take the whole JVM with it. With much memory (`spark.driver.memory`) it can be raised.
+        """
         paths = [str(p) for p in recordings] if isinstance(recordings, list) else [str(recordings)]
         source = absolute(",".join(paths))
-        find_recordings(source, must_exist=not follow)
-        spark = session(master=master) if spark is None else prepare(spark)
-        place = Lake(lake, Settings(window_s=self.window_s))
+        there = find_recordings(source, must_exist=not follow).values()
+        brief = not follow and sum(map(_size, there)) < BRIEF_BYTES
+        spark = session(master=master, brief=brief) if spark is None else prepare(spark)
+        if type(spark).__module__.startswith("pyspark.sql.connect"):
+            raise SparkUnavailable(
+                "the pipeline works through its batches in the driver, which Spark Connect keeps on the server: unset "
+                "SPARK_REMOTE, and name the cluster by --master (master=) instead. Reading and streaming do work"
+            )
+        place = Lake(lake, Settings(window_s=self.window_s), join_small=self.format != "delta")
         worker = BatchRun(spark, place, self.plan, lambda: list(find_recordings(source, must_exist=False).values()))
         summary, began = Summary(), time.monotonic()
         tell = progress or (lambda line: print(line, file=sys.stderr, flush=True))
+        raised: list[Exception] = []
 
         def each(frame: Any, batch: int) -> None:
-            commit = worker.process(frame, batch)
+            try:
+                commit = worker.process(frame, batch)
+            except Exception as error:
+                raised.append(error)
+                raise
             if self.format == "delta":
                 from ringmain.pipeline.delta import sync
 
@@ -147,6 +175,8 @@ class Pipeline:
             spark.readStream.format("ringmain")
             .option("positions", "true")
             .option("maxBytesPerTrigger", max_bytes_per_batch)
+            .option("maxPayload", max_payload)
+            .option("failOnDataLoss", str(fail_on_data_loss).lower())
             .load(source)
             .writeStream.foreachBatch(each)
             .option("checkpointLocation", str(place.checkpoint))
@@ -154,15 +184,42 @@ class Pipeline:
         trigger = (
             writer.trigger(processingTime=f"{interval_s} seconds") if follow else writer.trigger(availableNow=True)
         )
-        query = trigger.start()
-        try:
-            while not query.awaitTermination(_POLL_S):
-                if until is not None and until(summary):
-                    query.stop()
-        except KeyboardInterrupt:
-            query.stop()
+        _see_through(trigger.start, lambda: until is not None and until(summary), raised)
         summary.seconds = time.monotonic() - began
         return summary
+
+
+def _see_through(start: Callable[[], Any], enough: Callable[[], bool], raised: list[Exception]) -> None:
+    """Run a query until it ends, `enough()` or Ctrl-C. What the batches raised is in `raised`."""
+    for tries_left in reversed(range(_TRIES)):
+        query = start()
+        try:
+            while not query.awaitTermination(_POLL_S):
+                if enough():
+                    query.stop()
+            return
+        except KeyboardInterrupt:
+            query.stop()
+            return
+        except StreamingQueryException as error:
+            # Spark gives a Python process 10 s to start, which a crowded machine may not manage. A batch that is tried
+            # again replaces itself, so there is no harm in it.
+            if _SLOW_PYTHON not in str(error) or not tries_left:
+                raise _plain(raised[-1] if raised else error) from error
+            raised.clear()
+
+
+def _plain(error: Exception) -> Exception:
+    """What went wrong, without the pages of Java around it: an error of ours may have come through two processes."""
+    ours = _OURS.findall(str(error))
+    return LakeError(ours[-1]) if ours and not isinstance(error, RingmainError) else error
+
+
+def _size(store: Store) -> int:
+    """The bytes of a recording; those in an object store count as many."""
+    if store.directory is None or store.sealed_uri:
+        return BRIEF_BYTES
+    return sum(entry.stat().st_size for entry in os.scandir(store.directory) if entry.is_file())
 
 
 def _line(commit: Commit, summary: Summary) -> str:

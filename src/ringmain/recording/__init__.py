@@ -5,6 +5,7 @@ recorder writes with. docs/guide/recording.md shows how, docs/spec/recording.md 
 """
 
 from ringmain.recording.format import COLUMNS, FORMAT_VERSION, SCHEMA, Position
+from ringmain.recording.frames import RecordedFrame
 from ringmain.recording.player import Player, PlayerStatus, replay
 from ringmain.recording.reader import Gap, RecordedMessage, Recording
 from ringmain.recording.recorder import Recorder
@@ -24,6 +25,7 @@ __all__ = [
     "Player",
     "PlayerStatus",
     "Position",
+    "RecordedFrame",
     "RecordedMessage",
     "Recorder",
     "RecorderStatus",

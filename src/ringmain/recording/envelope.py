@@ -6,20 +6,25 @@ type by being looked at differently (the ring's stay below 2**63); only times an
 
 from __future__ import annotations
 
+import contextlib
 from collections import OrderedDict
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ringmain.recording.format import RING_SCHEMA, SCHEMA
 
+native: Any = None
+with contextlib.suppress(ImportError):  # not built, or not for this processor: the same columns, made more slowly
+    from ringmain import _checksum as native
+
 _CACHED_TOPICS = 256
 _CHUNK_ROWS = 8192
-_FEW_ROWS = 16
-_THOUSAND = pa.scalar(1000, pa.int64())
 _PUBLISH_TIME = SCHEMA.field("publish_time").type
 _RECORD_TIME = SCHEMA.field("record_time").type
+_NANOS = SCHEMA.field("publish_ns").type
 
 
 class Envelope:
@@ -38,11 +43,9 @@ class Envelope:
         seq, time_ns, sender, kind, lost, data = ring.columns
         micros, nanos, least, greatest = _split_times(time_ns)
         recorders, topics, epochs = self._columns(topic, epoch, rows)
-        times = [pa.repeat(pa.scalar(ns // 1000, _RECORD_TIME), count) for count, ns in recorded]
         lost = lost.view(pa.int64())
         columns = [
-            recorders, topics, epochs, seq.view(pa.int64()), micros.view(_PUBLISH_TIME), nanos,
-            times[0] if len(times) == 1 else pa.concat_arrays(times),
+            recorders, topics, epochs, seq.view(pa.int64()), micros, nanos, _record_times(recorded, rows),
             sender, kind, lost, pc.binary_length(data), data,
         ]  # fmt: skip
         return pa.RecordBatch.from_arrays(columns, schema=SCHEMA), least, greatest, pc.sum(lost).as_py()
@@ -64,16 +67,28 @@ class Envelope:
 
 def _split_times(time_ns: pa.Array) -> tuple[pa.Array, pa.Array, int, int]:
     """(microseconds, nanoseconds beyond them, the least time, the greatest)."""
-    if len(time_ns) <= _FEW_ROWS:  # large messages come few at a time: a call into Arrow costs more than the sums
-        pairs = [divmod(t, 1000) for t in time_ns.to_pylist()]
-        least, greatest = min(pairs), max(pairs)
-        micros = pa.array([p[0] for p in pairs], pa.int64())
-        nanos = pa.array([p[1] for p in pairs], pa.int16())
-        return micros, nanos, least[0] * 1000 + least[1], greatest[0] * 1000 + greatest[1]
-    micros = pc.divide(time_ns, _THOUSAND)
-    nanos = pc.subtract(time_ns, pc.multiply(micros, _THOUSAND)).cast(pa.int16())
-    bounds = pc.min_max(time_ns)
-    return micros, nanos, bounds["min"].as_py(), bounds["max"].as_py()
+    rows = len(time_ns)
+    if native is not None:
+        micros, nanos = pa.allocate_buffer(8 * rows), pa.allocate_buffer(2 * rows)
+        least, greatest = native.split_times(time_ns.buffers()[1], time_ns.offset, rows, micros, nanos)
+        times = pa.Array.from_buffers(_PUBLISH_TIME, rows, [None, micros], 0)
+        return times, pa.Array.from_buffers(_NANOS, rows, [None, nanos], 0), least, greatest
+    pairs = [divmod(t, 1000) for t in time_ns.to_pylist()]
+    least, greatest = min(pairs), max(pairs)
+    times = pa.array([p[0] for p in pairs], _PUBLISH_TIME)
+    return (
+        times, pa.array([p[1] for p in pairs], _NANOS), least[0] * 1000 + least[1], greatest[0] * 1000 + greatest[1]
+    )  # fmt: skip
+
+
+def _record_times(recorded: Sequence[tuple[int, int]], rows: int) -> pa.Array:
+    if native is not None:
+        micros, first = pa.allocate_buffer(8 * rows), 0
+        for count, time_ns in recorded:
+            native.fill(micros, first, count, time_ns // 1000)
+            first += count
+        return pa.Array.from_buffers(_RECORD_TIME, rows, [None, micros], 0)
+    return pa.concat_arrays([pa.repeat(pa.scalar(ns // 1000, _RECORD_TIME), count) for count, ns in recorded])
 
 
 def ring_batch(topic: str, batch: object) -> pa.RecordBatch:

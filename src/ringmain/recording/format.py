@@ -64,6 +64,8 @@ RING_SCHEMA = pa.schema(
     ]
 )
 
+FRAMES = "frames"  # the contract of a stream of frames, whose payloads frames.py describes
+
 _SEGMENT = re.compile(r"(\d{9})\.(arrows|parquet)\Z")
 MAX_SEGMENT = 999_999_999
 

@@ -1,8 +1,9 @@
 """Replay: a recording published again, on live topics, at the times at which it was published first.
 
 The invariant owned here: a topic's messages come in their order, with their sender, kind and bytes, on a topic of the
-same contract and schema. Times between messages are those of the recording divided by the speed; a message that is due
-is never held back to catch up with others, so after a stall the rest comes at once, until the timing is kept again.
+same contract and schema; frames, on a stream of frames. Times between messages are those of the recording divided by
+the speed. A message that is due is never held back to catch up with others: after a stall the rest comes at once, until
+the timing is kept again.
 
 Messages get fresh sequence numbers and the time at which they are published now, as from any publisher: whoever reads
 them counts loss and measures latency of the replay. With `original=True` both are those recorded, gaps included.
@@ -14,17 +15,17 @@ import contextlib
 import math
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from ringmain import names
-from ringmain.errors import CodecNotFound, Full, RecordingNotFound, TopicNotFound
-from ringmain.inspect import info
-from ringmain.publisher import Contract, Publisher
+from ringmain.errors import Full, RecordingNotFound
+from ringmain.recording.echo import Echo, Options, open_echo
 from ringmain.recording.format import TopicMeta
 from ringmain.recording.reader import Recording
 from ringmain.recording.timeline import Recorded, Selection, in_order, largest_payloads
@@ -32,7 +33,6 @@ from ringmain.recording.timeline import Recorded, Selection, in_order, largest_p
 _SPIN_S = 250e-6  # a sleep may end so much late; the rest is waited for awake
 _SLICE_S = 0.1  # stop() and pause() are noticed after this long at most
 _LONGEST_LOOK_S = 0.001
-_DEFAULT_CAPACITY = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,27 +51,6 @@ class PlayerStatus:
     """How late the last message was."""
     late_max_s: float
     paused: bool
-
-
-class _Echo(Publisher):
-    """A publisher of what was recorded: the topic gets its schema back, and the bytes go out as they are."""
-
-    def __init__(self, topic: str, meta: TopicMeta, capacity: int | None, contract: Contract | None) -> None:
-        self._meta = meta
-        super().__init__(topic, contract=contract, capacity=capacity, name="replay")
-
-    def _join(self, takeover: bool) -> None:
-        unknown = False
-        if self._meta.schema:
-            from ringmain import typed
-
-            try:
-                self._codec = typed.codec_from_schema(typed.Schema.from_bytes(self._meta.schema))
-            except CodecNotFound:  # a codec that its users register: they will, and need the schema then
-                unknown = True
-        super()._join(takeover)
-        if unknown and not self._schema():
-            self._set_schema(self._meta.schema)
 
 
 class Player:
@@ -114,7 +93,7 @@ class Player:
         self._rename = {names.check_topic(a): names.check_topic(b) for a, b in (rename or {}).items()}
         self._speed, self._lockstep, self._original = speed, lockstep, original
         self._readers, self._capacity = readers, names.parse_capacity(capacity)
-        self._publishers: dict[str, _Echo] = {}  # by recorded topic
+        self._publishers: dict[str, Echo] = {}  # by recorded topic
         self._metas: dict[tuple[str, int], TopicMeta] = {}
         self._changed = threading.Condition()
         self._paused, self._steps, self._stepped, self._stopped = paused, 0, False, False
@@ -180,7 +159,7 @@ class Player:
             first.setdefault(topic, epoch)
         try:
             for topic, epoch in first.items():
-                self._open_topic(topic, epoch)
+                self._open_topic(topic, epoch, partial(self._first_payload, topic))
         except BaseException:
             self.close()
             raise
@@ -225,10 +204,9 @@ class Player:
     def _publish(self, message: Recorded) -> bool:
         """False: stopped meanwhile."""
         publisher = self._publisher(message)
-        seq = message.seq if self._original else -1
         while True:
             try:
-                publisher._send_as(message.payload, seq, message.time_ns, message.kind, _SLICE_S)
+                publisher.publish(message, _SLICE_S)
                 break
             except Full:  # its readers hold the ring: wait for them, but not deaf to stop()
                 if self._stopped:
@@ -279,7 +257,7 @@ class Player:
         self._base_s += time.monotonic() - since_s
         return not self._stopped
 
-    def _until_read(self, publisher: Publisher) -> bool:
+    def _until_read(self, publisher: Echo) -> bool:
         """False: stopped before all readers had taken it."""
         pause_s = 10e-6
         while not publisher.all_read:
@@ -289,7 +267,7 @@ class Player:
             pause_s = min(2 * pause_s, _LONGEST_LOOK_S)
         return True
 
-    def _await_readers(self, publisher: Publisher) -> None:
+    def _await_readers(self, publisher: Echo) -> None:
         while self._readers and not self._stopped:
             try:
                 publisher.wait_for_readers(self._readers, timeout=_SLICE_S)
@@ -302,28 +280,22 @@ class Player:
     def _live(self, topic: str) -> str:
         return self._rename.get(topic, topic)
 
-    def _publisher(self, message: Recorded) -> _Echo:
+    def _publisher(self, message: Recorded) -> Echo:
         publisher = self._publishers[message.topic]
-        meta = self._metas.get((message.topic, message.epoch))
-        if meta is not None and (meta.contract, meta.schema) != (publisher._meta.contract, publisher._meta.schema):
+        if not publisher.takes(self._metas.get((message.topic, message.epoch))):
             publisher.close()  # a life of the topic that was of another kind
-            publisher = self._open_topic(message.topic, message.epoch)
-        if publisher.sender != message.sender:
-            publisher._set_sender(message.sender)
-            publisher.sender = message.sender
+            publisher = self._open_topic(message.topic, message.epoch, lambda: message.payload)
         return publisher
 
-    def _open_topic(self, topic: str, epoch: int) -> _Echo:
-        live = self._live(topic)
+    def _open_topic(self, topic: str, epoch: int, first_payload: Callable[[], Any]) -> Echo:
         meta = self._metas.get((topic, epoch), TopicMeta(topic, epoch))
-        contract: Any = meta.contract or None
-        needed = self._capacity or max(_DEFAULT_CAPACITY, 4 * (self._sizes[topic] + 4096))
-        with contextlib.suppress(TopicNotFound):
-            there = info(live)
-            if there.contract == (contract or there.contract) and there.capacity >= needed:
-                needed = there.capacity
-        publisher = self._publishers[topic] = _Echo(live, meta, needed, contract)
+        options = Options(self._capacity, self._sizes[topic], self._original, first_payload)
+        publisher = self._publishers[topic] = open_echo(self._live(topic), meta, options)
         return publisher
+
+    def _first_payload(self, topic: str) -> bytes:
+        selection = self._selection._replace(topics=topic)
+        return next(self._recording.messages(**selection._asdict())).data
 
 
 def replay(recording: Recording | str | Path, **options: Any) -> PlayerStatus:

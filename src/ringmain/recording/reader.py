@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from ringmain.errors import RecordingNotFound
 from ringmain.recording.filters import Filter, as_ns
-from ringmain.recording.format import COLUMNS, ENVELOPE, SCHEMA, Meta, Position, TopicMeta
+from ringmain.recording.format import COLUMNS, ENVELOPE, FRAMES, SCHEMA, Meta, Position, TopicMeta
 from ringmain.recording.retention import missed_rows
 from ringmain.recording.sealed import TopicStats, merge_stats, time_ns_of
 from ringmain.recording.segments import (
@@ -63,6 +63,10 @@ def _typed_decoder(schema: bytes) -> Decoder:
     return decoder
 
 
+def _frame_decoder(_: bytes) -> Decoder:
+    return importlib.import_module("ringmain.recording.frames").RecordedFrame  # type: ignore[no-any-return]
+
+
 class RecordedMessage(msgspec.Struct, frozen=True):
     """One message, as the ring carried it, and where it is in the recording."""
 
@@ -80,8 +84,8 @@ class RecordedMessage(msgspec.Struct, frozen=True):
 
     @property
     def value(self) -> Any:
-        """The payload decoded by the topic's recorded schema; the bytes themselves when the topic was not
-        typed."""
+        """The payload decoded by the topic's recorded schema; the bytes themselves when the topic was not typed; of a
+        stream of frames a `RecordedFrame`, which has the array."""
         return self.data if self.decoder is None else self.decoder(self.data)
 
 
@@ -253,6 +257,8 @@ class Recording:
 
     def _decoder(self, topic: str, epoch: int) -> Decoder | None:
         entry = self.schemas().get((topic, epoch))
+        if entry is not None and entry.contract == FRAMES:
+            return _LazyDecoder(b"", _frame_decoder)
         if entry is None or not entry.schema:
             return None
         return _LazyDecoder(entry.schema, self._decode or _typed_decoder)

@@ -11,20 +11,21 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypedDict, Unpack
 
-import pyarrow as pa
-
 from ringmain import _native, names
-from ringmain.errors import RingmainError
+from ringmain.errors import RingmainError, TopicMismatch
 from ringmain.recording.continuity import Continuity, last_recorded, lost_in
+from ringmain.recording.format import FRAMES
 from ringmain.recording.status import Meter, RecorderStatus, State, TopicStatus
-from ringmain.recording.taps import Tap, Taps
+from ringmain.recording.tap import FrameTap, Tap
+from ringmain.recording.taps import Taps
 from ringmain.recording.writer import Fsync, RecordingWriter
 from ringmain.subscriber import Start
 
@@ -54,6 +55,7 @@ class Recorder:
 
     topics: names or patterns (`*`, `?`, `[abc]`); topics that appear later are recorded from their first message.
     exclude: names or patterns to leave out.
+    frames: record streams of frames too: the pixels are the payload, and `RecordedMessage.value` has the array.
     observe: never make a writer wait, also on `reliable`; then messages can be lost there, and are counted. On a `pipe`
         it always only observes: the one reader's place is not taken.
     start: where to begin with topics that are already there: the "latest" or the "oldest" message.
@@ -71,6 +73,7 @@ class Recorder:
         topics: str | Sequence[str] = "*",
         *,
         exclude: str | Sequence[str] = (),
+        frames: bool = True,
         observe: bool = False,
         start: Start = "latest",
         resume: bool = True,
@@ -88,7 +91,7 @@ class Recorder:
         for what, limit in (("duration_s", duration_s), ("messages", messages), ("max_bytes", max_bytes)):
             if limit is not None and limit <= 0:
                 raise ValueError(f"{what} must be positive, not {limit!r}; leave it out to record until stopped")
-        self._observe, self._start, self._resume, self._name = observe, start, resume, name
+        self._frames, self._observe, self._start, self._resume, self._name = frames, observe, start, resume, name
         self._duration_s, self._max_messages, self._max_bytes = duration_s, messages, max_bytes
         self._writer_options = writer
         self._writer: RecordingWriter | None = None
@@ -108,7 +111,7 @@ class Recorder:
         cannot be written any more: what was flushed is in it."""
         self._open()
         try:
-            with contextlib.suppress(KeyboardInterrupt):
+            with contextlib.suppress(KeyboardInterrupt), _interrupts_as(self.stop):
                 self._record()
         except BaseException as error:
             self._state, self._error = "failed", error
@@ -165,6 +168,7 @@ class Recorder:
                 self._exclude,
                 start=lambda topic: "oldest" if topic in known else self._start,
                 observe=self._observe,
+                frames=self._frames,
                 name=self._name,
             )
             for tap in self._taps.current():
@@ -191,7 +195,7 @@ class Recorder:
             self._continuity.know(topic, epoch, declared[topic, epoch].first_seq if seq is None else seq + 1)
         return {topic for topic, _ in known}
 
-    def _declare(self, tap: Tap) -> None:
+    def _declare(self, tap: Tap | FrameTap) -> None:
         """Say which lives a tap has joined, before anything of them is taken: who comes after us can then tell what we
         have taken from what we could not keep."""
         assert self._writer is not None
@@ -251,7 +255,7 @@ class Recorder:
 
     # ------------------------------------------------------------------------------------- draining
 
-    def _drain(self, tap: Tap) -> float:
+    def _drain(self, tap: Tap | FrameTap) -> float:
         """Record what is there, up to a limit; returns how full the ring was found."""
         assert self._writer is not None
         assert self._taps is not None
@@ -259,22 +263,29 @@ class Recorder:
         if self._max_messages is not None:
             most = min(most, self._max_messages - self._total.messages)
         try:
-            batch = tap.recv_batch(most, timeout=0, max_bytes=_MOST_BYTES)
+            taken = tap.take(most, _MOST_BYTES)
+        except TopicMismatch:  # a stream came back as a topic of messages
+            self._taps.change_kind(tap)
+            return 0.0
         except RingmainError as error:
             self._taps.set_aside(tap.topic, error)
             return 0.0
-        if not len(batch):
+        if taken is None:
             return 0.0
-        epoch, size = batch.epoch, batch.nbytes
-        taken = pa.record_batch(batch)
-        ring = self._continuity.correct(tap.topic, epoch, taken, joined=tap.begun != epoch)
+        if tap.begun != taken.epoch and tap.sees_frames(taken):
+            self._taps.change_kind(tap)  # nothing of this life is recorded yet: it is taken anew, as frames
+            return 0.0
+        ring = self._continuity.correct(tap.topic, taken.epoch, taken.ring, joined=tap.begun != taken.epoch)
         if len(ring):
-            tap.begun = epoch
+            tap.begun = taken.epoch
             tap.refresh()
             self._declare(tap)
-            self._writer.append(tap.topic, epoch, ring)
-            self._count(tap.topic, len(ring), size, batch.lost if ring is taken else lost_in(ring))
-        return (size + 32 * len(batch)) / max(tap.capacity, 1)
+            try:
+                self._writer.append(tap.topic, taken.epoch, ring, in_place=[lease.data for lease in taken.in_place])
+            finally:
+                taken.release()
+            self._count(tap.topic, len(ring), taken.bytes, taken.lost if ring is taken.ring else lost_in(ring))
+        return (taken.bytes + 32 * len(taken.ring)) / max(tap.capacity, 1)
 
     def _count(self, topic: str, messages: int, size: int, lost: int) -> None:
         meter = self._meters.get(topic)
@@ -347,11 +358,26 @@ class Recorder:
             rate_hz, bytes_per_s = meter.rates()
             found.append(
                 TopicStatus(
-                    topic, contract, self._observe or contract in ("pipe", "broadcast"), meter.messages, meter.bytes,
-                    meter.lost, rate_hz, bytes_per_s, lag_messages, lag_bytes, problems.get(topic, ""),
+                    topic, contract, self._observe or contract in ("pipe", "broadcast", FRAMES), meter.messages,
+                    meter.bytes, meter.lost, rate_hz, bytes_per_s, lag_messages, lag_bytes, problems.get(topic, ""),
                 )
             )  # fmt: skip
         return found
+
+
+@contextlib.contextmanager
+def _interrupts_as(stop: Callable[[], None]) -> Iterator[None]:
+    """Ctrl-C asks to stop, instead of breaking in between a write and the note that it was done. Whoever has a handler
+    of their own keeps it."""
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda *_: stop())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _patterns(what: str, given: str | Sequence[str]) -> list[str]:

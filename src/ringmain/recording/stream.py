@@ -15,12 +15,14 @@ that shrinks is a SIGBUS in its readers, so a torn end stays where it is, and re
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -38,6 +40,8 @@ HEAD_LINE = (
     "head={head} id={id} segment={segment:09d} row={row:012d} rows={rows:010d} length={length:012d} "
     "data={data:012d} front={front:08x} back={back:08x} min={min_ns:+020d} max={max_ns:+020d}"
 )
+
+_Piece: TypeAlias = "bytes | bytearray | memoryview | pa.Buffer"
 
 
 def _head_line(**values: object) -> bytes:
@@ -98,21 +102,25 @@ class StreamWriter:
         try:
             self._pieces = _Pieces()
             self._ipc = pa.ipc.new_stream(pa.PythonFile(self._pieces, "w"), SCHEMA)
-            self._ipc.write_batch(_SAMPLE)  # the schema goes out with the first batch: have it out now
-            head_bytes = PREFIX.size + len(self._encode(_SAMPLE)[2])
+            self._ipc.write_batch(_sample())  # the schema goes out with the first batch: have it out now
+            head_bytes = PREFIX.size + len(self._encode(_sample())[2])
             self._write([_schema_message(self._id, segment, head_bytes)])
         except BaseException:
             os.close(self._fd)
             raise
 
-    def write(self, batch: pa.RecordBatch, min_ns: int, max_ns: int) -> int:
-        """Append one batch of SCHEMA; returns the bytes written. On an error the end is torn, and stays
-        so."""
+    def write(
+        self, batch: pa.RecordBatch, min_ns: int, max_ns: int, in_place: Sequence[bytes | memoryview] = ()
+    ) -> int:
+        """Append one batch of SCHEMA; returns the bytes written. With `in_place` the payloads are these, instead of
+        the batch's own, which must be as long. On an error the end is torn, and stays so."""
         pieces = self._encode(batch)
         head_bytes = PREFIX.size + len(pieces[2])
         # The payload is the last column and its bytes the last buffer, unless all are empty: then there is
         # none.
         back_at = _last_buffer(pieces) if payload_bytes(batch.column(PAYLOAD)) else len(pieces)
+        if in_place:
+            pieces[back_at : back_at + 1] = in_place
         front = back = 0
         for piece in pieces[3:back_at]:
             front = stamp.crc32(piece, front)
@@ -163,7 +171,7 @@ class StreamWriter:
             os.close(self._fd)
             self._fd = -1
 
-    def _encode(self, batch: pa.RecordBatch) -> list[bytes | pa.Buffer]:
+    def _encode(self, batch: pa.RecordBatch) -> list[_Piece]:
         """The IPC message as the pieces that pyarrow writes: mark, length, flatbuffer, then the batch's own
         buffers and the padding between them. Nothing is copied: the kernel takes the bytes from where they
         are."""
@@ -171,7 +179,7 @@ class StreamWriter:
         self._ipc.write_batch(batch, custom_metadata={"ringmain": _BLANK_LINE})
         return self._pieces.take()
 
-    def _write(self, pieces: list[bytes | bytearray | pa.Buffer]) -> None:
+    def _write(self, pieces: list[_Piece]) -> None:
         total = sum(map(len, pieces))
         if crash.is_next("R2"):
             os.write(self._fd, b"".join(pieces)[: total // 2])
@@ -190,7 +198,7 @@ class _Pieces(io.RawIOBase):
     """A sink that keeps references to what it is given instead of copying it anywhere."""
 
     def __init__(self) -> None:
-        self._list: list[bytes | pa.Buffer] = []
+        self._list: list[_Piece] = []
 
     def write(self, piece: Any) -> int:
         self._list.append(piece)
@@ -202,12 +210,12 @@ class _Pieces(io.RawIOBase):
     def clear(self) -> None:
         self._list.clear()
 
-    def take(self) -> list[bytes | pa.Buffer]:
+    def take(self) -> list[_Piece]:
         taken, self._list = self._list, []
         return taken
 
 
-def _last_buffer(pieces: list[bytes | pa.Buffer]) -> int:
+def _last_buffer(pieces: list[_Piece]) -> int:
     """The index of the last piece that is a column's own bytes, and not padding."""
     index = len(pieces) - 1
     while isinstance(pieces[index], bytes):
@@ -215,13 +223,12 @@ def _last_buffer(pieces: list[bytes | pa.Buffer]) -> int:
     return index
 
 
-_SAMPLE = pa.RecordBatch.from_arrays(
-    [
-        pa.array([b"-" if pa.types.is_binary(f.type) else "-" if pa.types.is_string(f.type) else 0], f.type)
-        for f in SCHEMA
-    ],
-    schema=SCHEMA,
-)
+@functools.cache
+def _sample() -> pa.RecordBatch:
+    """Made with the first segment: the first pa.array() imports pandas, for which those who only read need not wait."""
+    values = (b"-" if pa.types.is_binary(f.type) else "-" if pa.types.is_string(f.type) else 0 for f in SCHEMA)
+    arrays = [pa.array([value], f.type) for value, f in zip(values, SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
 def _schema_message(identity: str, segment: int, head_bytes: int) -> bytes:

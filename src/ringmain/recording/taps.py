@@ -9,73 +9,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
-from typing import NamedTuple
 
 from ringmain import _native, names
 from ringmain.errors import RecordingError, RingmainError
-from ringmain.subscriber import Start, Subscriber
+from ringmain.recording.tap import FrameTap, Tap
+from ringmain.subscriber import Start
 
 RETRY_S = 1.0
 _WILD = frozenset("*?[")
-
-
-class Life(NamedTuple):
-    """What is known of one life of a topic."""
-
-    epoch: int
-    contract: str
-    schema: bytes
-    first_seq: int
-    """The first message that the tap can still get, or could when it joined."""
-
-
-class Tap(Subscriber):
-    """A subscriber that remembers which lives of its topic it has seen. It loses as little as it can: a lapped tap goes
-    on with the oldest message that is left."""
-
-    def __init__(self, topic: str, *, start: Start, observe: bool, name: str) -> None:
-        self.lives: dict[int, Life] = {}
-        self.capacity = 0
-        self.begun = 0  # the life of which something has been taken
-        super().__init__(topic, start=start, on_lap="oldest", observe="always" if observe else "pipes", name=name)
-
-    def _attached(self) -> None:
-        there = self._describe()
-        assert there is not None
-        contract, self.capacity, epoch, _ = there
-        _, _, sequence, _ = self._whereabouts()
-        self.lives[epoch] = Life(epoch, contract, self._schema(), sequence)
-        if len(self.lives) > 2:  # a batch is of this life or, at the turn, of the one before
-            del self.lives[min(self.lives)]
-
-    def refresh(self) -> None:
-        """The newest writer of a topic may have changed its schema."""
-        there = self._describe()
-        known = self.lives.get(there[2]) if there is not None else None
-        if known is not None and (schema := self._schema()) != known.schema:
-            self.lives[known.epoch] = known._replace(schema=schema)
-
-    def lag(self) -> tuple[int, int]:
-        """(messages, bytes) between this tap and the newest message. May be called from any thread."""
-        newest, end, sequence, position = self._whereabouts()
-        return max(0, newest - sequence), max(0, end - position)
-
-    def _whereabouts(self) -> tuple[int, int, int, int]:
-        """Where the topic's writers are, and where this tap is: each as the number and position of the next message."""
-        nowhere = (0, 0, 0, 0)
-        there = self._describe() if not self.closed else None
-        if there is None:
-            return nowhere
-        try:
-            seen = _native.inspect(names.runtime_directory(), self.topic)
-        except RingmainError:
-            return nowhere
-        if seen["epoch"] != there[2]:
-            return nowhere
-        for slot, _role, _pid, _uid, _generation, _joined, position, sequence, *_ in seen["members"]:
-            if slot == there[3]:
-                return seen["next_sequence"], seen["position"], sequence, position
-        return nowhere
 
 
 class _Doorbell(_native.Subscriber):
@@ -95,11 +36,12 @@ class Taps:
         *,
         start: Callable[[str], Start],
         observe: bool,
+        frames: bool,
         name: str,
     ) -> None:
         self._patterns, self._exclude = patterns, exclude
-        self._start, self._observe, self._name = start, observe, name
-        self._taps: dict[str, Tap] = {}
+        self._start, self._observe, self._frames, self._name = start, observe, frames, name
+        self._taps: dict[str, Tap | FrameTap] = {}
         self.problems: dict[str, str] = {}
         self._retry_at = 0.0
         self._doorbell = _Doorbell()
@@ -110,13 +52,7 @@ class Taps:
             self.close()
             raise
 
-    def __getitem__(self, topic: str) -> Tap:
-        return self._taps[topic]
-
-    def __contains__(self, topic: str) -> bool:
-        return topic in self._taps
-
-    def current(self) -> list[Tap]:
+    def current(self) -> list[Tap | FrameTap]:
         return list(self._taps.values())
 
     def wants(self, topic: str) -> bool:
@@ -124,7 +60,7 @@ class Taps:
             fnmatchcase(topic, p) for p in self._exclude
         )
 
-    def wait(self, timeout_s: float) -> list[Tap]:
+    def wait(self, timeout_s: float) -> list[Tap | FrameTap]:
         """The taps with something to read; none when the time is up, or when topics have come or gone: those are
         looked at by the next call."""
         count = self._doorbell._directory_count()
@@ -137,7 +73,18 @@ class Taps:
             raise
         except RingmainError:
             return self._find_trouble()
-        return [tap for tap in ready if isinstance(tap, Tap)]
+        return [tap for tap in ready if isinstance(tap, Tap | FrameTap)]
+
+    def change_kind(self, tap: Tap | FrameTap) -> None:
+        """What was thought to be messages are frames, or the other way round: the tap for it takes its place, if frames
+        are wanted, and begins with the oldest that is there."""
+        self._taps.pop(tap.topic).close()
+        is_stream = isinstance(tap, Tap)
+        if self._frames or not is_stream:
+            try:
+                self._taps[tap.topic] = self._make(tap.topic, is_stream, "oldest")
+            except RingmainError as error:
+                self.set_aside(tap.topic, error)
 
     def set_aside(self, topic: str, error: Exception) -> None:
         """Close a topic's tap and try again later."""
@@ -152,7 +99,7 @@ class Taps:
             tap.close()
         self._doorbell._close()
 
-    def _find_trouble(self) -> list[Tap]:
+    def _find_trouble(self) -> list[Tap | FrameTap]:
         """One of the taps made the wait fail: which?"""
         ready = []
         for topic, tap in list(self._taps.items()):
@@ -162,15 +109,22 @@ class Taps:
                 self.set_aside(topic, error)
         return ready
 
+    def _make(self, topic: str, is_stream: bool, start: Start) -> Tap | FrameTap:
+        if is_stream:
+            return FrameTap(topic, start=start, name=self._name)
+        return Tap(topic, start=start, observe=self._observe, name=self._name)
+
     def _look(self, *, first: bool) -> None:
-        there = [topic for topic in _native.topics(names.runtime_directory()) if self.wants(topic)]
+        streams = set(_native.pools(names.runtime_directory()))
+        left_out = set() if self._frames else streams
+        there = [t for t in _native.topics(names.runtime_directory()) if self.wants(t) and t not in left_out]
         plain = [p for p in self._patterns if not _WILD & set(p) and not any(fnmatchcase(p, e) for e in self._exclude)]
         for topic in dict.fromkeys([*plain, *there]):
-            if topic in self._taps:
+            if topic in self._taps or topic in left_out:
                 continue
             try:
                 start: Start = self._start(topic) if first else "oldest"
-                self._taps[topic] = Tap(topic, start=start, observe=self._observe, name=self._name)
+                self._taps[topic] = self._make(topic, topic in streams, start)
             except RecordingError:
                 raise
             except RingmainError as error:

@@ -18,6 +18,7 @@ import contextlib
 import os
 import socket
 import time
+from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 from types import TracebackType
@@ -63,6 +64,7 @@ class _Pending(NamedTuple):
     ring: pa.RecordBatch
     record_ns: int
     size: int
+    in_place: Sequence[memoryview] = ()
 
 
 class RecordingWriter:
@@ -96,6 +98,7 @@ class RecordingWriter:
         self._pending: list[_Pending] = []
         self._pending_bytes = 0
         self._topics: dict[tuple[str, int], TopicMeta] = {}
+        self._written = False  # has anything been written since the last flush?
         self._undeclared = False  # is there a topic that meta.json does not have yet?
         self._damaged: list[int] = []
         self._flushed_at = self._opened_at = time.monotonic()
@@ -167,26 +170,35 @@ class RecordingWriter:
             self._topics[topic, epoch] = entry
             self._undeclared = True
 
-    def append(self, topic: str, epoch: int, batch: object, *, record_time_ns: int | None = None) -> int:
-        """Record a batch that a topic's `recv_batch` gave; returns its number of messages. No Python object
-        is made for a message. The batch's memory is kept until the next flush."""
+    def append(
+        self,
+        topic: str,
+        epoch: int,
+        batch: object,
+        *,
+        record_time_ns: int | None = None,
+        in_place: Sequence[memoryview] = (),
+    ) -> int:
+        """Record a batch that a topic's `recv_batch` gave; returns its number of messages. No Python object is made for
+        a message. The batch's memory is kept until the next flush. With `in_place` the payloads are taken from there,
+        one after the other, and the batch's own says only how long each is; they have been written on return."""
         self._check()
         now_ns = time.time_ns() if record_time_ns is None else record_time_ns
         ring = ring_batch(topic, batch)
         rows = int(ring.num_rows)
         size = payload_bytes(ring.column(DATA)) + rows * ENVELOPE_BYTES
-        if size > _MAX_BATCH_BYTES and rows > 1:
+        if size > _MAX_BATCH_BYTES and rows > 1 and not in_place:
             half = rows // 2
             self.append(topic, epoch, ring.slice(0, half), record_time_ns=now_ns)
             return half + self.append(topic, epoch, ring.slice(half), record_time_ns=now_ns)
         if rows:
-            if self._pending_bytes + size > _MAX_BATCH_BYTES:
+            if in_place or self._pending_bytes + size > _MAX_BATCH_BYTES:
                 self._write_pending()
-            self._pending.append(_Pending(topic, epoch, ring, now_ns, size))
+            self._pending.append(_Pending(topic, epoch, ring, now_ns, size, in_place))
             self._pending_bytes += size
             self.rows += rows
             self.bytes += size
-            if self._pending_bytes >= _GATHER_BYTES or len(self._pending) >= _GATHER_BATCHES:
+            if in_place or self._pending_bytes >= _GATHER_BYTES or len(self._pending) >= _GATHER_BATCHES:
                 self._write_pending()
         self.tick()
         return rows
@@ -210,9 +222,10 @@ class RecordingWriter:
         if self._undeclared:
             with self._stopping_on_error("describe a topic in"):
                 self._write_meta()
-        if not self._pending and (self._stream is None or self._fsync != "interval"):
+        if not self._pending and not self._written:
             return
         self._write_pending()
+        self._written = False
         with self._stopping_on_error("write"):
             if self._stream is not None:
                 if not self._stream.is_in_place():
@@ -296,8 +309,10 @@ class RecordingWriter:
             ring = pieces[0].ring if len(pieces) == 1 else pa.concat_batches([p.ring for p in pieces])
             wrapped.append(self._envelope.wrap(topic, epoch, ring, [(len(p.ring), p.record_ns) for p in pieces]))
         joined = wrapped[0][0] if len(wrapped) == 1 else pa.concat_batches([w[0] for w in wrapped])
-        self._stream.write(joined, min(w[1] for w in wrapped), max(w[2] for w in wrapped))
+        in_place = self._pending[0].in_place if count == 1 else ()
+        self._stream.write(joined, min(w[1] for w in wrapped), max(w[2] for w in wrapped), in_place)
         self.lost += sum(w[3] for w in wrapped)
+        self._written = True
         crash.point("R3")  # [CRASH-R3] a batch is written, and nobody has been told
         del self._pending[:count]
 

@@ -1,5 +1,6 @@
 """`read()`: the fastest DataFrame of a recording. Sealed segments are Parquet, which Spark reads natively, in parallel,
-with column pruning and filters pushed down; only what is not sealed yet goes through our Arrow source.
+with column pruning and filters pushed down; only what is not sealed yet goes through our Arrow source, and what is too
+wide: Spark's reader wants twice a payload in one piece, and one of 1 GiB ends the whole JVM.
 
 The invariant owned here: both halves come from one look at the directory, so a segment that is sealed meanwhile is in
 exactly one of them.
@@ -10,16 +11,20 @@ from __future__ import annotations
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from ringmain.recording import Store, list_segments
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ringmain.recording import SegmentRef, Store, list_segments
 from ringmain.recording.filters import Filter
 from ringmain.recording.format import SCHEMA, sealed_name
 from ringmain.spark.places import absolute, find_recordings
-from ringmain.spark.plan import Range, SegmentPlan, cut, plan_segment
+from ringmain.spark.plan import SPLIT_BYTES, Range, SegmentPlan, cut, plan_segment
 from ringmain.spark.source import format_ranges, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+WIDE_BYTES = 256 << 20  # of a row group's payloads; sealing makes them far smaller unless one message is that large
 _OBJECT_STORE_SCHEMES = {"s3": "s3a", "gcs": "gs"}  # what pyarrow calls them -> what Hadoop does
 
 
@@ -28,7 +33,7 @@ def read(
     path: str,
     *,
     topic: str | None = None,
-    split_bytes: int = 64 << 20,
+    split_bytes: int = SPLIT_BYTES,
     verify: bool = True,
 ) -> DataFrame:
     """All messages of a recording (or of all below a directory, or that match a pattern) as they are now.
@@ -43,7 +48,7 @@ def read(
     growing: list[Range] = []
     for key, store in find_recordings(path).items():
         for ref in list_segments(store):
-            if ref.sealed:
+            if ref.sealed and not _is_wide(ref):
                 sealed.append(_address(store, ref.number))
                 continue
             segment = ref.open()
@@ -60,6 +65,20 @@ def read(
         parts.append(reader.load(path))
     frame = reduce(lambda one, other: one.unionByName(other), parts)
     return frame if patterns is None else frame.where(_matches(wanted))
+
+
+def _is_wide(ref: SegmentRef) -> bool:
+    """Does it hold payloads that are too large for Spark's own reader? (Looked up for local files only: in an object
+    store that would be a request for each.)"""
+    if ref.store.directory is None or ref.store.sealed_uri:
+        return False
+    try:
+        found = pq.read_metadata(ref.store.directory / sealed_name(ref.number))
+    except (OSError, pa.ArrowException):
+        return False  # Spark will say what is wrong with it
+    payload = found.schema.names.index("payload")
+    groups = (found.row_group(index) for index in range(found.num_row_groups))
+    return any(group.column(payload).total_uncompressed_size > WIDE_BYTES for group in groups)
 
 
 def _cut(key: str, plan: SegmentPlan, split_bytes: int) -> list[Range]:

@@ -9,6 +9,7 @@ from typing import Literal
 
 from ringmain import names
 from ringmain.recording.format import COLUMNS
+from ringmain.spark.plan import SPLIT_BYTES
 
 PUSHDOWN_VARIABLE = "RINGMAIN_SPARK_PUSHDOWN"
 POSITION_COLUMNS = ("segment", "row")
@@ -23,10 +24,11 @@ _KNOWN = {
     "startingposition": "earliest (the default), latest, SEGMENT:ROW, or one of these for each recording as JSON",
     "maxbytespertrigger": "how much a micro-batch reads at most, in bytes or like 64MiB",
     "maxrowspertrigger": "how many messages a micro-batch reads at most",
+    "maxpayload": "messages with a larger payload are an error, in bytes or like 256MiB; without it none is",
     "failondataloss": "true (the default): what cannot be read any more is an error; false: a counted gap",
     "consumer": "under which name the stream is registered with retention; none: it is not",
     "pushdown": "true: filters on topic, publish_time and seq are pushed down",
-    "splitbytes": "how much one partition reads, about, in bytes or like 64MiB",
+    "splitbytes": "how much one partition reads, about, in bytes or like 32MiB",
     "ranges": "which rows of which segments, as ringmain.spark.read passes it",
 }  # fmt: skip
 
@@ -45,9 +47,10 @@ class Options:
     max_bytes: int | None = None
     max_rows: int | None = None
     fail_on_loss: bool = True
+    max_payload: int | None = None
     consumer: str | None = None
     pushdown: bool = False
-    split_bytes: int = 64 << 20
+    split_bytes: int = SPLIT_BYTES
     ranges: str | None = None
 
     @classmethod
@@ -82,6 +85,7 @@ class Options:
             max_bytes=_size(options, "maxbytespertrigger"),
             max_rows=_count(options, "maxrowspertrigger"),
             fail_on_loss=_flag(options, "failondataloss", True),
+            max_payload=_size(options, "maxpayload"),
             consumer=options.get("consumer"),
             pushdown=_flag(options, "pushdown", os.environ.get(PUSHDOWN_VARIABLE) == "1"),
             split_bytes=_size(options, "splitbytes") or cls.split_bytes,

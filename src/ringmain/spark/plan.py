@@ -15,6 +15,7 @@ from ringmain.recording import Position, SegmentRef, Store, list_segments
 from ringmain.recording.filters import Filter
 from ringmain.recording.segments import ParquetSegment, Segment, StreamSegment
 
+SPLIT_BYTES = 32 << 20  # of a partition: large enough to be worth a task, small enough to share out
 ENVELOPE_BYTES = 80  # of a row besides its payload, about
 _OPENERS = 8  # footers are small and latency is what they cost, most of all in object stores
 
@@ -94,17 +95,24 @@ def plan_all(
 def cut(
     key: str, plan: SegmentPlan, first: int, end: int, split_bytes: int, wanted: Filter | None = None
 ) -> Iterator[Range]:
-    """Rows [first, end) of a segment as ranges of about `split_bytes`, leaving out extents that cannot match."""
-    begin: int | None = None
-    stop, size = first, 0
+    """Rows [first, end) of a segment as ranges of at most about `split_bytes` and all of a size, so that no core waits
+    for another that got the larger piece. Extents that cannot match are left out."""
+    wanted_extents = []
     for extent in plan.extents:
         lo, hi = max(first, extent.row), min(end, extent.end)
-        if lo >= hi or (wanted is not None and _outside(extent, wanted)):
-            continue
-        share = extent.bytes * (hi - lo) // extent.rows
-        if begin is not None and (size + share > split_bytes or lo != stop):
+        if lo < hi and (wanted is None or not _outside(extent, wanted)):
+            wanted_extents.append((lo, hi, extent.bytes * (hi - lo) // extent.rows))
+    total = sum(share for _, _, share in wanted_extents)
+    piece = total / max(1, -(-total // split_bytes))
+    begin: int | None = None
+    stop, size, enough = first, 0, piece
+    for lo, hi, share in wanted_extents:
+        full = size + share / 2 > enough
+        if begin is not None and (full or lo != stop):
             yield Range(key, plan.ref, begin, stop)
-            begin, size = None, 0
+            begin = None
+        if full:
+            enough += piece
         if begin is None:
             begin = lo
         stop, size = hi, size + share

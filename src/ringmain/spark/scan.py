@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ringmain.errors import RecordingCorrupt, RecordingNotFound
+from ringmain.errors import MessageTooLarge, RecordingCorrupt, RecordingNotFound
 from ringmain.recording import Damage, Recording, SegmentRef, Store
 from ringmain.recording.filters import Filter
 from ringmain.recording.format import COLUMNS, CONSUMERS, SCHEMA, consumer_path
@@ -43,6 +43,7 @@ class Scan:
     end_seq: int | None = None
     decoding: Decoding | None = None
     fail_on_loss: bool = True
+    max_payload: int | None = None
     consumer: str | None = None
 
     def filter(self) -> Filter:
@@ -77,11 +78,22 @@ class Scan:
                 on_damage=on_damage,
             ):
                 rows, batch = wanted.apply(row, batch) if wanted.columns else (None, batch)
+                self._check_size(wanted_range, batch)
                 for piece, piece_rows in _pieces(batch, rows):
                     yield self._shape(wanted_range, row, piece, piece_rows)
                     row += len(piece)
         finally:
             segment.close()
+
+    def _check_size(self, source: Range, batch: pa.RecordBatch) -> None:
+        if self.max_payload is None or batch.nbytes <= self.max_payload or "payload" not in batch.schema.names:
+            return
+        longest = pc.max(pc.binary_length(batch.column("payload"))).as_py() or 0
+        if longest > self.max_payload:
+            raise MessageTooLarge(
+                f"segment {source.ref.number:09d} of {source.key!r} holds a message of {longest:,} bytes, and at most "
+                f"{self.max_payload:,} were asked for (maxPayload)"
+            )
 
     def _shape(self, source: Range, row: int, batch: pa.RecordBatch, rows: pa.Array | None) -> pa.RecordBatch:
         """The columns that Spark asked for, in its order."""

@@ -32,11 +32,17 @@ _RUNTIME: dict[str, str] = {
 }
 
 
-def session(*, app_name: str = "ringmain", master: str | None = None, **conf: Any) -> SparkSession:
+# For work that ends within minutes: the JVM's second compiler would take as much processor time as Spark itself.
+_BRIEF = "-XX:TieredStopAtLevel=1"
+
+
+def session(*, app_name: str = "ringmain", master: str | None = None, brief: bool = False, **conf: Any) -> SparkSession:
     """A SparkSession ready for ringmain: `session(**{"spark.sql.shuffle.partitions": 8})`.
 
     An existing session is returned, with the settings that can still be changed. SPARK_REMOTE (Spark Connect) is
     respected; otherwise it runs on `master`, by default all cores of this machine (`local[*]`).
+
+    brief: there is little to do. A JVM on this machine then starts faster, and never becomes as fast as it could.
     """
     _require_pyspark()
     settings = {_checked(key): _text(value) for key, value in conf.items()}
@@ -54,7 +60,7 @@ def session(*, app_name: str = "ringmain", master: str | None = None, **conf: An
     local = chosen.startswith("local")
     _prepare_environment(on_this_machine=local or _is_loopback(chosen))
     builder = SparkSession.builder.appName(app_name).master(chosen)
-    for key, value in {**_defaults(local, chosen), **settings}.items():
+    for key, value in {**_defaults(local, chosen, brief), **settings}.items():
         builder = builder.config(key, value)
     made = builder.getOrCreate()
     made.sparkContext.setLogLevel("ERROR")
@@ -76,6 +82,8 @@ def _connect(remote: str, app_name: str, settings: dict[str, str]) -> SparkSessi
         )
     from pyspark.sql import SparkSession
 
+    if remote.startswith("local"):
+        _prepare_environment(on_this_machine=True)  # the server is started here, by us
     builder = SparkSession.builder.remote(remote).appName(app_name)
     for key, value in {**_RUNTIME, **settings}.items():
         builder = builder.config(key, value)
@@ -123,13 +131,16 @@ def _prepare_environment(*, on_this_machine: bool) -> None:
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
 
 
-def _defaults(local: bool, master: str) -> dict[str, str]:
+def _defaults(local: bool, master: str, brief: bool) -> dict[str, str]:
+    java = f"-Dlog4j2.configurationFile=file:{_LOGGING}"
+    if local:
+        java += f" -XX:+UseParallelGC{f' {_BRIEF}' if brief else ''}"  # the JVM's own choice is for large servers
     settings = {
         **_RUNTIME,
         "spark.ui.showConsoleProgress": "false",
         "spark.ui.enabled": "false",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{_LOGGING}",
+        "spark.driver.extraJavaOptions": java,
         "spark.driver.memory": f"{_driver_memory_mb()}m",
     }
     if local or _is_loopback(master):

@@ -148,6 +148,7 @@ def scan_for(options: Options, schema: StructType) -> Scan:
         options.topics if decoding is None else (decoding.topic,),
         decoding=decoding,
         fail_on_loss=options.fail_on_loss,
+        max_payload=options.max_payload,
         consumer=options.consumer if options.consumer != "none" else None,
     )
 

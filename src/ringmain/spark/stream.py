@@ -52,7 +52,26 @@ class Tracker:
         self._growing: StreamSegment | None = None
 
     def earliest(self) -> Position:
+        """The first that retention has left."""
         return Position(read_retired(self.store).first_segment, 0)
+
+    def first(self) -> Position:
+        """Where a new query begins: a directory may hold but some segments of a recording, copied from elsewhere."""
+        listed = list_segments(self.store)
+        return Position(listed[0].number, 0) if listed else self.earliest()
+
+    def absent(self, begin: Position, end: Position) -> list[tuple[int, int, int | None]]:
+        """(segment, row, end row if known) of rows between two positions that are gone. Numbers are given without
+        leaving any out, so a segment that is not there was deleted by somebody."""
+        present = {ref.number for ref in list_segments(self.store)}
+        found = []
+        for number in range(begin.segment, end.segment + (end.row > 0)):
+            row = begin.row if number == begin.segment else 0
+            known = self._plans.get(number)
+            stop = end.row if number == end.segment else None if known is None else known.end_row
+            if number not in present and (stop is None or row < stop):
+                found.append((number, row, stop))
+        return found
 
     def plans(self, start: Position, gaps: Gaps) -> list[SegmentPlan]:
         """The segments from `start` on, as they are now."""
@@ -121,7 +140,7 @@ class RecordingStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for key, tracker in places.items():
             asked = chosen.get(key, "earliest")
             if asked == "earliest":
-                at[key] = str(tracker.earliest())
+                at[key] = str(tracker.first())
             elif asked == "latest":
                 at[key] = str(tracker.end(self._gaps(tracker)))
             else:
@@ -195,12 +214,10 @@ class RecordingStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
             gaps = self._gaps(tracker)
             begin = self._begin(tracker, start["at"].get(key), gaps)
-            plans = tracker.plans(begin, gaps)
-            if last.row > 0 and all(plan.ref.number != last.segment for plan in plans):
-                gaps.note(
-                    last.segment, 0, last.row, RecordingNotFound(f"segment {last.segment:09d} of {key!r} is gone")
-                )
-            for plan in plans:
+            for number, row, stop in tracker.absent(begin, last):
+                gone = RecordingNotFound(f"segment {number:09d} of {key!r} is gone, and it was not read to its end")
+                gaps.note(number, row, stop, gone)
+            for plan in tracker.plans(begin, gaps):
                 number = plan.ref.number
                 first = begin.row if number == begin.segment else 0
                 stop = plan.end_row if number < last.segment else last.row
@@ -244,9 +261,9 @@ class RecordingStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _begin(self, tracker: Tracker, text: str | None, gaps: Gaps | None = None) -> Position:
         """Where to go on; rows that retention has deleted before they were read are told to `gaps`."""
-        earliest = tracker.earliest()
         if text is None:
-            return earliest
+            return tracker.first()
+        earliest = tracker.earliest()
         position = Position.parse(text)
         if position >= earliest:
             return position

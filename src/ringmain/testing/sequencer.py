@@ -12,15 +12,15 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+from ringmain.closing import Closing
 from ringmain.errors import Timeout
 
 PATIENCE_S = 30.0
 
 
-class Sequencer:
+class Sequencer(Closing):
     """`order = Sequencer(["writer opens", "reader opens", "writer sends"])`, then, wherever it happens:
 
         with order("reader opens"):
@@ -93,14 +93,6 @@ class Sequencer:
         self._ends = []
         if os.getpid() == self._maker:
             shutil.rmtree(self._directory, ignore_errors=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _rebuild(steps: list[str], directory: str, maker: int) -> Sequencer:

@@ -41,8 +41,8 @@ def run(args: argparse.Namespace) -> int:
         raise missing_part("zmq", error) from None
     end_s = time.monotonic() + args.duration if args.duration else float("inf")
     with carrying:
-        print(f"ringmain bridge: {args.source} -> {args.target}; Ctrl-C ends it", file=sys.stderr, flush=True)
         with suppress(KeyboardInterrupt):
+            print(f"ringmain bridge: {args.source} -> {args.target}; Ctrl-C ends it", file=sys.stderr, flush=True)
             while carrying.error is None and time.monotonic() < end_s:
                 time.sleep(min(0.1, max(0.0, end_s - time.monotonic())))
     traffic = carrying.traffic

@@ -30,7 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     left = args.count or -1
     # Conflating: only the newest message is looked at, so our own slowness does not look like the topic's.
-    with watch(args.topic, "delay", conflate=True) as sub, suppress(KeyboardInterrupt):
+    with suppress(KeyboardInterrupt), watch(args.topic, "delay", conflate=True) as sub:
         while left != 0:
             _print(args, collect(sub, args.interval, args.timeout))
             left -= 1

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
+import sys
 import tempfile
-import time
 from pathlib import Path
 
 from ringmain.cli.exits import CommandError, Exit, missing_part
-from ringmain.cli.tables import bold, dim
+from ringmain.cli.tables import bold
 
 EXAMPLES = [
     ("the whole story", "ringmain demo"),
     ("in a few seconds, without Spark", "ringmain demo --fast --no-spark"),
     ("keep the recording, the tables and the report", "ringmain demo --out demo/"),
 ]
-SECONDS, FAST_SECONDS = 30.0, 2.0
+SECONDS, FAST_SECONDS = 45.0, 2.0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--fast", action="store_true", help="a few seconds instead of half a minute")
+    parser.add_argument("--fast", action="store_true", help="a few seconds instead of a minute")
     parser.add_argument("--no-spark", action="store_true", help="stop after the recording")
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="where to put recording, tables, report (default: a new one)"
@@ -31,27 +32,29 @@ def run(args: argparse.Namespace) -> int:
     try:
         import numpy  # noqa: F401 -- the camera needs it
 
-        from ringmain.demo import stage, story
+        from ringmain.demo import narrator, stage, story
     except ImportError as error:
         raise missing_part("numpy,record", error) from None
     out = args.out or Path(tempfile.mkdtemp(prefix="ringmain-demo-"))
     recording = out / "recording"
     if recording.exists():
         raise CommandError(f"{recording} is there already; give another --out")
-    start = time.monotonic()
-
-    def say(text: str) -> None:
-        print(f"{dim(f'{time.monotonic() - start:5.1f} s')}  {text}", flush=True)
-
+    tell = narrator.Narrator()
     # Topics of its own, so that a demo never meets the topics of somebody's robot.
     with tempfile.TemporaryDirectory(prefix="ringmain-demo-", dir="/dev/shm") as shared:
         os.environ["RINGMAIN_DIR"] = shared
-        say(f"watch it from another terminal: {bold(f'RINGMAIN_DIR={shared} ringmain list')}")
+        command = (
+            "ringmain" if shutil.which("ringmain") else os.path.relpath(sys.argv[0])
+        )  # not on PATH: as it was called
+        tell.say(f"watch it from another terminal: {bold(f'RINGMAIN_DIR={shared} {command} top')}")
         try:
-            story.run_robot(recording, FAST_SECONDS if args.fast else SECONDS, say)
+            story.run_robot(recording, FAST_SECONDS if args.fast else SECONDS, tell)
         except stage.DemoFailed as error:
             raise CommandError(str(error)) from None
-    print(story.summary(recording))
-    report = None if args.no_spark else story.run_pipeline(recording, out, say)
-    say(f"recording: {recording}" if report is None else f"report: {report}")
+    report = None if args.no_spark else story.run_pipeline(recording, out, tell)
+    tell.say("what was recorded:")
+    print(f"\n{story.summary(recording)}\n")
+    print(f"recording  {recording}")
+    if report is not None:
+        print(f"tables     {out / 'lake'}\nreport     {bold(str(report))}")
     return Exit.OK

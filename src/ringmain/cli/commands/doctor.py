@@ -11,7 +11,7 @@ from ringmain.cli.arguments import positive_seconds
 from ringmain.cli.diagnosis import diagnose
 from ringmain.cli.exits import Exit
 from ringmain.cli.health import Finding, examine
-from ringmain.cli.survey import dump_json
+from ringmain.cli.survey import dump_json, stream_of
 from ringmain.cli.tables import coloured, printable
 
 EXAMPLES = [
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     if args.topic:
         before = rm.info(args.topic)
         time.sleep(args.interval)
-        findings = list(diagnose(before, rm.info(args.topic), args.interval))
+        findings = list(diagnose(before, rm.info(args.topic), args.interval, stream_of(args.topic)))
     else:
         findings = list(examine())
     if args.json:

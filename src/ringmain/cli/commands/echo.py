@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     lost = unclear = 0
     why = ""
     try:
-        with watch(args.topic, "echo", start="oldest" if args.oldest else "latest") as sub, suppress(KeyboardInterrupt):
+        with suppress(KeyboardInterrupt), watch(args.topic, "echo", start="oldest" if args.oldest else "latest") as sub:
             if wanted and sub.schema:
                 _check_names(wanted, sub.schema)
             for message in messages(sub, args.timeout, decode=not args.raw):

@@ -8,8 +8,8 @@ from typing import Any
 
 import ringmain as rm
 from ringmain.cli.schemas import schema_dict, schema_lines
-from ringmain.cli.survey import dump_json, topic_dict, type_name
-from ringmain.cli.tables import Right, bold, bytes_text, count_text, duration_text, table
+from ringmain.cli.survey import dump_json, layout_text, stream_of, topic_dict, type_name
+from ringmain.cli.tables import Right, bold, bytes_text, count_text, duration_text, printable, rate_text, table
 
 EXAMPLES = [
     ("one topic: its contract, who takes part, its schema", "ringmain info imu"),
@@ -23,23 +23,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    topic = rm.info(args.topic)
+    topic, stream = rm.info(args.topic), stream_of(args.topic)
     if args.json:
-        shown: dict[str, Any] = topic_dict(topic)
+        shown: dict[str, Any] = topic_dict(topic, stream)
         print(dump_json({**shown, "schema": schema_dict(topic.schema) if topic.schema else None}))
     else:
-        print(describe(topic, time.time_ns()))
+        print(describe(topic, time.time_ns(), stream))
 
 
-def describe(topic: rm.TopicInfo, now_ns: int) -> str:
+def describe(topic: rm.TopicInfo, now_ns: int, stream: rm.FrameStream | None = None) -> str:
     """The topic in a few lines and a table."""
     age = duration_text(now_ns - topic.epoch)
     full = 100 * topic.used / topic.capacity
     lines = [
-        f"{bold(topic.name)}: {topic.contract}, {type_name(topic)}",
+        f"{bold(topic.name)}: {topic.contract}, {type_name(topic, stream)}",
         f"  created   {age} ago{', stays when nobody is left' if topic.persist else ''}",
         f"  messages  {topic.next_sequence}",
         f"  ring      {bytes_text(topic.used)} of {bytes_text(topic.capacity)} used ({full:.0f}%)",
+        *(_stream_lines(stream) if stream else ()),
     ]
     members = [*topic.writers, *topic.readers]
     if members:
@@ -49,6 +50,16 @@ def describe(topic: rm.TopicInfo, now_ns: int) -> str:
     if topic.schema:
         lines += ["", *schema_lines(topic.schema)]
     return "\n".join(lines)
+
+
+def _stream_lines(stream: rm.FrameStream) -> list[str]:
+    held = ", ".join(f"{printable(who)} {count}" for who, count in stream.held.items())
+    lines = [
+        f"  frames    {layout_text(stream)}, {bytes_text(stream.layout.size)} each",
+        f"  published {count_text(stream.frames)}, at {rate_text(stream.rate)} Hz, {stream.dropped} dropped",
+        f"  buffers   {stream.buffers} of {bytes_text(stream.buffer_bytes)}, held by {held or 'nobody'}",
+    ]
+    return lines if stream.alive else [*lines, "  publisher gone"]
 
 
 def _row(member: rm.Participant) -> list[object]:

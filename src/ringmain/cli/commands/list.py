@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from ringmain.cli.exits import Exit
-from ringmain.cli.survey import dump_json, survey, topic_dict, type_name
+from ringmain.cli.survey import capacity_bytes, dump_json, stream_of, survey, topic_dict, type_name, used_share
 from ringmain.cli.tables import Right, bytes_text, count_text, table
 from ringmain.inspect import Participant, TopicInfo
 
@@ -27,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     found, unreadable = survey(args.pattern)
     if args.json:
-        print(dump_json([topic_dict(topic) for topic in found]))
+        print(dump_json([topic_dict(topic, stream_of(topic.name)) for topic in found]))
     elif args.names:
         print("".join(f"{topic.name}\n" for topic in found), end="")
     elif found:
@@ -40,15 +40,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _row(topic: TopicInfo) -> list[object]:
+    stream = stream_of(topic.name)
     return [
         topic.name,
         topic.contract,
-        type_name(topic),
+        type_name(topic, stream),
         _living(topic.writers),
         _living(topic.readers),
         Right(count_text(topic.next_sequence)),
-        Right(f"{100 * topic.used / topic.capacity:.0f}%"),
-        Right(bytes_text(topic.capacity)),
+        Right(f"{100 * used_share(topic, stream):.0f}%"),
+        Right(bytes_text(capacity_bytes(topic, stream))),
         Right(count_text(sum(reader.lost for reader in topic.readers))),
     ]
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 
 from ringmain.cli.exits import Exit, missing_part
+from ringmain.cli.survey import dump_json
 
 EXAMPLES = [
     ("all recorders below a directory, once", "ringmain pipeline run recordings --lake lake"),
@@ -26,6 +28,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--align", action="append", default=[], metavar="LEAD:TOPIC,...@S", help="as-of join")
     parser.add_argument("--format", choices=("parquet", "delta"), default="parquet", help="delta: keep logs too")
     parser.add_argument("--master", metavar="URL", help="of a Spark cluster; by default all cores of this machine")
+    parser.add_argument("--json", action="store_true", help="print how it went as a JSON object")
+    parser.add_argument("--skip-damage", action="store_true", help="pass over rows that cannot be read, and note them")
     parser.add_argument("--batch-bytes", default="1GiB", metavar="SIZE", help="what a batch reads at most (1GiB)")
 
 
@@ -42,6 +46,7 @@ def run(args: argparse.Namespace) -> int:
         follow=args.follow,
         interval_s=args.interval,
         max_bytes_per_batch=args.batch_bytes,
+        fail_on_data_loss=not args.skip_damage,
     )
-    print(summary)
+    print(dump_json(asdict(summary)) if args.json else summary)
     return Exit.OK

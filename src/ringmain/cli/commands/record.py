@@ -8,35 +8,47 @@ import sys
 import time
 from dataclasses import asdict
 from types import FrameType
-from typing import TYPE_CHECKING
 
-from ringmain.cli.arguments import positive, positive_seconds
-from ringmain.cli.exits import Exit, missing_part
+from ringmain.cli.arguments import positive, positive_seconds, size, span
+from ringmain.cli.exits import Exit, UsageError, missing_part
+from ringmain.cli.progress import Progress, summary
 from ringmain.cli.survey import dump_json
-from ringmain.cli.tables import Right, bytes_text, count_text, rate_text, table
-from ringmain.names import parse_capacity
-
-if TYPE_CHECKING:
-    from ringmain.recording import RecorderStatus
 
 EXAMPLES = [
-    ("everything, until Ctrl-C", "ringmain record drive"),
-    ("some topics, for a minute", "ringmain record drive imu 'camera/*' --duration 60"),
-    ("without ever making a writer wait", "ringmain record drive --observe"),
-    ("a black box: the last 10 GB", "ringmain record drive --keep-bytes 10GB"),
+    ("everything, until Ctrl-C", "ringmain record -o drive"),
+    ("some topics, for a minute", "ringmain record imu 'camera/*' -o drive --duration 60"),
+    ("without pixels, and without ever making a writer wait", "ringmain record -o drive --no-frames --observe"),
+    ("a black box: the last day, and 10 GiB at most", "ringmain record -o drive --keep 24h --keep 10GiB"),
+    ("sealed segments into a lake", "ringmain record -o drive --sealed-uri s3://lake/drive"),
 ]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", help="the directory to record into, new or continued")
     parser.add_argument("topic", nargs="*", help="names or patterns, like 'camera/*' (default: all)")
+    parser.add_argument(
+        "-o", "--output", metavar="DIR", help="the directory, new or continued (default: recording-DATE-TIME)"
+    )
     parser.add_argument("--exclude", nargs="+", default=[], metavar="TOPIC", help="names or patterns to leave out")
+    parser.add_argument("--no-frames", action="store_true", help="leave out streams of frames")
     parser.add_argument("--observe", action="store_true", help="never make a writer wait; what is lost is counted")
     parser.add_argument("--oldest", action="store_true", help="begin with the oldest message that is still there")
-    parser.add_argument("--duration", type=positive_seconds, metavar="S", help="stop after S seconds")
-    parser.add_argument("--count", type=positive, metavar="N", help="stop after N messages")
-    parser.add_argument("--max-bytes", metavar="BYTES", help="stop with so many bytes, like 1GB")
-    parser.add_argument("--keep-bytes", metavar="BYTES", help="remove the oldest segments beyond this")
+    parser.add_argument("--duration", type=span, metavar="TIME", help="stop after so long: 90, 30m, 24h")
+    parser.add_argument("--messages", type=positive, metavar="N", help="stop after N messages")
+    parser.add_argument("--max-size", type=size, metavar="SIZE", help="stop with so many bytes, like 1GB")
+    parser.add_argument(
+        "--keep", action="append", default=[], metavar="SIZE|TIME",
+        help="remove the oldest sealed segments beyond this, like 10GiB or 24h; both can be given",
+    )  # fmt: skip
+    parser.add_argument(
+        "--keep-force", action="store_true", help="remove also what a registered consumer has not read yet"
+    )
+    parser.add_argument("--fsync", choices=("never", "interval", "seal"), default="seal", help="default: seal")
+    parser.add_argument("--flush-interval", type=positive_seconds, default=0.1, metavar="S", help="default: 0.1")
+    parser.add_argument("--segment-size", type=size, default="256MiB", metavar="SIZE", help="default: 256MiB")
+    parser.add_argument("--segment-age", type=span, default="1h", metavar="TIME", help="default: 1h")
+    parser.add_argument(
+        "--sealed-uri", default="", metavar="URI", help="where sealed segments go, like s3://lake/drive"
+    )
     parser.add_argument("--name", default="recorder", help="what the rosters call it")
     parser.add_argument("--quiet", action="store_true", help="print nothing while recording")
     parser.add_argument("--json", action="store_true", help="print how it went as a JSON object")
@@ -47,17 +59,27 @@ def run(args: argparse.Namespace) -> int:
         from ringmain.recording import Recorder
     except ImportError as error:
         raise missing_part("record", error) from None
+    keep_bytes, keep_age_s = _keep(args.keep)
+    path = args.output or time.strftime("recording-%Y%m%d-%H%M%S")
     recorder = Recorder(
-        args.path,
+        path,
         args.topic or "*",
         exclude=args.exclude,
+        frames=not args.no_frames,
         observe=args.observe,
         start="oldest" if args.oldest else "latest",
         duration_s=args.duration,
-        messages=args.count,
-        max_bytes=parse_capacity(args.max_bytes),
+        messages=args.messages,
+        max_bytes=args.max_size,
         name=args.name,
-        keep_bytes=parse_capacity(args.keep_bytes),
+        fsync=args.fsync,
+        flush_interval_s=args.flush_interval,
+        segment_bytes=args.segment_size,
+        segment_age_s=args.segment_age,
+        keep_bytes=keep_bytes,
+        keep_age_s=keep_age_s,
+        keep_force=args.keep_force,
+        sealed_uri=args.sealed_uri,
     )
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -66,34 +88,28 @@ def run(args: argparse.Namespace) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, end)
     with recorder:
-        _say(args, f"recording into {args.path}; Ctrl-C ends it")
+        if not args.quiet:
+            print(f"ringmain record: recording into {path}; Ctrl-C ends it", file=sys.stderr, flush=True)
+        progress = Progress(sys.stderr, shown=not args.quiet)
         while (status := recorder.status()).state == "recording":
-            if not args.quiet and sys.stderr.isatty():
-                print(f"\r{_line(status)}\033[K", end="", file=sys.stderr, flush=True)
+            progress.show(status)
             time.sleep(0.1)
-        if not args.quiet and sys.stderr.isatty():
-            print(file=sys.stderr)
+        progress.end()
     status = recorder.status()
     print(dump_json(asdict(status)) if args.json else summary(status))
     return Exit.OK
 
 
-def _say(args: argparse.Namespace, text: str) -> None:
-    if not args.quiet:
-        print(f"ringmain record: {text}", file=sys.stderr, flush=True)
-
-
-def _line(status: RecorderStatus) -> str:
-    rates = f"{rate_text(status.rate_hz)} Hz, {bytes_text(status.bytes_per_s)}/s"
-    return f"{count_text(status.messages)} messages, {bytes_text(status.bytes)}, {rates}, {status.lost} lost"
-
-
-def summary(status: RecorderStatus) -> str:
-    """What was recorded, topic by topic."""
-    rows = [
-        [t.topic, t.contract, Right(count_text(t.messages)), Right(bytes_text(t.bytes)), t.lost, t.problem]
-        for t in status.topics
-    ]
-    heads = ("TOPIC", "CONTRACT", "MESSAGES", "BYTES", "LOST", "PROBLEM")
-    total = f"{status.messages} messages, {bytes_text(status.bytes)} in {status.elapsed_s:.1f} s, {status.lost} lost"
-    return f"{table(heads, rows)}\n{total}: {status.path}" if rows else f"no topics, nothing recorded: {status.path}"
+def _keep(given: list[str]) -> tuple[int | None, float | None]:
+    """(bytes, seconds) of what `--keep` said."""
+    keep_bytes: int | None = None
+    keep_age_s: float | None = None
+    for text in given:
+        try:
+            if text[-1:] in "smhd":
+                keep_age_s = span(text)
+            else:
+                keep_bytes = size(text)
+        except argparse.ArgumentTypeError:
+            raise UsageError(f"--keep is a size like 10GiB or a time like 24h, not {text!r}") from None
+    return keep_bytes, keep_age_s

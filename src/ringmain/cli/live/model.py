@@ -7,9 +7,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
+from ringmain.cli.survey import used_share
 from ringmain.cli.watching import Flow, Reading, flow
+from ringmain.frames.streams import FrameStream
 from ringmain.inspect import Participant, TopicInfo
 
 HISTORY = 30
@@ -17,20 +19,32 @@ Sort = Literal["name", "rate", "bandwidth", "full", "lost", "behind"]
 SORTS: tuple[Sort, ...] = ("name", "rate", "bandwidth", "full", "lost", "behind")
 
 
+class Seen(NamedTuple):
+    """One topic, as one look found it."""
+
+    info: TopicInfo
+    reading: Reading
+    stream: FrameStream | None = None
+    """If it is a stream of frames."""
+
+
 @dataclass(frozen=True)
 class Row:
     """One topic, at one moment."""
 
     info: TopicInfo
+    stream: FrameStream | None
     rate_hz: float
     bytes_per_s: float
     lost_per_s: float
     rates: tuple[float, ...]
     """The last rates, oldest first."""
+    waits: tuple[tuple[str, str], ...]
+    """(writer, whom it waits for)."""
 
     @property
     def full(self) -> float:
-        return self.info.used / self.info.capacity
+        return used_share(self.info, self.stream)
 
     @property
     def lost(self) -> int:
@@ -50,11 +64,6 @@ class Row:
     def delay_s(self) -> float | None:
         """How old what the slowest reader reads next is, at the present rate; None if nothing moves."""
         return self.behind / self.rate_hz if self.rate_hz > 0 and self.slowest else None
-
-    @property
-    def waits(self) -> list[tuple[str, str]]:
-        """(writer, whom it waits for)."""
-        return [(writer.name, writer.waits_for) for writer in self.info.writers if writer.alive and writer.waits_for]
 
     @property
     def dead(self) -> int:
@@ -77,6 +86,7 @@ class _Memory:
 
     reading: Reading | None = None
     lost: int = 0
+    waits: tuple[tuple[str, str], ...] = ()
     rates: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
 
 
@@ -90,22 +100,27 @@ class Model:
         self.filter = ""
         self.paused = False
 
-    def look(self, seen: Sequence[tuple[TopicInfo, Reading]]) -> None:
+    def look(self, seen: Sequence[Seen]) -> None:
         """Takes in one look at all topics."""
         if self.paused:
             return
-        memories = {info.name: self._memories.get(info.name, _Memory()) for info, _ in seen}
-        self._memories = memories
-        self._rows = [self._row(info, reading, memories[info.name]) for info, reading in seen]
+        self._memories = {each.info.name: self._memories.get(each.info.name, _Memory()) for each in seen}
+        self._rows = [self._row(each, self._memories[each.info.name]) for each in seen]
 
-    def _row(self, info: TopicInfo, reading: Reading, memory: _Memory) -> Row:
+    def _row(self, seen: Seen, memory: _Memory) -> Row:
+        info, reading, stream = seen
         passed = flow(memory.reading, reading) or Flow(1.0, 0, 0.0)
         lost = sum(reader.lost for reader in info.readers)
         new_loss = max(0, lost - memory.lost) if memory.reading else 0
         if memory.reading is not None:
             memory.rates.append(passed.rate_hz)
-        memory.reading, memory.lost = reading, lost
-        return Row(info, passed.rate_hz, passed.bytes_per_s, new_loss / passed.seconds, tuple(memory.rates))
+        waits = tuple((w.name, w.waits_for) for w in info.writers if w.alive and w.waits_for)
+        if not waits and passed.messages == 0 and any(writer.alive for writer in info.writers):
+            waits = memory.waits  # one that waits looks up now and then: it has not gone on just because of that
+        memory.reading, memory.lost, memory.waits = reading, lost, waits
+        return Row(
+            info, stream, passed.rate_hz, passed.bytes_per_s, new_loss / passed.seconds, tuple(memory.rates), waits
+        )
 
     def rows(self) -> list[Row]:
         """What to show: filtered, and in order."""

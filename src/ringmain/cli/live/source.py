@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Protocol
 
 from ringmain import _native, names
+from ringmain.cli.live.model import Seen
 from ringmain.cli.messages import Decoder
-from ringmain.cli.survey import survey
-from ringmain.cli.watching import Reading, read_counters
+from ringmain.cli.survey import stream_of, survey
+from ringmain.cli.watching import read_counters
 from ringmain.errors import RingmainError
-from ringmain.inspect import TopicInfo, info
+from ringmain.frames.peek import FrameCopy, peek_frame
+from ringmain.inspect import info
 from ringmain.message import Message
 
 _MOST_BYTES = 1 << 20  # a larger message is named, not shown
@@ -18,15 +20,20 @@ _MOST_BYTES = 1 << 20  # a larger message is named, not shown
 class Source(Protocol):
     """What the app needs to see."""
 
-    def look(self) -> list[tuple[TopicInfo, Reading]]: ...
+    def look(self) -> list[Seen]: ...
     def newest(self, topic: str, count: int) -> list[Message]: ...
+    def newest_frame(self, stream: str) -> FrameCopy | None: ...
 
 
 class Topics:
     """The real topics."""
 
-    def look(self) -> list[tuple[TopicInfo, Reading]]:
-        return [(seen, reading) for seen in survey()[0] if (reading := read_counters(seen.name)) is not None]
+    def look(self) -> list[Seen]:
+        return [
+            Seen(topic, reading, stream_of(topic.name))
+            for topic in survey()[0]
+            if (reading := read_counters(topic.name)) is not None
+        ]
 
     def newest(self, topic: str, count: int) -> list[Message]:
         """The newest messages, decoded, oldest first; none if the topic is gone."""
@@ -39,6 +46,13 @@ class Topics:
             Message(_shown(decoder, data, size), seq, time_ns, sender, kind)
             for seq, time_ns, sender, kind, size, data in seen
         ]
+
+    def newest_frame(self, stream: str) -> FrameCopy | None:
+        """A copy of the newest frame; none if there is none that stays for long enough, or the stream is gone."""
+        try:
+            return peek_frame(stream)
+        except (RingmainError, ValueError):
+            return None
 
 
 def _shown(decoder: Decoder, data: bytes | None, size: int) -> object:

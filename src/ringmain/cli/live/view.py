@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from ringmain.cli.commands.info import describe
 from ringmain.cli.live.model import Model, Row
-from ringmain.cli.messages import envelope_line, value_lines
+from ringmain.cli.messages import envelope_line, inline, value_lines
 from ringmain.cli.survey import type_name
 from ringmain.cli.tables import bytes_text, count_text, duration_text, printable, rate_text, uncoloured
 from ringmain.message import Message
 
 HEADS = ("TOPIC", "CONTRACT", "TYPE", "HZ", "", "BANDWIDTH", "FULL", "W", "R", "BEHIND", "DELAY", "LOST", "WHO IS SLOW")
+NUMBERS = frozenset({"HZ", "BANDWIDTH", "FULL", "W", "R", "BEHIND", "DELAY", "LOST"})
+"""Columns that stand to the right."""
 _BARS = " ▁▂▃▄▅▆▇█"
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
 _MOST_LINES = 6  # of one message
-_PICTURE_LINES, _PICTURE_COLUMNS = 20, 72
-_SHADES = " .:-=+*#%@"
+
+Tone = Literal["", "note", "bad"]
 
 
 def sparkline(values: Sequence[float], width: int = 12) -> str:
@@ -27,23 +30,29 @@ def sparkline(values: Sequence[float], width: int = 12) -> str:
     return bars.rjust(width)
 
 
+def bar(share: float, width: int = 4) -> str:
+    """How full, as a bar and a number."""
+    eighths = round(min(max(share, 0.0), 1.0) * width * 8)
+    drawn = "█" * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
+    return f"{drawn:<{width}} {100 * share:3.0f}%"
+
+
 def cells(row: Row) -> list[str]:
     """One topic, a text for each of HEADS."""
     info = row.info
-    lost = count_text(row.lost) + (f" (+{rate_text(row.lost_per_s)}/s)" if row.lost_per_s else "")
     return [
         printable(info.name),
         info.contract,
-        printable(type_name(info)),
+        printable(type_name(info, row.stream)),
         rate_text(row.rate_hz),
         sparkline(row.rates),
         f"{bytes_text(row.bytes_per_s)}/s",
-        f"{100 * row.full:.0f}%",
+        bar(row.full),
         str(sum(writer.alive for writer in info.writers)),
         str(sum(reader.alive for reader in info.readers)),
         count_text(row.behind),
-        duration_text(row.delay_s * 1e9) if row.delay_s is not None else "-",
-        lost,
+        "-" if row.delay_s is None else duration_text(row.delay_s * 1e9) if row.behind else "0",
+        count_text(row.lost),
         printable(trouble(row)),
     ]
 
@@ -52,19 +61,38 @@ def trouble(row: Row) -> str:
     """Who waits for whom; else who is furthest behind, if anybody is; else who is dead."""
     if row.waits:
         return "; ".join(f"{writer} waits for {whom}" for writer, whom in row.waits)
+    if row.stream and row.full >= 1:
+        return "all buffers held: " + ", ".join(f"{who} {count}" for who, count in row.stream.held.items())
     if row.lost_per_s and row.slowest:
         losing = max((r for r in row.info.readers if r.alive), key=lambda reader: reader.lost)
-        return f"{losing.name} is being lapped"
+        return f"{losing.name} loses {rate_text(row.lost_per_s)}/s"
     if row.slowest and row.slowest.lag_bytes > row.info.capacity // 2:
         return f"{row.slowest.name} is far behind"
     return f"{row.dead} dead" if row.dead else ""
 
 
+def tone(row: Row) -> Tone:
+    """Does somebody wait or lose (bad), or is something to be noted?"""
+    if row.waits or row.lost_per_s or (row.stream and row.full >= 1):
+        return "bad"
+    return "note" if trouble(row) else ""
+
+
 def status_line(model: Model) -> str:
     """One line on the whole."""
     rows = model.rows()
+    if not rows and not model.filter:
+        return "no topics yet; they appear here as soon as somebody makes one"
     rate, bandwidth = sum(row.rate_hz for row in rows), sum(row.bytes_per_s for row in rows)
-    parts = [f"{len(rows)} topics", f"{rate_text(rate)} Hz", f"{bytes_text(bandwidth)}/s", f"by {model.sort}"]
+    parts = [
+        f"{len(rows)} topic{'s' * (len(rows) != 1)}",
+        f"{rate_text(rate)} Hz",
+        f"{bytes_text(bandwidth)}/s",
+        f"by {model.sort}",
+    ]
+    unwell = sum(tone(row) == "bad" for row in rows)
+    if unwell:
+        parts.append(f"{unwell} in trouble")
     if model.filter:
         parts.append(f"only '{printable(model.filter)}'")
     if model.paused:
@@ -72,32 +100,36 @@ def status_line(model: Model) -> str:
     return "  ·  ".join(parts)
 
 
-def details(row: Row, newest: Sequence[Message], now_ns: int) -> str:
-    """A topic opened: who takes part, what it looks like, and its newest messages, newest first."""
-    lines = [uncoloured(describe(row.info, now_ns)), "", "newest messages:"]
+def headline(row: Row) -> str:
+    """A topic opened, above all else: how much goes through it, and who is in trouble."""
+    moving = f"{rate_text(row.rate_hz)} Hz  ·  {bytes_text(row.bytes_per_s)}/s"
+    drawn = sparkline(row.rates, 30).strip()
+    return "  ·  ".join(filter(None, [printable(row.info.name), drawn, moving, printable(trouble(row))]))
+
+
+def details(row: Row, now_ns: int) -> str:
+    """A topic opened: what it is, and who takes part."""
+    return uncoloured(describe(row.info, now_ns, row.stream))
+
+
+def messages_text(newest: Sequence[Message]) -> str:
+    """A topic's newest messages, newest first."""
+    lines = ["newest messages:"]
     for message in reversed(newest):
         lines.append(f"  {envelope_line(message)}")
-        body = picture(message.data) or value_lines(message.data)
-        most = _PICTURE_LINES if message is newest[-1] else _MOST_LINES  # one picture is enough
-        lines += [f"    {printable(line)}" for line in body[:most]]
-        if len(body) > most:
+        body = value_lines(message.data)
+        lines += [f"    {printable(line)}" for line in body[:_MOST_LINES]]
+        if len(body) > _MOST_LINES:
             lines.append("    ...")
-    if not newest:
-        lines.append("  none")
-    return "\n".join(lines)
+    return "\n".join([*lines, *([] if newest else ["  none"])])
 
 
-def picture(value: Any) -> list[str]:
-    """An image (an array of bytes, grey or colour, at least 16 by 16) in characters; nothing for anything else."""
-    shape: tuple[int, ...] = getattr(value, "shape", ())
-    dtype = str(getattr(value, "dtype", ""))
-    if dtype != "uint8" or len(shape) not in (2, 3) or min(shape[:2]) < 16 or (len(shape) == 3 and shape[2] > 4):
-        return []
-    # A character is about twice as high as it is wide.
-    step = max(shape[1] / _PICTURE_COLUMNS, shape[0] / (2 * (_PICTURE_LINES - 1)))
-    lines = [f"{dtype}{list(shape)}"]
-    for row in range(int(shape[0] / step / 2)):
-        pixels = value[int(row * step * 2)]
-        greys = (int(pixels[int(column * step)].mean()) for column in range(int(shape[1] / step)))
-        lines.append("".join(_SHADES[grey * len(_SHADES) // 256] for grey in greys))
-    return lines
+def frame_text(frame: Any) -> str:
+    """The newest frame of a stream: what goes with its picture."""
+    if frame is None:
+        return "newest frame:\n  none"
+    envelope = envelope_line(Message(b"", frame.seq, frame.time_ns, frame.sender, ""))
+    parts = [f"frame {frame.id}", f"taken in {duration_text(frame.end_ns - frame.start_ns)}"]
+    parts += [] if frame.valid else ["not valid"]
+    parts += [inline(frame.meta)] if frame.meta else []
+    return f"newest frame:\n  {envelope}  {'  '.join(parts)}"

@@ -1,7 +1,9 @@
 """msgq's fake events: a test holds a subscriber of another process at `receive`, and lets it go when it likes.
 
 An event is a FIFO in the runtime directory, so it has a descriptor and works between any processes that know its name.
-A handle's two events and its switch are a directory; whoever made it with `override` takes it away again.
+A handle's two events and its switch are a directory; whoever made it with `override` keeps the FIFOs open, so that what
+others wrote stays in them, and takes the directory away again. Everybody else opens them when they are used: so a
+subscriber that outlives one handle is led by the next.
 """
 
 from __future__ import annotations
@@ -10,16 +12,16 @@ import os
 import select
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from ringmain import names
+from ringmain.compat.msgq.endpoints import place
+from ringmain.compat.names import escaped, text
 
-_FAKE = "RINGMAIN_MSGQ_FAKE"
-_PREFIX = "RINGMAIN_MSGQ_FAKE_PREFIX"
-
-
-def text(name: str | bytes) -> str:
-    return name.decode() if isinstance(name, bytes) else name
+# The names that msgq itself uses: a program, or the shell that starts it, may set them without calling anything.
+_FAKE = "CEREAL_FAKE"
+_PREFIX = "CEREAL_FAKE_PREFIX"
 
 
 def toggle_fake_events(enabled: bool) -> None:
@@ -30,34 +32,30 @@ def toggle_fake_events(enabled: bool) -> None:
         os.environ.pop(_FAKE, None)
 
 
-def fake_events_are_on() -> bool:
-    return bool(os.environ.get(_FAKE))
-
-
 def set_fake_prefix(prefix: str | bytes) -> None:
-    os.environ[_PREFIX] = text(prefix)
+    if prefix:
+        os.environ[_PREFIX] = text(prefix)
+    else:
+        os.environ.pop(_PREFIX, None)
 
 
-def get_fake_prefix() -> str:
-    return os.environ.get(_PREFIX, "")
+def get_fake_prefix() -> bytes:
+    """As there, bytes; whatever takes a prefix takes str and bytes."""
+    return os.fsencode(os.environ.get(_PREFIX, ""))
 
 
 def delete_fake_prefix() -> None:
-    os.environ.pop(_PREFIX, None)
+    set_fake_prefix("")
 
 
 class Event:
     """Set or not set. `fd` is readable while it is set, and -1 if nobody has made the event."""
 
-    def __init__(self, path: Path) -> None:
-        try:
-            # For reading and writing: so neither end ever waits for the other to be opened.
-            self.fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except FileNotFoundError:
-            self.fd = -1
+    def __init__(self, fd: int = -1) -> None:
+        self.fd = fd
 
     def __del__(self) -> None:
-        if getattr(self, "fd", -1) >= 0:
+        if self.fd >= 0:
             os.close(self.fd)
 
     def _check(self) -> None:
@@ -66,54 +64,72 @@ class Event:
 
     def set(self) -> None:
         self._check()
-        if not self.peek():
+        with suppress(BlockingIOError):  # it has been set 65536 times: it is set
             os.write(self.fd, b"1")
 
     def clear(self) -> int:
         """Returns how often it was set since it was last cleared."""
         self._check()
-        try:
+        with suppress(BlockingIOError):
             return len(os.read(self.fd, 65536))
-        except BlockingIOError:
-            return 0
+        return 0
 
     def peek(self) -> bool:
-        return self.fd >= 0 and bool(select.select([self.fd], [], [], 0)[0])
+        self._check()
+        return bool(_set_among([self], 0))
 
     def wait(self, timeout: float = -1) -> None:
         """Seconds; -1 for ever. `RuntimeError` when the time is up."""
         wait_for_one_event([self], timeout)
 
 
-def wait_for_one_event(events: Sequence[Event], timeout: float = -1) -> int:
-    """The index of one that is set. `RuntimeError` when the time is up."""
+def _set_among(events: Sequence[Event], timeout: float | None) -> list[int]:
+    """The descriptors of those that are set. By poll: unlike select, it takes descriptors above 1023."""
+    poll = select.poll()
     for event in events:
         event._check()
-    ready = select.select([event.fd for event in events], [], [], None if timeout < 0 else timeout)[0]
-    if not ready:
+        poll.register(event.fd, select.POLLIN)
+    return [fd for fd, _ in poll.poll(None if timeout is None else timeout * 1000)]
+
+
+def wait_for_one_event(events: Sequence[Event], timeout: float = -1) -> int:
+    """The index of the first that is set. `RuntimeError` when the time (seconds; -1 for ever) is up."""
+    found = _set_among(events, None if timeout < 0 else timeout)
+    if not found:
         raise RuntimeError(f"none of {len(events)} events was set within {timeout:g} s")
-    return [event.fd for event in events].index(ready[0])
+    return next(index for index, event in enumerate(events) if event.fd in found)
 
 
 class SocketEventHandle:
     """The events of one endpoint. With `override` they are made anew, disabled; without, they are what is there."""
 
     def __init__(self, endpoint: str | bytes, identifier: str | bytes = "", override: bool = True) -> None:
-        name = "+".join(part for part in (text(identifier), text(endpoint)) if part)
-        names.check_topic(name.replace("+", "/"))
-        self._path = Path(names.runtime_directory()) / f"{name.replace('/', '+')}.events"
+        name = place(endpoint).replace("/", "+")
+        self._path = Path(names.runtime_directory()) / f"{name}={escaped(text(identifier))}.events"
         self._owner = os.getpid() if override else None
         if override:
             shutil.rmtree(self._path, ignore_errors=True)
-            self._path.mkdir(mode=0o700, parents=True)
+            self._make()
             os.mkfifo(self._path / "called", 0o600)
             os.mkfifo(self._path / "ready", 0o600)
-        self._called: Event | None = None
-        self._ready: Event | None = None
+        self._called = self._open("called")
+        self._ready = self._open("ready")
 
     def __del__(self) -> None:
         if getattr(self, "_owner", None) == os.getpid():
             shutil.rmtree(self._path, ignore_errors=True)
+
+    def _open(self, which: str) -> Event:
+        try:
+            # For reading and writing: so neither end ever waits for the other to be opened.
+            flags = os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
+            return Event(os.open(self._path / which, flags))
+        except FileNotFoundError:
+            return Event()
+
+    def _make(self) -> None:
+        for path in (self._path.parent, self._path):  # each for its owner alone
+            path.mkdir(mode=0o700, exist_ok=True)
 
     @property
     def _switch(self) -> Path:
@@ -126,36 +142,38 @@ class SocketEventHandle:
     @enabled.setter
     def enabled(self, value: bool) -> None:
         if value:
-            self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._make()
             self._switch.touch(mode=0o600)
         else:
             self._switch.unlink(missing_ok=True)
 
     @property
     def recv_called_event(self) -> Event:
-        if self._called is None or self._called.fd < 0:
-            self._called = Event(self._path / "called")
         return self._called
 
     @property
     def recv_ready_event(self) -> Event:
-        if self._ready is None or self._ready.fd < 0:
-            self._ready = Event(self._path / "ready")
         return self._ready
 
     def pass_through(self) -> None:
         """What a subscriber does at `receive`: say that it is there, and wait until it is let go."""
         if self.enabled:
-            self.recv_called_event.set()
-            self.recv_ready_event.wait()
-            self.recv_ready_event.clear()
+            called, ready = self._open("called"), self._open("ready")
+            called.set()
+            ready.wait()
+            ready.clear()
 
 
 def fake_event_handle(
-    endpoint: str, identifier: str | bytes | None = None, override: bool = True, enable: bool = False
+    endpoint: str | bytes, identifier: str | bytes | None = None, override: bool = True, enable: bool = False
 ) -> SocketEventHandle:
     """The events of an endpoint, under the prefix that is set unless `identifier` names another."""
     handle = SocketEventHandle(endpoint, get_fake_prefix() if identifier is None else identifier, override)
     if override:
         handle.enabled = enable
     return handle
+
+
+def events_of(endpoint: str | bytes) -> SocketEventHandle | None:
+    """What a socket that connects now has to pass through; None while fake events are off."""
+    return fake_event_handle(endpoint, override=False) if _FAKE in os.environ else None

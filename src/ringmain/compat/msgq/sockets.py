@@ -1,12 +1,16 @@
-"""msgq's sockets and poller: `broadcast` topics under the name `msgq/<endpoint>`."""
+"""msgq's sockets and poller: `broadcast` topics under the name `msgq/<endpoint>`.
+
+Sockets may cross a fork: the child's takes a place of its own, and a publisher's is then the child's."""
 
 from __future__ import annotations
 
 import time
+from typing import Any
 
-from ringmain.compat.msgq.events import SocketEventHandle, fake_events_are_on, get_fake_prefix, text
-from ringmain.errors import RingmainError, TakenOver, Timeout
-from ringmain.inspect import info
+from ringmain.compat.msgq.endpoints import place
+from ringmain.compat.msgq.events import SocketEventHandle, events_of
+from ringmain.compat.names import text
+from ringmain.errors import RingmainError, TakenOver, Timeout, TopicMismatch
 from ringmain.publisher import Publisher
 from ringmain.subscriber import Subscriber, wait
 
@@ -21,20 +25,26 @@ class IpcError(Exception):
     def __init__(self, endpoint: str | bytes | None = None, reason: str = "") -> None:
         at = f" with {text(endpoint)}" if endpoint else ""
         super().__init__(f"Messaging failure{at}: {reason}")
+        self._made_of = (endpoint, reason)
+
+    def __reduce__(self) -> tuple[Any, ...]:  # it may come from another process
+        return type(self), self._made_of
 
 
 class MultiplePublishersError(IpcError):
     """Another publisher has taken over the endpoint."""
 
 
-def _topic(endpoint: str | bytes) -> str:
-    return "msgq/" + text(endpoint).strip("/")
-
-
 class Context:
     """Nothing to keep: it is there because programs pass it."""
 
     def term(self) -> None: ...
+
+
+def _check(context: object) -> None:
+    """Its place is easily given to the endpoint, and a publisher would take over what it did not mean."""
+    if not isinstance(context, Context):
+        raise TypeError(f"connect(context, endpoint, ...): the first is a Context, not {context!r}")
 
 
 class PubSocket:
@@ -45,14 +55,11 @@ class PubSocket:
         self._endpoint: str | bytes = ""
 
     def connect(self, context: Context, endpoint: str | bytes, segment_size: int = 0) -> None:
+        _check(context)
+        self.close()
         self._endpoint = endpoint
         try:
-            self._publisher = Publisher(
-                _topic(endpoint),
-                contract="broadcast",
-                capacity=segment_size or None if _exists(endpoint) else segment_size or DEFAULT_SEGMENT_BYTES,
-                takeover=True,
-            )
+            self._publisher = _take_over(place(endpoint), segment_size or DEFAULT_SEGMENT_BYTES)
         except (RingmainError, ValueError) as error:
             raise IpcError(endpoint, str(error)) from error
 
@@ -70,30 +77,32 @@ class PubSocket:
             raise IpcError(self._endpoint, str(error)) from error
 
     def all_readers_updated(self) -> bool:
-        """Have all readers read what was sent?"""
-        return self._connected().all_read
+        """Are there readers, and have all of them read what was sent?"""
+        publisher = self._connected()
+        return publisher.wait_for_readers(0) > 0 and publisher.all_read
 
-    def wait_for_readers(self, count: int = 1, timeout: float | None = None) -> bool:
-        """Wait until so many readers are connected; False when the time (seconds) is up."""
-        try:
-            return self._connected().wait_for_readers(count, timeout) >= count
-        except Timeout:
-            return False
+    def wait_for_readers(self, timeout: float = 1.0, interval: float = 0.001) -> None:
+        """Wait until `all_readers_updated`, looking every `interval` seconds; `TimeoutError` when the time is up."""
+        deadline = time.monotonic() + timeout
+        while not self.all_readers_updated():
+            if time.monotonic() >= deadline:
+                raise TimeoutError(f"no reader of '{text(self._endpoint)}' has read all within {timeout:g} s")
+            time.sleep(interval)
 
     def close(self) -> None:
         if self._publisher is not None:
             self._publisher.close()
+            self._publisher = None
 
     def __del__(self) -> None:
         self.close()
 
 
-def _exists(endpoint: str | bytes) -> bool:
+def _take_over(topic: str, capacity: int) -> Publisher:
     try:
-        info(_topic(endpoint))
-    except RingmainError:
-        return False
-    return True
+        return Publisher(topic, contract="broadcast", capacity=capacity, takeover=True)
+    except TopicMismatch:  # a publisher that lives made it in another size, and its readers are there
+        return Publisher(topic, contract="broadcast", takeover=True)
 
 
 class SubSocket:
@@ -113,14 +122,15 @@ class SubSocket:
         conflate: bool = False,
         segment_size: int = 0,
     ) -> None:
+        _check(context)
+        self.close()
         self._endpoint = endpoint
         if text(address) not in _LOCAL:
             reason = f"address {text(address)!r} is another machine: use ringmain with backend='zmq', or rm.bridge"
             raise IpcError(endpoint, reason)
-        if fake_events_are_on():
-            self._events = SocketEventHandle(endpoint, get_fake_prefix(), override=False)
+        self._events = events_of(endpoint)
         try:
-            self._subscriber = Subscriber(_topic(endpoint), conflate=conflate)
+            self._subscriber = Subscriber(place(endpoint), conflate=conflate)
         except (RingmainError, ValueError) as error:
             raise IpcError(endpoint, str(error)) from error
 
@@ -149,6 +159,7 @@ class SubSocket:
     def close(self) -> None:
         if self._subscriber is not None:
             self._subscriber.close()
+            self._subscriber = None
 
     def __del__(self) -> None:
         self.close()
@@ -179,22 +190,22 @@ class Poller:
 context = Context()
 
 
-def pub_sock(endpoint: str, segment_size: int = 0) -> PubSocket:
+def pub_sock(endpoint: str | bytes, segment_size: int = 0) -> PubSocket:
     socket = PubSocket()
     socket.connect(context, endpoint, segment_size)
     return socket
 
 
 def sub_sock(
-    endpoint: str,
+    endpoint: str | bytes,
     poller: Poller | None = None,
-    addr: str = "127.0.0.1",
+    addr: str | bytes = "127.0.0.1",
     conflate: bool = False,
     timeout: int | None = None,
     segment_size: int = 0,
 ) -> SubSocket:
     socket = SubSocket()
-    socket.connect(context, endpoint, addr.encode(), conflate, segment_size)
+    socket.connect(context, endpoint, addr, conflate, segment_size)
     if timeout is not None:
         socket.setTimeout(timeout)
     if poller is not None:

@@ -1,9 +1,9 @@
 """msgq's visionipc on ringmain's frames: `from ringmain.compat.msgq.visionipc import VisionIpcServer, VisionIpcClient`.
 
-A server's stream is the frame stream `visionipc/<name>/<number>`. What differs, and why: a buffer that a client holds
-is never rewritten under it (a client holds the one it received last, and any whose `data` is still in use), so there
+A server's stream is the frame stream `visionipc/<name>/<number>`. What differs, and why, is in the guide: a buffer that
+a client holds (the one it received last, and any whose `data` is still in use) is never rewritten under it, so there
 are a few spare buffers beside those asked for, and a frame for which none is free is dropped instead of tearing
-another; `data` is read-only.
+another; and `data` is read-only, since other processes see the same bytes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import time
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from ringmain.compat.msgq.events import text
+from ringmain.compat.msgq.endpoints import place
+from ringmain.compat.msgq.events import events_of
+from ringmain.compat.names import text
 from ringmain.errors import RingmainError, Timeout
 from ringmain.frames import FrameLayout, FramePublisher, FrameSubscriber, frame_streams
 from ringmain.frames.streams import FrameStream, frame_stream
@@ -22,7 +24,7 @@ from ringmain.publisher import Publisher
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-    from ringmain.frames.subscriber import Frame
+    from ringmain.frames import Frame
 
 __all__ = ["VisionBuf", "VisionIpcClient", "VisionIpcServer", "VisionStreamType", "get_endpoint_name"]
 
@@ -32,6 +34,8 @@ _LOOK_S = 0.01
 
 
 class VisionStreamType(IntEnum):
+    """The names of old. Newer programs bring their own numbers: any is a stream."""
+
     VISION_STREAM_ROAD = 0
     VISION_STREAM_DRIVER = 1
     VISION_STREAM_WIDE_ROAD = 2
@@ -39,20 +43,25 @@ class VisionStreamType(IntEnum):
 
 
 def _server(name: str | bytes) -> str:
-    return f"visionipc/{text(name)}"
+    return place(name, "visionipc")
+
+
+def _stream(name: str | bytes, stream: int) -> str:
+    return f"{_server(name)}/{int(stream)}"
 
 
 def get_endpoint_name(name: str | bytes, stream: int) -> str:
-    return f"{_server(name)}/{int(stream)}"
+    """What the stream is called where endpoints are: its fake events have this name."""
+    return f"visionipc_{text(name)}_{int(stream)}"
 
 
 class VisionBuf:
     """A frame where it lies. It stays as it is for as long as this object, or a view of its data, lives."""
 
-    def __init__(self, frame: Frame, layout: FrameLayout, idx: int) -> None:
+    def __init__(self, frame: Frame, layout: FrameLayout) -> None:
         self._frame = frame
         self._layout = layout
-        self.idx = idx
+        self.idx: int = frame.buffer
         self.frame_id: int = frame.id
 
     @property
@@ -64,6 +73,11 @@ class VisionBuf:
         import numpy as np
 
         return np.frombuffer(self._frame.data, np.uint8)
+
+    @property
+    def fd(self) -> int:
+        # An AttributeError, so that programs which ask `hasattr` take the way without it.
+        raise AttributeError("a buffer has no descriptor: a stream's buffers are parts of one pool; use `data`")
 
     @property
     def width(self) -> int:
@@ -104,7 +118,7 @@ class VisionIpcServer:
         if int(tp) in self._streams:
             raise ValueError(f"stream {int(tp)} of '{text(self._name)}' has its buffers already")
         self._streams[int(tp)] = FramePublisher(
-            get_endpoint_name(self._name, tp),
+            _stream(self._name, tp),
             layout=layout,
             buffers=num_buffers + _SPARE_BUFFERS,
             when_full="drop",
@@ -151,11 +165,11 @@ class VisionIpcClient:
     """Receives one stream of a server, which may come later, or come back with another size."""
 
     def __init__(self, name: str | bytes, stream: int, conflate: bool) -> None:
-        self._stream = get_endpoint_name(name, stream)
-        self._conflate = conflate
-        self._subscriber: FrameSubscriber | None = None
+        self._stream = _stream(name, stream)
+        self._subscriber = FrameSubscriber(self._stream, conflate=conflate)
+        self._events = events_of(get_endpoint_name(name, stream))
+        self._connected = False
         self._frame: Frame | None = None
-        self._received = 0
         self.frame_id = 0
         self.timestamp_sof = 0
         self.timestamp_eof = 0
@@ -167,8 +181,7 @@ class VisionIpcClient:
             if not blocking:
                 return False
             time.sleep(_LOOK_S)
-        if self._subscriber is None:
-            self._subscriber = FrameSubscriber(self._stream, conflate=self._conflate)
+        self._connected = True
         return True
 
     def _look(self) -> FrameStream | None:
@@ -179,16 +192,20 @@ class VisionIpcClient:
         return stream if stream.alive else None
 
     def is_connected(self) -> bool:
-        return self._subscriber is not None and self._look() is not None
+        return self._connected and self._look() is not None
 
     def recv(self, timeout_ms: int = 100) -> VisionBuf | None:
-        """The next frame, or None when none came in time. It replaces the one before, whose buffer goes back unless a
-        view of it is still in use."""
-        if self._subscriber is None:
+        """The next frame, or None when none came in time (below 0: for ever). It replaces the one before,
+        whose buffer goes back unless a view of it is still in use. With fake events on, waits to be let go and takes
+        what is there."""
+        if not self._connected:
             return None
         self._frame = None
+        if self._events is not None:
+            self._events.pass_through()
+            timeout_ms = 0
         try:
-            frame = self._subscriber.recv(timeout=timeout_ms / 1000)
+            frame = self._subscriber.recv(timeout=None if timeout_ms < 0 else timeout_ms / 1000)
         except Timeout:
             return None
         layout = self._subscriber.layout
@@ -196,12 +213,10 @@ class VisionIpcClient:
         self._frame = frame
         self.frame_id, self.valid = frame.id, frame.valid
         self.timestamp_sof, self.timestamp_eof = frame.start_ns, frame.end_ns
-        index = self._received % max(self.num_buffers, 1)
-        self._received += 1
-        return VisionBuf(frame, layout, index)
+        return VisionBuf(frame, layout)
 
     def _layout(self) -> FrameLayout | None:
-        stream = self._look() if self._subscriber is not None else None
+        stream = self._look() if self._connected else None
         return None if stream is None else stream.layout
 
     @property
@@ -231,26 +246,25 @@ class VisionIpcClient:
 
     @property
     def num_buffers(self) -> int:
-        stream = self._look() if self._subscriber is not None else None
+        stream = self._look() if self._connected else None
         return 0 if stream is None else stream.buffers - _SPARE_BUFFERS
 
     @staticmethod
-    def available_streams(name: str | bytes, block: bool) -> set[VisionStreamType]:
-        """The streams of a server. With `block`, waits until it listens."""
+    def available_streams(name: str | bytes, block: bool) -> set[int]:
+        """The streams of a server, by number. With `block`, waits until it listens."""
         while block and not _listens(name):
             time.sleep(_LOOK_S)
-        prefix = _server(name) + "/"
-        found = (stream for stream in frame_streams(_server(name)) if stream.alive and stream.name.startswith(prefix))
-        return {VisionStreamType(int(stream.name.removeprefix(prefix))) for stream in found}
+        numbers = (s.name.removeprefix(_server(name) + "/") for s in frame_streams(_server(name)) if s.alive)
+        return {int(number) for number in numbers if number.isdecimal()}  # the others are servers with longer names
 
     def close(self) -> None:
         self._frame = None
-        if self._subscriber is not None:
-            self._subscriber.close()
-            self._subscriber = None
+        self._connected = False
+        self._subscriber.close()
 
     def __del__(self) -> None:
-        self.close()
+        if hasattr(self, "_subscriber"):
+            self.close()
 
 
 def _listens(name: str | bytes) -> bool:

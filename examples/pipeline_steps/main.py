@@ -1,6 +1,6 @@
 """A pipeline with steps of one's own: record two topics, process them, look at the tables.
 
-    python examples/pipeline_steps.py
+    python examples/pipeline_steps/main.py
 
 Makes a recording in a temporary directory, so it needs nothing but ringmain[spark].
 """

@@ -1,6 +1,6 @@
 """A tour of the four contracts, between real processes: who waits, who is lapped, and what a crash does.
 
-python examples/tour.py
+python examples/tour/main.py
 """
 
 import multiprocessing

@@ -1,0 +1,31 @@
+"""The C++ helper: how far apart the cores are, and what the ring costs without Python. Built when it is needed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FLOOR = ROOT / "build" / "bench" / "floor"
+
+
+def build_floor() -> None:
+    """When it is missing or older than what it is made of."""
+    native = ROOT / "native"
+    parts = ("segment", "roster", "endpoint", "lab")
+    sources = [ROOT / "bench/native/floor.cpp", *(native / f"{part}.cpp" for part in parts)]
+    newest = max(path.stat().st_mtime for path in [*sources, *native.glob("*.hpp")])
+    if FLOOR.exists() and FLOOR.stat().st_mtime > newest:
+        return
+    FLOOR.parent.mkdir(parents=True, exist_ok=True)
+    made = FLOOR.with_suffix(".new")
+    compiler = os.environ.get("CXX", "g++")
+    subprocess.run([compiler, "-std=c++20", "-O2", f"-I{native}", "-o", made, *sources, "-pthread"], check=True)
+    made.replace(FLOOR)
+
+
+def floor(*arguments: object) -> float:
+    """One number from it."""
+    command = [str(FLOOR), *map(str, arguments)]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True, timeout=90).stdout)

@@ -1,0 +1,52 @@
+"""The table people train on: for every command that was given, the newest IMU value before it, and how old that was.
+From a recording, by the pipeline's as-of join on Spark. Needs ringmain[spark]."""
+
+import tempfile
+import time
+from pathlib import Path
+
+import msgspec
+
+import ringmain as rm
+import ringmain.spark
+from ringmain.pipeline import Align, Pipeline
+
+
+class Imu(msgspec.Struct):
+    turn_rate: float
+
+
+class Command(msgspec.Struct):
+    steer: float
+
+
+def record(path: Path) -> None:
+    """Ten IMU values to a command, and each command the opposite of the newest of them."""
+    with (
+        rm.Publisher("imu", type=Imu, contract="reliable") as imu,
+        rm.Publisher("command", type=Command, contract="reliable") as command,
+        rm.Recorder(path, "*"),
+    ):
+        for number in range(500):
+            imu.send(Imu(float(number)))
+            if number % 10 == 9:
+                command.send(Command(-float(number)))
+            time.sleep(0.001)  # Spark's times are microseconds: what is sent within one has no order in time
+
+
+def main() -> None:
+    pipeline = Pipeline(aligns=[Align("command", ("imu",), tolerance_s=5.0)])
+    with tempfile.TemporaryDirectory() as folder:
+        record(Path(folder) / "drive")
+        spark = ringmain.spark.session()
+        pipeline.run(Path(folder) / "drive", Path(folder) / "lake", spark=spark, progress=lambda line: None)
+        table = spark.read.parquet(f"{folder}/lake/gold/aligned_command").orderBy("seq")
+        table.select("seq", "steer", "imu").show(5, truncate=False)
+        rows = table.select("steer", "imu.turn_rate").collect()
+        print(f"{len(rows)} examples to learn from")
+        assert [(row["steer"], row["turn_rate"]) for row in rows] == [(-n, n) for n in range(9, 500, 10)]
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main()

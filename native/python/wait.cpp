@@ -1,0 +1,76 @@
+// ringmain._ring.wait: sleeping until one of several subscribers has something to read.
+#include "subscriber.hpp"
+
+namespace ringmain::py {
+
+namespace {
+
+// wait(subscribers, timeout, directory_seen): those with something to read. If a `_directory_count()` is given, also
+// returns, with nothing, when topics have come or gone since.
+PyObject* wait(PyObject*, PyObject* args) {
+    PyObject *sequence, *timeout = nullptr;
+    int64_t timeout_ns;
+    long long directory_seen = -1;
+    if (!PyArg_ParseTuple(args, "O|OL", &sequence, &timeout, &directory_seen) ||
+        !parse_timeout(timeout, timeout_ns))
+        return nullptr;
+    struct Owner {
+        PyObject* object;
+        ~Owner() { Py_XDECREF(object); }
+    } list{PySequence_List(sequence)}, ready{PyList_New(0)};
+    if (!list.object || !ready.object) return nullptr;
+    Py_ssize_t count = PyList_Size(list.object);
+    Deadline deadline(timeout_ns);
+    for (;;) {
+        std::vector<Bell> bells;
+        bool look_again = false, directory_changed = false;
+        for (Py_ssize_t i = 0; i < count; ++i) {
+            PyObject* item = PyList_GetItem(list.object, i);
+            if (!PyObject_TypeCheck(item, subscriber_type)) {
+                PyErr_Format(PyExc_TypeError, "wait() takes subscribers, not %R", item);
+                return nullptr;
+            }
+            SubscriberState* s = reinterpret_cast<SubscriberObject*>(item)->state;
+            OneAtATime turn(s->occupant);
+            if (!turn.entered || !usable_subscriber(item)) return nullptr;
+            if (directory_seen >= 0 && i == 0 && s->directory) {
+                if (Bell bell = s->directory->bell(); bell.word) bells.push_back(bell);
+                directory_changed = !bells.empty() && bells[0].value != directory_seen;
+            }
+            Bell bell = s->attached() || !s->directory ? Bell{} : s->directory->bell();
+            View view;
+            int found = message_now(item, *s, view);
+            if (found < 0 || (found == 1 && PyList_Append(ready.object, item) != 0)) return nullptr;
+            if (found == 1) continue;
+            if (s->attached()) {
+                bell = s->reader->bell();
+                look_again |= !bell.word;
+            }
+            if (bell.word && bells.size() < kMaxBells) bells.push_back(bell);
+        }
+        if (PyList_Size(ready.object) > 0 || directory_changed) return Py_NewRef(ready.object);
+        int64_t left = deadline.left_ns();
+        if (left == 0) return Py_NewRef(ready.object);
+        if (!look_again) {
+            // Beyond the kernel's limit the rest is looked at every millisecond.
+            bool all = static_cast<size_t>(count) <= kMaxBells;
+            int64_t most = std::min(all ? kSlice_ns : int64_t{1'000'000}, left);
+            WithoutGil unlocked;
+            if (bells.empty())
+                usleep(static_cast<useconds_t>(most / 1000));
+            else
+                sleep_on_any(bells.data(), bells.size(), most);
+        }
+        if (PyErr_CheckSignals() != 0) return nullptr;
+    }
+}
+
+PyMethodDef functions[] = {
+    {"wait", wait, METH_VARARGS, "Those of the subscribers that have something to read."},
+    {nullptr, nullptr, 0, nullptr}};
+
+}  // namespace
+
+bool add_wait(PyObject* module) { return PyModule_AddFunctions(module, functions) == 0; }
+
+}  // namespace ringmain::py

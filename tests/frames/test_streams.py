@@ -1,0 +1,133 @@
+"""Streams as a whole: listed, waited for, there or not, restarted with another shape."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ringmain as rm
+from ringmain.frames.layout import FrameLayout
+
+PATIENCE_S = 10.0
+
+
+def test_wait_takes_frame_subscribers() -> None:
+    with (
+        rm.FramePublisher("a", 8) as pub,
+        rm.FrameSubscriber("a") as frames,
+        rm.Publisher("b") as messages,
+        rm.Subscriber("b") as sub,
+    ):
+        both: list[Any] = [frames, sub]
+        assert rm.wait(both, timeout=0) == []
+        pub.send(np.zeros(8, "u1"))
+        assert rm.wait(both, timeout=PATIENCE_S) == [frames]
+        messages.send(b"x")
+        assert rm.wait(both, timeout=PATIENCE_S) == both
+        frames.recv(timeout=0).release()
+        assert rm.wait(both, timeout=PATIENCE_S) == [sub]
+
+
+def test_streams_are_listed() -> None:
+    assert rm.frame_streams("camera") == []
+    with (
+        rm.FramePublisher("camera/road", (4, 6, 3), buffers=3) as road,
+        rm.FramePublisher("camera/wide", size=10),
+        rm.FramePublisher("cameras", 4),
+        rm.FrameSubscriber("camera/road", name="viewer") as sub,
+    ):
+        road.send(np.zeros((4, 6, 3), "u1"))
+        road.send(np.zeros((4, 6, 3), "u1"))
+        frame = sub.recv(timeout=PATIENCE_S)
+        first, second = rm.frame_streams("camera")
+        assert (first.name, first.shape, first.dtype, first.buffers) == ("camera/road", (4, 6, 3), np.uint8, 3)
+        assert (first.frames, first.alive) == (2, True)
+        assert first.rate > 0
+        assert [(who.split()[0], count) for who, count in first.held.items()] == [("viewer", 1)]
+        assert (second.name, second.layout.format, second.rate) == ("camera/wide", "bytes", 0)
+        assert [s.name for s in rm.frame_streams()] == ["camera/road", "camera/wide", "cameras"]
+        frame.release()
+
+
+def test_the_rate_is_that_of_the_publish_times() -> None:
+    """Averaged over about eight frames, as the readers' own times tell; and it falls when no more come."""
+    with rm.FramePublisher("s", 8) as pub, rm.FrameSubscriber("s") as sub:
+        times: list[int] = []
+        for _ in range(20):
+            pub.send(np.zeros(8, "u1"))
+            with sub.recv(timeout=PATIENCE_S) as frame:
+                times.append(frame.time_ns)
+        average = times[1] - times[0]
+        for before, after in itertools.pairwise(times[1:]):
+            average += int(((after - before if after > before else average) - average) / 8)
+        first = rm.frame_stream("s").rate
+        assert 0 < first <= 1e9 / average
+        while (later := rm.frame_stream("s").rate) >= first:  # ends when more than two intervals have passed
+            pass
+        assert later > 0
+
+
+def test_a_stream_that_is_not_there() -> None:
+    with pytest.raises(rm.TopicNotFound, match="no stream of frames 'camera/road'"):
+        rm.frame_stream("camera/road")
+    with rm.FrameSubscriber("camera/road") as sub, pytest.raises(rm.Timeout, match=r"'camera/road'.*no such topic"):
+        sub.recv(timeout=0)
+    with pytest.raises(ValueError, match=r"name"):
+        rm.frame_streams("camera//road")
+
+
+def test_a_reader_may_come_first() -> None:
+    with rm.FrameSubscriber("s") as sub:
+        assert sub.layout is None
+        with pytest.raises(rm.Timeout, match="no such topic"):
+            sub.recv(timeout=0)
+        with rm.FramePublisher("s", 4) as pub:
+            assert sub.try_recv() is None
+            assert sub.layout == FrameLayout.of_array(4)
+            pub.send(np.full(4, 9, "u1"))
+        with sub.recv(timeout=PATIENCE_S) as frame:  # the publisher is gone, its frames are not
+            assert (frame.array.tolist(), frame.lost) == ([9] * 4, 0)
+        assert not rm.frame_stream("s").alive
+
+
+def test_a_restart_with_another_shape() -> None:
+    with rm.FrameSubscriber("s") as sub:
+        with rm.FramePublisher("s", (2, 2)) as pub:
+            pub.send(np.full((2, 2), 1, "u1"))
+            old = sub.recv(timeout=PATIENCE_S)
+            kept = old.array
+        with rm.FramePublisher("s", (3,), "f8") as pub:
+            for _ in range(8):
+                pub.send(np.full(3, 2.0))
+            with sub.recv(timeout=PATIENCE_S) as new:
+                assert (new.shape, new.dtype, new.array.tolist()) == ((3,), np.float64, [2.0] * 3)
+        assert kept.tolist() == [[1, 1], [1, 1]]
+        assert sub.layout == FrameLayout.of_array(3, "f8")
+        del kept
+        old.release()
+
+
+def test_a_restart_with_another_shape_raises_if_asked_to() -> None:
+    with rm.FrameSubscriber("s", on_change="raise") as sub:
+        for shape in ((2, 2), (2, 2)):
+            with rm.FramePublisher("s", shape) as pub:
+                pub.send(np.zeros(shape, "u1"))
+                sub.recv(timeout=PATIENCE_S).release()
+        with rm.FramePublisher("s", 3) as pub:
+            pub.send(np.zeros(3, "u1"))
+            with pytest.raises(rm.StreamChanged, match=r"shape \(2, 2\) and is now .* shape \(3,\)"):
+                sub.recv(timeout=PATIENCE_S)
+            assert sub.recv(timeout=PATIENCE_S).lost == 0
+
+
+def test_an_ordinary_topic_is_no_stream() -> None:
+    with rm.Publisher("s") as pub, rm.FrameSubscriber("s") as sub:
+        pub.send(b"just bytes")
+        with pytest.raises(rm.TopicMismatch, match="message 0 of topic 's' is not a frame"):
+            sub.recv(timeout=PATIENCE_S)
+        assert sub.try_recv() is None
+        with pytest.raises(rm.TopicNotFound, match="no stream of frames 's'"):
+            rm.frame_stream("s")

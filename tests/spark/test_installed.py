@@ -1,0 +1,93 @@
+"""As users have it: the wheel in an environment of its own, Spark Connect, declarative pipelines; each in a process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from .conftest import record, rows
+
+ROOT = Path(__file__).parents[2]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+READ = """
+import sys
+import ringmain, ringmain.spark
+print("ringmain is", ringmain.__file__)
+spark = ringmain.spark.session(**({} if "connect" in sys.argv else {"spark.master": "local[2]"}))
+table = spark.read.format("ringmain").load(sys.argv[1])
+print("kind", type(spark).__module__)
+print("rows", table.where("topic = 'a'").count(), ringmain.spark.read(spark, sys.argv[1]).count())
+query = (spark.readStream.format("ringmain").load(sys.argv[1]).writeStream.format("noop")
+    .option("checkpointLocation", sys.argv[2]).trigger(availableNow=True).start())
+print("streamed", query.awaitTermination(300))
+spark.stop()
+"""
+
+
+def run(command: list[str], **variables: str) -> str:
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    done = subprocess.run(
+        command, env={**environment, **variables}, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+def test_the_wheel_is_found_without_registering(tmp_path: Path) -> None:
+    """A new environment that has the built wheel, and the packages of this one, but not this source tree."""
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    run([*build, "--config-settings", f"build-dir={tmp_path / 'build'}", "-w", str(tmp_path), str(ROOT)])
+    (wheel,) = tmp_path.glob("*.whl")
+    run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")])
+    python = tmp_path / "venv" / "bin" / "python"
+    (site,) = (tmp_path / "venv" / "lib").glob("python*/site-packages")
+    run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(site), str(wheel)])
+    # A line of a .pth adds a directory without what that directory's own .pth files would add: this source tree.
+    (site / "packages.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    path = record(tmp_path / "r", ("a", 1, rows(0, 50)), ("b", 1, rows(0, 30)), seal=False)
+    out = run([str(python), "-c", READ, str(path), str(tmp_path / "check")])
+    assert f"ringmain is {site}" in out
+    assert "rows 50 80" in out
+    assert "streamed True" in out
+
+
+def test_spark_connect(tmp_path: Path) -> None:
+    """SPARK_REMOTE is respected: the session is a Connect client, and the source works through it."""
+    pytest.importorskip("grpc")
+    path = record(tmp_path / "r", ("a", 1, rows(0, 50)), ("b", 1, rows(0, 30)), seal=False)
+    out = run([sys.executable, "-c", READ, str(path), str(tmp_path / "check"), "connect"], SPARK_REMOTE="local[2]")
+    assert "kind pyspark.sql.connect" in out
+    assert "rows 50 80" in out
+    assert "streamed True" in out
+
+
+def test_the_example_with_declarative_pipelines(tmp_path: Path) -> None:
+    pytest.importorskip("yaml")
+    path = record(tmp_path / "r", ("a", 1, rows(0, 50)), ("b", 1, rows(0, 30)))
+    from ringmain.spark.java import find_java
+
+    folder = tmp_path / "declarative"
+    run(["cp", "-r", str(ROOT / "examples" / "declarative"), str(folder)])
+    text = (folder / "spark-pipeline.yml").read_text()
+    (folder / "spark-pipeline.yml").write_text(text.replace("file:///tmp/ringmain-declarative", f"file://{tmp_path}/s"))
+    tool = Path(sys.executable).parent / "spark-pipelines"
+    warehouse = f"spark.sql.warehouse.dir={tmp_path}/warehouse"
+    metastore = f"spark.hadoop.javax.jdo.option.ConnectionURL=jdbc:derby:;databaseName={tmp_path}/meta;create=true"
+    run(
+        [
+            str(tool), "run", "--spec", str(folder / "spark-pipeline.yml"), "--remote", "local[2]",
+            "--conf", "spark.sql.catalogImplementation=hive", "--conf", warehouse, "--conf", metastore,
+        ],
+        RECORDINGS=str(path), JAVA_HOME=str(find_java().home), PYSPARK_PYTHON=sys.executable,
+        SPARK_LOCAL_IP="127.0.0.1", PATH=f"{tool.parent}:{os.environ['PATH']}",
+    )  # fmt: skip
+    import pyarrow.dataset as ds
+
+    totals = ds.dataset(tmp_path / "warehouse" / "topics", format="parquet", exclude_invalid_files=True).to_table()
+    assert dict(zip(totals["topic"].to_pylist(), totals["messages"].to_pylist(), strict=True)) == {"a": 50, "b": 30}
