@@ -90,7 +90,7 @@ define python_tests  # $(1): where to build, $(2): which sanitizer, $(3): its li
 	@rm -rf build/$(1)/site && $(BIN)/cmake --install build/$(1) >> build/$(1).log
 	@cp -as $(abspath src)/ringmain/. build/$(1)/site/ringmain/
 	LD_PRELOAD="$$($(CXX) -print-file-name=$(3)) $$($(CXX) -print-file-name=libstdc++.so.6)" \
-	    ASAN_OPTIONS=detect_leaks=0 TSAN_OPTIONS=halt_on_error=1:report_signal_unsafe=0 \
+	    ASAN_OPTIONS=detect_leaks=0 \
 	    PYTHONPATH="$(abspath build/$(1)/site):$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
 	    setarch -R $$($(BIN)/python -c 'import sys; print(sys._base_executable)') -m pytest -p no:cacheprovider $(4)
 endef
@@ -100,12 +100,11 @@ lab: setup  ## the proof lab: every crash point, every pair of them, every stop;
 	    tests/lab/test_leaks.py tests/lab/test_hostile.py tests/lab/test_load.py tests/lab/test_any_argument.py
 	@$(BIN)/python tests/lab/account.py
 
-sanitize: setup  ## the native tests and the Python stress under ASan and UBSan, then TSan
+sanitize: setup  ## the native tests under ASan and UBSan, then TSan; the Python stress under ASan and UBSan
 	$(call native_tests,asan,-DRINGMAIN_SANITIZE=address$(comma)undefined)
 	$(call native_tests,tsan,-DRINGMAIN_SANITIZE=thread)
 	$(call python_tests,python-asan,address$(comma)undefined,libasan.so,tests/test_stress.py tests/test_threads.py \
 	    tests/test_batch.py tests/test_borrow.py tests/test_reserve_stream.py tests/test_reference.py)
-	$(call python_tests,python-tsan,thread,libtsan.so,tests/test_threads.py)
 
 MINUTES ?= 30
 fuzz: native  ## fuzz the open path and the read path for MINUTES=30, coverage-guided, from the corpus that is kept
