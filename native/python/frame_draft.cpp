@@ -151,16 +151,7 @@ PyObject* fill(PyObject* self, PyObject* object) {
         copy_in(d.data, source.data, size);
         Py_RETURN_NONE;
     }
-    CopyChoice& copying = publisher_of(d.owner).copying;
-    CopyWay way = copying.next();
-    int64_t took_ns;
-    {
-        WithoutGil unlocked;
-        int64_t start_ns = monotonic_ns();
-        copy_bulk(way, d.data, source.data, size);
-        took_ns = monotonic_ns() - start_ns;
-    }
-    copying.learn(way, static_cast<float>(took_ns) / static_cast<float>(size));
+    copy_measured(publisher_of(d.owner).copying, d.data, source.data, size);
     Py_RETURN_NONE;
 }
 

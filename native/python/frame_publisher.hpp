@@ -1,7 +1,7 @@
 // What FramePublisher and the frames it lets be filled share.
 #pragma once
 
-#include "bulk_copy.hpp"
+#include "copying.hpp"
 #include "frame_types.hpp"
 #include "publisher.hpp"
 

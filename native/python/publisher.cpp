@@ -9,13 +9,15 @@ namespace ringmain::py {
 
 namespace {
 
-void copy_payload(std::byte* to, const char* from, size_t size) {
+void copy_payload(CopyChoice& choice, std::byte* to, const char* from, size_t size) {
     if (size < kLargeCopyBytes) [[likely]] {
         copy_in(to, from, size);
-        return;
+    } else if (size < kBulkBytes) {
+        WithoutGil unlocked;
+        copy_in(to, from, size);
+    } else {
+        copy_measured(choice, to, from, size);
     }
-    WithoutGil unlocked;
-    copy_in(to, from, size);
 }
 
 // Sends bytes that are already there. Explicit numbers are for whoever carries messages on (bridge, replay).
@@ -27,7 +29,7 @@ PyObject* send_bytes(PublisherState& p, const Bytes& data, std::string_view kind
     Deadline deadline(timeout_ns);
     Writer& w = *p.writer;
     if (!start_message(p, room_for(footprint(size, p.sender.size(), kind.size())), deadline)) return nullptr;
-    copy_payload(w.payload(p.sender.size(), kind.size()), data.data, size);
+    copy_payload(p.copying, w.payload(p.sender.size(), kind.size()), data.data, size);
     uint64_t seq = explicit_seq ? *explicit_seq : w.seq();
     w.seal(seq, explicit_seq ? explicit_time_ns : p.clock.now_ns(), size, p.sender, kind);
     w.commit();

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "clock.hpp"
+#include "copying.hpp"
 #include "endpoint.hpp"
 #include "py.hpp"
 #include "spin.hpp"
@@ -19,6 +20,7 @@ struct PublisherState {
     Clock clock;
     uint64_t largest_bytes = 0;  // of a payload without sender and kind
     Spin spin;
+    CopyChoice copying;           // how large messages are copied in
     PyObject* encoder = nullptr;  // object -> buffer, for typed topics
     PyObject* accepts = nullptr;  // the classes it is meant for, or nullptr for any object
     Occupant occupant;            // see OneAtATime
