@@ -100,11 +100,13 @@ lab: setup  ## the proof lab: every crash point, every pair of them, every stop;
 	    tests/lab/test_leaks.py tests/lab/test_hostile.py tests/lab/test_load.py tests/lab/test_any_argument.py
 	@$(BIN)/python tests/lab/account.py
 
-sanitize: setup  ## the native tests under ASan and UBSan, then TSan; the Python stress under ASan and UBSan
+sanitize: setup  ## the native tests and the tests that stress the binding, under ASan and UBSan, then TSan
 	$(call native_tests,asan,-DRINGMAIN_SANITIZE=address$(comma)undefined)
 	$(call native_tests,tsan,-DRINGMAIN_SANITIZE=thread)
 	$(call python_tests,python-asan,address$(comma)undefined,libasan.so,tests/test_stress.py tests/test_threads.py \
 	    tests/test_batch.py tests/test_borrow.py tests/test_reserve_stream.py tests/test_reference.py)
+	$(call python_tests,python-tsan,thread,libtsan.so,tests/test_threads.py tests/test_batch.py tests/test_borrow.py \
+	    tests/test_reserve_stream.py tests/test_aio.py tests/test_closing.py)
 
 MINUTES ?= 30
 fuzz: native  ## fuzz the open path and the read path for MINUTES=30, coverage-guided, from the corpus that is kept

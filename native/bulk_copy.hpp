@@ -21,8 +21,14 @@
 #include <cstring>
 #include <limits>
 
-#if defined(__x86_64__)
+#include "word.hpp"
+
+// A sanitizer sees neither string nor streaming stores.
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(RINGMAIN_STRICT)
+#define RINGMAIN_COPY_WAYS 3
 #include <emmintrin.h>
+#else
+#define RINGMAIN_COPY_WAYS 1
 #endif
 
 namespace ringmain {
@@ -32,9 +38,9 @@ enum class CopyWay : uint8_t { ordinary, string, streaming };
 // Less than this stays in the processor's own cache whatever is done.
 constexpr size_t kBulkBytes = 256 * 1024;
 
-#if defined(__x86_64__)
+constexpr uint32_t kCopyWays = RINGMAIN_COPY_WAYS;
 
-constexpr uint32_t kCopyWays = 3;
+#if RINGMAIN_COPY_WAYS > 1
 
 namespace bulk {
 
@@ -62,19 +68,15 @@ inline void copy_streaming(void* to, const void* from, size_t size) {
 
 }  // namespace bulk
 
-#else
-
-constexpr uint32_t kCopyWays = 1;
-
 #endif
 
 inline void copy_bulk(CopyWay way, void* to, const void* from, size_t size) {
-#if defined(__x86_64__)
+#if RINGMAIN_COPY_WAYS > 1
     if (way == CopyWay::string) return bulk::copy_string(to, from, size);
     if (way == CopyWay::streaming) return bulk::copy_streaming(to, from, size);
 #endif
     (void)way;
-    std::memcpy(to, from, size);
+    copy_in(static_cast<std::byte*>(to), from, size);
 }
 
 // Which way to take for the next copy. Costs are of one size, in any unit.
