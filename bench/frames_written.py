@@ -32,8 +32,8 @@ import ringmain as rm
 from bench import floors, harness, pair, runs, versus
 
 SIZE = 6_000_000
-FRAMES, WARM = 120, 20
-"""Of a sample; the first are not timed: the caches fill."""
+FRAMES, WARM = 1400, 600
+"""Of a sample; the first are not timed: the caches fill, and `send` tries its ways to copy."""
 SPIN_S = 0.01
 STREAM = "frames"
 WAYS = {"copied": True, "in place": False}
