@@ -10,6 +10,7 @@ import os
 import queue
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -34,6 +35,10 @@ import ringmain as rm, os, sys, time
 def say(*words): os.write(1, (" ".join(map(str, words)) + "\\n").encode())
 def hear(): return sys.stdin.readline().strip()
 """
+
+# Whoever runs the tests in the background of a shell has SIGINT ignored, and so would every child of theirs.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
