@@ -78,22 +78,22 @@ def test_a_waiter_uses_next_to_no_processor_time(what, child):
 def test_the_gil_is_released_while_waiting(in_thread):
     with rm.Publisher("x"), rm.Subscriber("x") as sub:
         counted = 0
-        waiting = threading.Event()
+        waiting, done = threading.Event(), threading.Event()
 
         def wait():
             waiting.set()
-            with pytest.raises(rm.Timeout):
-                sub.recv(timeout=0.3)
+            try:
+                with pytest.raises(rm.Timeout):
+                    sub.recv(timeout=0.3)
+            finally:
+                done.set()
 
         result = in_thread(wait)
         assert waiting.wait(20)
-        while not result_is_there(result):
+        while not done.is_set():
             counted += 1
+        result()
         assert counted > 1000, "the main thread ran while the other waited"
-
-
-def result_is_there(result):
-    return threading.active_count() == 1
 
 
 @pytest.mark.parametrize("spin", [0, 1e-6, 0.001])
