@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from typing import TypeVar
 
 from ringmain.names import parse_bytes
 
+_Number = TypeVar("_Number", int, float)
 _SPANS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -30,34 +33,29 @@ def add_sampling(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
 
 
+def _number(text: str, read: Callable[[str], _Number], good: Callable[[_Number], bool], wanted: str) -> _Number:
+    """What `text` says, if that is a good number; otherwise a sentence that says what is wanted."""
+    try:
+        if good(number := read(text)):
+            return number
+    except (ValueError, KeyError):
+        pass
+    raise argparse.ArgumentTypeError(f"{wanted}, not {text!r}")
+
+
 def positive(text: str) -> int:
     """A whole number above zero."""
-    try:
-        if (number := int(text)) > 0:
-            return number
-    except ValueError:
-        pass
-    raise argparse.ArgumentTypeError(f"a whole number above 0 is wanted, not {text!r}")
+    return _number(text, int, lambda n: n > 0, "a whole number above 0 is wanted")
 
 
 def natural(text: str) -> int:
     """A whole number, zero or more."""
-    try:
-        if (number := int(text)) >= 0:
-            return number
-    except ValueError:
-        pass
-    raise argparse.ArgumentTypeError(f"a whole number, 0 or more, is wanted, not {text!r}")
+    return _number(text, int, lambda n: n >= 0, "a whole number, 0 or more, is wanted")
 
 
 def seconds(text: str) -> float:
     """Seconds, zero or more."""
-    try:
-        if 0 <= (number := float(text)) < 1e9:
-            return number
-    except ValueError:
-        pass
-    raise argparse.ArgumentTypeError(f"seconds are wanted, 0 or more, not {text!r}")
+    return _number(text, float, lambda n: 0 <= n < 1e9, "seconds are wanted, 0 or more")
 
 
 def positive_seconds(text: str) -> float:
@@ -69,29 +67,18 @@ def positive_seconds(text: str) -> float:
 
 def rate(text: str) -> float:
     """Times a second, more than zero."""
-    try:
-        if 0 < (number := float(text)) < 1e9:
-            return number
-    except ValueError:
-        pass
-    raise argparse.ArgumentTypeError(f"a rate in Hz above 0 is wanted, not {text!r}")
+    return _number(text, float, lambda n: 0 < n < 1e9, "a rate in Hz above 0 is wanted")
 
 
 def size(text: str) -> int:
     """Bytes, more than zero: 1000000, 64MiB, 10GB."""
-    try:
-        if (number := parse_bytes(text)) > 0:
-            return number
-    except ValueError:
-        pass
-    raise argparse.ArgumentTypeError(f"a size is wanted, like 64MiB or 10GB, not {text!r}")
+    return _number(text, parse_bytes, lambda n: n > 0, "a size is wanted, like 64MiB or 10GB")
+
+
+def _span_s(text: str) -> float:
+    return float(text.rstrip("smhd")) * _SPANS_S[text.lstrip("0123456789.") or "s"]
 
 
 def span(text: str) -> float:
     """A stretch of time in seconds, more than zero: 90, 90s, 30m, 24h, 7d."""
-    try:
-        if 0 < (number := float(text.rstrip("smhd")) * _SPANS_S[text.lstrip("0123456789.") or "s"]) < 1e10:
-            return number
-    except (ValueError, KeyError):
-        pass
-    raise argparse.ArgumentTypeError(f"a time is wanted, like 90s, 30m, 24h or 7d, not {text!r}")
+    return _number(text, _span_s, lambda n: 0 < n < 1e10, "a time is wanted, like 90s, 30m, 24h or 7d")
