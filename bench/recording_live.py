@@ -7,11 +7,11 @@
 
     python -m bench.recording_live [DIRECTORY]
 
-On a `reliable` topic the publisher waits for the recorder, so what is measured is the recorder's rate, and nothing is
-lost. Both sides write as many bytes, in turns, into memory that they have themselves just written and freed: a virtual
-machine gives free memory back to its host within seconds, and a file in memory that must be asked for again, or that is
-in another core's cache, costs several times as much.
-Processor seconds are printed beside the rates: on a busy machine they are the steadier of the two.
+On a `reliable` topic the publisher waits for the recorder, so what is measured is the recorder's rate, from the first
+message published to the last one in the file, and nothing is lost. Recorder and comparison run in one process, by
+turns, and write little enough that each takes the memory that the other has just freed: a virtual machine gives free
+memory back to its host within seconds, and a page that must be asked for again costs ten times what copying into it
+does. Processor seconds are printed beside the rates: on a busy machine they are the steadier of the two.
 `bench/recording_soak.py` looks at memory.
 """
 
@@ -26,30 +26,36 @@ import tempfile
 import textwrap
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import ringmain as rm
 from bench.recording import ring_batch, time_pyarrow, time_raw
 from ringmain.recording import RecordingWriter
 from ringmain.recording.envelope import Envelope
+from ringmain.recording.format import Position
 
-ROUNDS = 5
+ROUNDS = 15
 
 PRELUDE = """
 import os, sys, time
 import ringmain as rm
-from bench.recording_live import warm
 def say(*words): print(*words, flush=True)
+"""
+PUBLISH = """
+size = int(sys.argv[1])
+many = [os.urandom(size)] * max(1, min(256, 1_000_000 // size))
+with rm.Publisher("bench", contract="reliable", capacity=sys.argv[2]) as publisher:
+    say("ready")
+    for line in sys.stdin:
+        sent, used = 0, time.process_time()
+        while sent < int(line):
+            sent += publisher.send_many(many)
+        say(time.process_time() - used)
 """
 RECORD = """
 recorder = rm.Recorder(sys.argv[1], "bench", fsync="never", segment_bytes=1 << 40).start()
-warm(sys.argv[1], int(sys.argv[2]))
-begun_s = time.process_time()
 say("ready")
-wanted = int(sys.stdin.readline())
-while recorder.status().messages < wanted and recorder.error is None:
-    time.sleep(0.02)  # each look costs the recorder some of its time
-say(time.process_time() - begun_s)
-os._exit(0)
+sys.stdin.readline()
 """
 DRAIN = """
 with rm.Subscriber("bench") as sub:
@@ -59,13 +65,11 @@ with rm.Subscriber("bench") as sub:
 """
 
 
-def warm(directory: str | Path, size: int) -> None:
-    """Has the kernel get, and free, the memory that a file of this size takes."""
-    path, piece = Path(directory) / "warm", bytes(1 << 20)
-    with open(path, "wb", buffering=0) as file:
-        for _ in range(size >> 20):
-            file.write(piece)
-    path.unlink()
+class Round(NamedTuple):
+    """What some messages took."""
+
+    took_s: float
+    used_s: float  # processor time, of this process
 
 
 def start(script: str, *args: object) -> subprocess.Popen[str]:
@@ -78,63 +82,77 @@ def start(script: str, *args: object) -> subprocess.Popen[str]:
     return process
 
 
-def ask(process: subprocess.Popen[str], question: str) -> str:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(question + "\n")
-    process.stdin.flush()
-    return process.stdout.readline().strip()
-
-
-def record(directory: Path, size: int, capacity: str, count: int) -> tuple[float, float]:
-    """(seconds until the last has been taken, the recorder's processor seconds)."""
-    with rm.Publisher("bench", contract="reliable", capacity=capacity) as publisher:
-        recorder = start(RECORD, directory / "live", count * (size + 100))
-        many = [os.urandom(size)] * max(1, min(256, 1_000_000 // size))
-        started, sent = time.perf_counter(), 0
-        while sent < count:
-            sent += publisher.send_many(many)
-        used_s = float(ask(recorder, str(sent)))
-        took = time.perf_counter() - started
-        recorder.wait()
+def record(directory: Path, publisher: subprocess.Popen[str], count: int) -> tuple[Round, float]:
+    """What this process, recording, took for so many; and the publisher's processor seconds."""
+    assert publisher.stdin is not None
+    assert publisher.stdout is not None
+    recorder = rm.Recorder(
+        directory / "live", "bench", messages=count, fsync="never", segment_bytes=1 << 40, recorder="bench"
+    ).start()
+    last = Position(0, count)
+    used, started = time.process_time(), time.perf_counter()
+    publisher.stdin.write(f"{count}\n")
+    publisher.stdin.flush()
+    while Position.parse(recorder.status().position) < last:
+        assert recorder.error is None, recorder.error
+        time.sleep(0.002)  # each look costs the recorder some of its time
+    done = Round(time.perf_counter() - started, time.process_time() - used)
+    published_s = float(publisher.stdout.readline())
+    recorder.close()  # seals, which is not what is measured
     shutil.rmtree(directory / "live")
-    return took * count / sent, used_s * count / sent
+    return done, published_s
 
 
-def baseline(directory: Path, size: int, count: int) -> tuple[float, float]:
-    """(seconds, processor seconds) of pyarrow (small messages) or plain writes (large ones) for as many."""
-    rows = 16384 if size < 10_000 else 8
-    batches = [ring_batch(rows, size, i * rows) for i in range(8)]
-    times = count // rows
-    if size < 10_000:
+class Baseline:
+    """pyarrow (small messages) or plain writes (large ones), for as many messages as are recorded."""
+
+    def __init__(self, directory: Path, size: int, count: int) -> None:
+        self.directory = directory
+        self.what = "pyarrow" if size < 10_000 else "file writes"
+        rows = 16384 if size < 10_000 else 8
+        rings = [ring_batch(rows, size, i * rows) for i in range(8)]
+        times = [i % len(rings) for i in range(count // rows)]
         envelope = Envelope("bench")
-        ready = [envelope.wrap("bench", 1, b, [(rows, time.time_ns())])[0] for b in batches]
-        warm(directory, count * (size + 100))
+        ready = [envelope.wrap("bench", 1, ring, [(rows, time.time_ns())])[0] for ring in rings]
+        self._batches = [ready[i] for i in times]
+        data = [memoryview(ring.column("data").buffers()[2]) for ring in rings]
+        self._pieces = [data[i][j * size : (j + 1) * size] for i in times for j in range(rows)]
+
+    def run(self) -> Round:
         used = time.process_time()
-        took = time_pyarrow(directory, [ready[i % len(ready)] for i in range(times)])
-    else:
-        data = [memoryview(b.column("data").buffers()[2]) for b in batches]
-        pieces = [data[i % len(data)][j * size : (j + 1) * size] for i in range(times) for j in range(rows)]
-        warm(directory, count * (size + 100))
-        used = time.process_time()
-        took = time_raw(directory, pieces)
-    return took, time.process_time() - used
+        if self.what == "pyarrow":
+            took = time_pyarrow(self.directory, self._batches)
+        else:
+            took = time_raw(self.directory, self._pieces)
+        return Round(took, time.process_time() - used)
 
 
 def compare_live(directory: Path, size: int, capacity: str, count: int) -> None:
-    what = "pyarrow" if size < 10_000 else "file writes"
-    ours, theirs = [], []
-    for _ in range(ROUNDS):
-        theirs.append(baseline(directory, size, count))
-        ours.append(record(directory, size, capacity, count))
-    for name, rounds in (("recorded", ours), (what, theirs)):
-        took, used = (statistics.median(r[i] for r in rounds) for i in (0, 1))
+    baseline = Baseline(directory, size, count)
+    publisher = start(PUBLISH, size, capacity)
+    ours, theirs, published = [], [], []
+    for number in range(ROUNDS + 2):
+        theirs.append(baseline.run())
+        mine, published_s = record(directory, publisher, count)
+        ours.append(mine)
+        published.append(published_s)
+        if number < 2:  # memory is being got from the host
+            ours, theirs, published = [], [], []
+    publisher.kill()
+    publisher.wait()
+    for name, rounds in (("recorded", ours), (baseline.what, theirs)):
+        low, middle, high = statistics.quantiles([r.took_s for r in rounds], n=4)
+        used = statistics.median(r.used_s for r in rounds)
         print(
-            f"{size:>8} B | {name:<11} {count / took:>11,.0f} msg/s {count * size / took / 1e6:>6,.0f} MB/s | "
-            f"{used / count * 1e9:>9,.0f} ns of processor time a message"
+            f"{size:>8} B | {name:<11} {count / middle:>11,.0f} msg/s {count * size / middle / 1e6:>6,.0f} MB/s "
+            f"(quartiles {count / high:,.0f} to {count / low:,.0f}) | {used / count * 1e9:>9,.0f} ns of processor time"
         )
-    ratios = [statistics.median(t[i] for t in theirs) / statistics.median(o[i] for o in ours) for i in (0, 1)]
-    print(f"{size:>8} B | {ratios[0]:.0%} of the rate of {what}, {ratios[1]:.0%} by processor time", flush=True)
+    rates = statistics.median(t.took_s / o.took_s for t, o in zip(theirs, ours, strict=True))
+    costs = statistics.median(t.used_s / o.used_s for t, o in zip(theirs, ours, strict=True))
+    print(f"{size:>8} B | {rates:.0%} of the rate of {baseline.what}, {costs:.0%} by processor time")
+    print(
+        f"{size:>8} B | published at {statistics.median(published) / count * 1e9:,.0f} ns of processor time", flush=True
+    )
 
 
 def cost_to_the_publisher(directory: Path, messages: int = 3_000_000) -> None:
@@ -147,7 +165,7 @@ def cost_to_the_publisher(directory: Path, messages: int = 3_000_000) -> None:
                 if who == "one reader":
                     process = start(DRAIN)
                 elif who == "a recorder":
-                    process = start(RECORD, directory / "cost", 0)
+                    process = start(RECORD, directory / "cost")
                 data = os.urandom(100)
                 used = time.process_time()
                 for _ in range(messages):
@@ -182,8 +200,8 @@ def main() -> None:
     ):
         os.environ["RINGMAIN_DIR"] = runtime
         directory = Path(name)
-        compare_live(directory, 100, "16MiB", 4 << 20)
-        compare_live(directory, 1 << 20, "32MiB", 768)
+        compare_live(directory, 100, "16MiB", 1 << 20)
+        compare_live(directory, 1 << 20, "32MiB", 192)
         replay_timing(directory)
         cost_to_the_publisher(directory)
 

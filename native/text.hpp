@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <string_view>
 
@@ -25,6 +26,14 @@ inline size_t utf8_length(std::string_view text) {
 
 inline bool is_utf8(std::string_view text) {
     while (!text.empty()) {
+        uint64_t eight;
+        if (text.size() >= sizeof eight) {  // most text is ASCII
+            std::memcpy(&eight, text.data(), sizeof eight);
+            if ((eight & 0x8080808080808080) == 0) {
+                text.remove_prefix(sizeof eight);
+                continue;
+            }
+        }
         size_t length = utf8_length(text);
         if (length == 0) return false;
         text.remove_prefix(length);

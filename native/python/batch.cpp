@@ -16,94 +16,126 @@ class Buffer {
     char* at_ = nullptr;
     size_t size_ = 0, room_ = 0;
 
+    [[gnu::noinline]] bool grow_to(size_t size) {
+        size_t room = std::max<size_t>({size, room_ * 2, 256});
+        char* moved = static_cast<char*>(std::realloc(at_, room));
+        if (!moved) return false;
+        at_ = moved;
+        room_ = room;
+        return true;
+    }
+
   public:
     Buffer() = default;
     ~Buffer() { std::free(at_); }
     Buffer(const Buffer&) = delete;
     Buffer& operator=(const Buffer&) = delete;
 
-    // Makes room for `more` bytes behind the last; nullptr when memory is short.
-    char* extend(size_t more) {
-        if (size_ + more > room_ || !at_) {
-            size_t room = std::max<size_t>({size_ + more, room_ * 2, 256});
-            char* moved = static_cast<char*>(std::realloc(at_, room));
-            if (!moved) return nullptr;
-            at_ = moved;
-            room_ = room;
-        }
-        return at_ + size_;
-    }
+    // Makes room for `more` bytes behind the last; false when memory is short.
+    bool make_room(size_t more) { return size_ + more <= room_ || grow_to(size_ + more); }
+    char* end() const { return at_ + size_; }  // where make_room() has made some
     void grew(size_t by) { size_ += by; }
-    // Where extend() has made room.
-    template <class T>
-    void put(T value) {
-        std::memcpy(at_ + size_, &value, sizeof value);
-        size_ += sizeof value;
-    }
     void clear() { size_ = 0; }
-    const void* data() const { return at_; }
+    const char* data() const { return at_; }
     size_t size() const { return size_; }
     size_t room() const { return room_; }
 };
 
-struct TextColumn {
-    Buffer offsets, bytes;
-    void clear() {
-        offsets.clear();
-        bytes.clear();
+// A column of numbers. Room is made for many rows at once, and a row is put where its number says: keeping six sizes a
+// message would cost as much as copying it.
+template <class T>
+class Numbers {
+    Buffer buffer_;
+
+  public:
+    bool make_room(int64_t rows) {
+        buffer_.clear();
+        return buffer_.make_room(static_cast<size_t>(rows) * sizeof(T));
     }
+    void put(int64_t row, T value) { reinterpret_cast<T*>(buffer_.end())[row] = value; }
+    const void* data() const { return buffer_.data(); }
+};
+
+// A column of texts or payloads: where each ends, and all of them, one behind the other.
+struct TextColumn {
+    static constexpr size_t kShort = 16;
+
+    Numbers<int32_t> offsets;
+    Buffer bytes;
+    size_t last = 0;  // the size of the row before
+
     bool start() {
-        if (!offsets.extend(sizeof(int32_t)) || !bytes.extend(1)) return false;
-        offsets.put<int32_t>(0);
+        bytes.clear();
+        last = 0;
+        if (!offsets.make_room(1) || !bytes.make_room(1)) return false;
+        offsets.put(0, 0);
         return true;
     }
-    void close_row() { offsets.put(static_cast<int32_t>(bytes.size())); }
-    // Keeps the `size` bytes just pushed, as valid UTF-8: what a peer calls text need not be any.
-    bool keep_text(size_t size) {
+    void close_row(int64_t row) { offsets.put(row + 1, static_cast<int32_t>(bytes.size())); }
+
+    // Copies behind the last row, which it does not belong to yet. Senders and kinds are short, and mostly none: no call for
+    // those.
+    bool push(const std::byte* from, size_t size) {
         if (size == 0) return true;
-        std::string_view pushed(static_cast<const char*>(bytes.data()) + bytes.size(), size);
-        if (!is_utf8(pushed)) [[unlikely]] {
-            std::string valid = valid_utf8(pushed);
-            size = valid.size();
-            char* to = bytes.extend(size);
-            if (!to) return false;
-            std::memcpy(to, valid.data(), size);
+        if (!bytes.make_room(size)) return false;
+        char* to = bytes.end();
+        if (size > kShort || size < 4) {
+            copy_out(to, from, size);
+        } else if (size >= 8) {
+            copy_out(to, from, 8);
+            copy_out(to + size - 8, from + size - 8, 8);
+        } else {
+            copy_out(to, from, 4);
+            copy_out(to + size - 4, from + size - 4, 4);
         }
+        return true;
+    }
+    // Keeps the `size` bytes just pushed, as valid UTF-8: what a peer calls text need not be any. Mostly it is what it was
+    // in the row before.
+    [[gnu::always_inline]] bool keep_text(size_t size) {
+        if (size != last || std::memcmp(bytes.end() - size, bytes.end(), size) != 0) [[unlikely]]
+            return keep_new_text(size);
         bytes.grew(size);
         return true;
     }
-    bool push(const std::byte* from, size_t size) {
-        char* to = bytes.extend(size);
-        if (!to) return false;
-        copy_out(to, from, size);
+
+  private:
+    [[gnu::noinline]] bool keep_new_text(size_t size) {
+        std::string_view pushed(bytes.end(), size);
+        if (!is_utf8(pushed)) {
+            std::string valid = valid_utf8(pushed);
+            size = valid.size();
+            if (!bytes.make_room(size)) return false;
+            std::memcpy(bytes.end(), valid.data(), size);
+        }
+        last = size;
+        bytes.grew(size);
         return true;
     }
 };
 
 struct Columns {
-    int64_t rows = 0;
+    int64_t rows = 0, room = 0;
     uint64_t epoch = 0;       // all of one life of the topic
     uint64_t lost_total = 0;  // the sum of `lost`
-    Buffer seq, time_ns, lost;
+    Numbers<uint64_t> seq, lost;
+    Numbers<int64_t> time_ns;
     TextColumn sender, kind, data;
 
-    // Room is made for many rows at once: six looks at six buffers a message would cost as much as copying it.
-    static constexpr int64_t kRowsAtOnce = 512;
-    bool make_room() {
-        if (rows % kRowsAtOnce != 0) [[likely]]
-            return true;
-        for (Buffer* buffer : {&seq, &time_ns, &lost})
-            if (!buffer->extend(kRowsAtOnce * sizeof(uint64_t))) return false;
-        for (TextColumn* column : {&sender, &kind, &data})
-            if (!column->offsets.extend(kRowsAtOnce * sizeof(int32_t))) return false;
-        return true;
-    }
-
-    void clear() {
-        rows = 0;
+    bool start() {
+        rows = room = 0;
         epoch = lost_total = 0;
-        for (Buffer* buffer : {&seq, &time_ns, &lost}) buffer->clear();
-        for (TextColumn* column : {&sender, &kind, &data}) column->clear();
+        return sender.start() && kind.start() && data.start();
+    }
+    bool make_room() { return rows < room || grow(); }
+
+  private:
+    [[gnu::noinline]] bool grow() {
+        int64_t more = std::max<int64_t>(512, room * 2);
+        bool made = seq.make_room(more) && lost.make_room(more) && time_ns.make_room(more);
+        for (TextColumn* column : {&sender, &kind, &data}) made = made && column->offsets.make_room(more + 1);
+        if (made) room = more;
+        return made;
     }
 };
 
@@ -111,7 +143,7 @@ struct Columns {
 // again; the allocator would give them back to the kernel each time, and have every page cleared and mapped anew, which
 // costs more than the copy. A few batches at most are kept, and none that is very large.
 class Spare {
-    static constexpr size_t kMost = 2, kMostBytes = size_t{16} << 20;
+    static constexpr size_t kMost = 4, kMostBytes = size_t{16} << 20;
     std::mutex mutex_;
     std::vector<std::unique_ptr<Columns>> spare_;
 
@@ -124,7 +156,6 @@ class Spare {
     static void give_back(Columns* gone) {
         std::unique_ptr<Columns> columns(gone);
         if (columns->data.bytes.room() > kMostBytes) return;
-        columns->clear();
         // Tried, not waited for: in a forked child the lock may be held by a thread that is not there.
         std::unique_lock lock(all().mutex_, std::try_to_lock);
         if (lock && all().spare_.size() < kMost) all().spare_.push_back(std::move(columns));
@@ -268,26 +299,29 @@ void destroy(PyObject* self) {
 }
 
 // Copies one message behind the others. 1: done; 0: it was overwritten meanwhile, look again; -1: memory is short.
-int append(SubscriberState& s, Columns& c, const View& view) {
+[[gnu::always_inline]] inline int append(Reader& reader, Columns& c, const View& view) {
     bool room = c.make_room() && c.sender.push(view.sender(), view.sender_size) &&
-                c.kind.push(view.kind(), view.kind_size) && c.data.bytes.extend(view.size);
-    if (!room) return -1;
-    if (view.size < kLargeCopyBytes) {
-        c.data.push(view.payload(), view.size);
+                c.kind.push(view.kind(), view.kind_size) && c.data.bytes.make_room(view.size);
+    if (!room) [[unlikely]]
+        return -1;
+    if (view.size < kLargeCopyBytes) [[likely]] {
+        copy_out(c.data.bytes.end(), view.payload(), view.size);
     } else {
         WithoutGil unlocked;
-        c.data.push(view.payload(), view.size);
+        copy_out(c.data.bytes.end(), view.payload(), view.size);
     }
-    if (!s.reader->still_whole(view)) return 0;
+    if (!reader.still_whole(view)) return 0;
     if (!c.sender.keep_text(view.sender_size) || !c.kind.keep_text(view.kind_size)) return -1;
     c.data.bytes.grew(view.size);
-    uint64_t lost = s.reader->take(view);
+    uint64_t lost = reader.take(view);
     c.lost_total += lost;
+    c.seq.put(c.rows, view.seq);
+    c.time_ns.put(c.rows, view.time_ns);
+    c.lost.put(c.rows, lost);
+    c.sender.close_row(c.rows);  // not in a loop: building its list costs as much as all the rest
+    c.kind.close_row(c.rows);
+    c.data.close_row(c.rows);
     ++c.rows;
-    c.seq.put(view.seq);
-    c.time_ns.put(view.time_ns);
-    c.lost.put(lost);
-    for (TextColumn* column : {&c.sender, &c.kind, &c.data}) column->close_row();
     return 1;
 }
 
@@ -307,7 +341,7 @@ PyObject* recv_batch(PyObject*, PyObject* args) {
     constexpr size_t kMostBytes = 0x7fffffff;  // offsets are 32 bits
     std::shared_ptr<Columns> columns = Spare::take();
     Columns& c = *columns;
-    if (!c.sender.start() || !c.kind.start() || !c.data.start()) return PyErr_NoMemory();
+    if (!c.start()) return PyErr_NoMemory();
     Receiving turn(self, *s);
     if (!turn.entered() || !usable_subscriber(self)) return nullptr;
     Deadline deadline(timeout_ns);
@@ -321,6 +355,7 @@ PyObject* recv_batch(PyObject*, PyObject* args) {
         c.epoch = epoch;
         size_t bytes = c.data.bytes.size() + view.size;
         if (c.rows > 0 && (bytes > static_cast<size_t>(most_bytes) || bytes > kMostBytes)) break;
+        if (std::max(c.sender.bytes.size(), c.kind.bytes.size()) > kMostBytes - UINT8_MAX) break;
         if (bytes > kMostBytes) {
             PyErr_Format(
                 PyExc_ValueError,
@@ -330,7 +365,7 @@ PyObject* recv_batch(PyObject*, PyObject* args) {
             found = -1;
             break;
         }
-        int done = append(*s, c, view);
+        int done = append(*s->reader, c, view);
         if (done < 0) {
             PyErr_NoMemory();
             found = -1;

@@ -14,6 +14,7 @@ import pytest
 import ringmain as rm
 from ringmain.errors import RecordingError
 from ringmain.recording import recorder as recorder_module
+from ringmain.recording import tap as tap_module
 from ringmain.recording.tap import Tap
 from tests.conftest import PATIENCE_S, Child
 
@@ -58,6 +59,43 @@ def test_they_are_borrowed_on_reliable_and_copied_where_a_writer_must_not_wait(t
                 assert bool(taken.in_place) == (borrowed and number > 0), (contract, observe, number)
                 taken.release()
             tap.close()
+
+
+def test_what_does_not_fit_into_a_batch_is_recorded_without_waiting_for_more(
+    tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A message that was borrowed and left over for the next batch is nothing that the topic would tell of again."""
+    monkeypatch.setattr(tap_module, "_MAX_BATCH_BYTES", 250_000)
+    with rm.Publisher("t", contract="reliable", capacity="8MiB") as pub:
+        with rm.Recorder(tmp_path / "r", "t", fsync="never") as recorder:
+            for total in range(4, 40, 3):
+                for _ in range(total - recorder.status().messages):
+                    pub.send(bytes(100_000), timeout=PATIENCE_S)
+                until(lambda total=total: recorder.status().messages == total)
+                assert recorder.status().topics[0].lag_messages == 0
+    assert [m.seq for m in rm.Recording(tmp_path / "r")] == list(range(37))
+
+
+def test_what_was_borrowed_and_left_over_is_not_forgotten_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tap_module, "_MAX_BATCH_BYTES", 250_000)
+    with rm.Publisher("t", contract="reliable", capacity="8MiB") as pub:
+        recorder = rm.Recorder(tmp_path / "r", "t", fsync="never").start()
+        for _ in range(20):
+            pub.send(bytes(100_000), timeout=PATIENCE_S)
+        recorder.close()
+    assert [m.seq for m in rm.Recording(tmp_path / "r")] == list(range(20))
+
+
+def test_stopping_by_itself_while_messages_are_being_written_from_the_ring(tmp_path: Path) -> None:
+    with rm.Publisher("t", contract="reliable", capacity="16MiB") as pub:
+        recorder = rm.Recorder(tmp_path / "r", "t", fsync="never", messages=30).start()
+        for _ in range(40):
+            pub.send(bytes(1_000_000), timeout=PATIENCE_S)
+        recorder.close()
+        assert rm.info("t").readers == []
+    assert [m.seq for m in rm.Recording(tmp_path / "r")] == list(range(30))
 
 
 def test_a_life_that_ends_while_messages_are_borrowed(tmp_path: Path, until: Until) -> None:

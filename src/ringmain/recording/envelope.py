@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,14 +17,15 @@ import pyarrow.compute as pc
 from ringmain.recording.format import RING_SCHEMA, SCHEMA
 
 native: Any = None
-with contextlib.suppress(ImportError):  # not built, or not for this processor: the same columns, made more slowly
-    from ringmain import _checksum as native
+with contextlib.suppress(ImportError):  # not built here: the same columns, made more slowly
+    from ringmain import _recording as native
 
 _CACHED_TOPICS = 256
 _CHUNK_ROWS = 8192
 _PUBLISH_TIME = SCHEMA.field("publish_time").type
 _RECORD_TIME = SCHEMA.field("record_time").type
 _NANOS = SCHEMA.field("publish_ns").type
+_SIZE = SCHEMA.field("size").type
 
 
 class Envelope:
@@ -41,14 +42,13 @@ class Envelope:
         rows were taken from the ring: (rows, record time in ns), one entry a drain."""
         rows = ring.num_rows
         seq, time_ns, sender, kind, lost, data = ring.columns
-        micros, nanos, least, greatest = _split_times(time_ns)
+        derived = _derive(time_ns, data, lost)
         recorders, topics, epochs = self._columns(topic, epoch, rows)
-        lost = lost.view(pa.int64())
         columns = [
-            recorders, topics, epochs, seq.view(pa.int64()), micros, nanos, _record_times(recorded, rows),
-            sender, kind, lost, pc.binary_length(data), data,
+            recorders, topics, epochs, seq.view(pa.int64()), derived.micros, derived.nanos,
+            _record_times(recorded, rows), sender, kind, lost.view(pa.int64()), derived.sizes, data,
         ]  # fmt: skip
-        return pa.RecordBatch.from_arrays(columns, schema=SCHEMA), least, greatest, pc.sum(lost).as_py()
+        return pa.RecordBatch.from_arrays(columns, schema=SCHEMA), derived.least_ns, derived.greatest_ns, derived.lost
 
     def _columns(self, topic: str, epoch: int, rows: int) -> tuple[pa.Array, pa.Array, pa.Array]:
         key = (topic, epoch)
@@ -65,19 +65,34 @@ class Envelope:
         return recorder.slice(0, rows), name.slice(0, rows), number.slice(0, rows)
 
 
-def _split_times(time_ns: pa.Array) -> tuple[pa.Array, pa.Array, int, int]:
-    """(microseconds, nanoseconds beyond them, the least time, the greatest)."""
+class _Derived(NamedTuple):
+    """What is computed from the ring's columns."""
+
+    micros: pa.Array
+    nanos: pa.Array
+    sizes: pa.Array
+    least_ns: int
+    greatest_ns: int
+    lost: int
+
+
+def _derive(time_ns: pa.Array, data: pa.Array, lost: pa.Array) -> _Derived:
     rows = len(time_ns)
-    if native is not None:
-        micros, nanos = pa.allocate_buffer(8 * rows), pa.allocate_buffer(2 * rows)
-        least, greatest = native.split_times(time_ns.buffers()[1], time_ns.offset, rows, micros, nanos)
-        times = pa.Array.from_buffers(_PUBLISH_TIME, rows, [None, micros], 0)
-        return times, pa.Array.from_buffers(_NANOS, rows, [None, nanos], 0), least, greatest
-    pairs = [divmod(t, 1000) for t in time_ns.to_pylist()]
-    least, greatest = min(pairs), max(pairs)
-    times = pa.array([p[0] for p in pairs], _PUBLISH_TIME)
-    return (
-        times, pa.array([p[1] for p in pairs], _NANOS), least[0] * 1000 + least[1], greatest[0] * 1000 + greatest[1]
+    if native is not None and time_ns.offset == data.offset == lost.offset:
+        micros, nanos, sizes = (pa.allocate_buffer(width * rows) for width in (8, 2, 4))
+        given = (time_ns.buffers()[1], data.buffers()[1], lost.buffers()[1])
+        least, greatest, missed = native.derive(*given, time_ns.offset, rows, micros, nanos, sizes)
+        return _Derived(
+            pa.Array.from_buffers(_PUBLISH_TIME, rows, [None, micros], 0),
+            pa.Array.from_buffers(_NANOS, rows, [None, nanos], 0),
+            pa.Array.from_buffers(_SIZE, rows, [None, sizes], 0),
+            least, greatest, missed,
+        )  # fmt: skip
+    times = time_ns.to_pylist()
+    return _Derived(
+        pa.array([t // 1000 for t in times], _PUBLISH_TIME),
+        pa.array([t % 1000 for t in times], _NANOS),
+        pc.binary_length(data), min(times), max(times), pc.sum(lost).as_py(),
     )  # fmt: skip
 
 

@@ -2,9 +2,9 @@
 
     topics ── taps: one wait for all ──► recv_batch ──► continuity ──► RecordingWriter ──► directory
 
-One thread does it all, so every error meets whoever can stop. The invariant owned here: whatever ends it, the taps go
-first, so that no publisher waits for a recorder that has stopped recording; then what was taken is flushed and sealed,
-as far as the disk allows.
+One thread takes, and meets every error, since it is the one that can stop. The invariant owned here: whatever ends it,
+the taps go first, so that no publisher waits for a recorder that has stopped recording; then what was taken is flushed
+and sealed, as far as the disk allows.
 """
 
 from __future__ import annotations
@@ -220,11 +220,16 @@ class Recorder:
         assert self._taps is not None
         try:
             while not self._stop.is_set() and not self._is_full():
-                ready = self._taps.wait(min(_LONGEST_WAIT_S, self._writer.tick(), self._left_s()))
+                due_s = min(_LONGEST_WAIT_S, self._writer.tick(), self._left_s())
+                ready = self._taps.wait(0 if self._writer.busy else due_s)
+                if not ready:
+                    self._writer.settle()  # nobody sleeps while messages are borrowed
+                    continue
                 fullest = 0.0
                 for tap in ready:
                     fullest = max(fullest, self._drain(tap))
-                if ready and fullest < 1 / 8:
+                if fullest < 1 / 8:
+                    self._writer.settle()
                     time.sleep(_PAUSE_S)
             self._take_the_rest()
         except BaseException as error:
@@ -232,7 +237,10 @@ class Recorder:
                 self._take_the_rest()
             raise
         finally:
-            self._taps.close()
+            try:
+                self._writer.settle()  # what is borrowed is given back
+            finally:
+                self._taps.close()
 
     def _finish(self) -> RecorderStatus:
         """Seal. After an error of the writer's there is nothing more to be done than letting go."""
@@ -281,9 +289,11 @@ class Recorder:
             tap.refresh()
             self._declare(tap)
             try:
-                self._writer.append(tap.topic, taken.epoch, ring, in_place=[lease.data for lease in taken.in_place])
-            finally:
+                borrowed = [lease.data for lease in taken.in_place]
+                self._writer.append(tap.topic, taken.epoch, ring, in_place=borrowed, written=taken.release)
+            except BaseException:
                 taken.release()
+                raise
             self._count(tap.topic, len(ring), taken.bytes, taken.lost if ring is taken.ring else lost_in(ring))
         return (taken.bytes + 32 * len(taken.ring)) / max(tap.capacity, 1)
 

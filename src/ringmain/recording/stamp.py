@@ -15,7 +15,7 @@ from typing import TypeVar
 import msgspec
 
 try:
-    from ringmain._checksum import crc32 as crc32
+    from ringmain._recording import crc32 as crc32
 except ImportError:  # not built, or the processor lacks the instructions: the same values, at a third of the speed
     from zlib import crc32 as crc32
 

@@ -15,6 +15,7 @@ that shrinks is a SIGBUS in its readers, so a torn end stays where it is, and re
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
 import os
@@ -28,6 +29,7 @@ import pyarrow as pa
 
 from ringmain.recording import crash, stamp
 from ringmain.recording.format import FORMAT_VERSION, SCHEMA
+from ringmain.recording.spool import Spool
 
 MARKER = b"ringmain/%d head=" % FORMAT_VERSION
 PAYLOAD = SCHEMA.get_field_index("payload")
@@ -92,8 +94,8 @@ class Damage:
 class StreamWriter:
     """Appends batches to one growing segment. Not thread-safe; one writer per file."""
 
-    def __init__(self, path: Path, segment: int) -> None:
-        self.path, self.segment = path, segment
+    def __init__(self, path: Path, segment: int, spool: Spool) -> None:
+        self.path, self.segment, self._spool = path, segment, spool
         self.rows = self.size = 0
         self._id = os.urandom(4).hex()
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o666)
@@ -106,14 +108,15 @@ class StreamWriter:
             head_bytes = PREFIX.size + len(self._encode(_sample())[2])
             self._write([_schema_message(self._id, segment, head_bytes)])
         except BaseException:
-            os.close(self._fd)
+            self.abandon()
             raise
 
     def write(
         self, batch: pa.RecordBatch, min_ns: int, max_ns: int, in_place: Sequence[bytes | memoryview] = ()
     ) -> int:
-        """Append one batch of SCHEMA; returns the bytes written. With `in_place` the payloads are these, instead of
-        the batch's own, which must be as long. On an error the end is torn, and stays so."""
+        """Append one batch of SCHEMA; returns the number that the spool's `written` has when it is in the file. With
+        `in_place` the payloads are these, instead of the batch's own, which must be as long. On an error the end is
+        torn, and stays so."""
         pieces = self._encode(batch)
         head_bytes = PREFIX.size + len(pieces[2])
         # The payload is the last column and its bytes the last buffer, unless all are empty: then there is
@@ -143,9 +146,9 @@ class StreamWriter:
         )
         at += len(MARKER)
         head[at : at + stamp.DIGITS] = stamp.hex_crc(stamp.stamped_crc(head, at))
-        self._write([head, *pieces[3:]])
+        number = self._write([head, *pieces[3:]])
         self.rows += batch.num_rows
-        return used
+        return number
 
     def is_in_place(self) -> bool:
         """Does the path still lead to this file? Not when the directory was deleted, moved or mounted
@@ -162,12 +165,15 @@ class StreamWriter:
         """Write the end mark and close."""
         try:
             self._write([END_OF_STREAM])
+            self._spool.wait()
         finally:
             self.abandon()
 
     def abandon(self) -> None:
         """Close without the end mark; what was written stays readable."""
         if self._fd >= 0:
+            with contextlib.suppress(OSError):  # told to whoever wrote it, or waited for it
+                self._spool.wait()
             os.close(self._fd)
             self._fd = -1
 
@@ -179,19 +185,14 @@ class StreamWriter:
         self._ipc.write_batch(batch, custom_metadata={"ringmain": _BLANK_LINE})
         return self._pieces.take()
 
-    def _write(self, pieces: list[_Piece]) -> None:
+    def _write(self, pieces: list[_Piece]) -> int:
         total = sum(map(len, pieces))
         if crash.is_next("R2"):
+            self._spool.wait()
             os.write(self._fd, b"".join(pieces)[: total // 2])
         crash.point("R2")  # [CRASH-R2] a batch is half written
-        written = os.writev(self._fd, pieces)
-        self.size += written
-        if written < total:  # rare: the disk is nearly full, or the message exceeds 2 GiB
-            rest = memoryview(b"".join(pieces))[written:]
-            while rest:
-                written = os.write(self._fd, rest)
-                self.size += written
-                rest = rest[written:]
+        self.size += total
+        return self._spool.put(self._fd, pieces)
 
 
 class _Pieces(io.RawIOBase):

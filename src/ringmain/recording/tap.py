@@ -25,6 +25,8 @@ from ringmain.subscriber import Start, Subscriber
 MAX_FRAME_BYTES = 1 << 30  # a `binary` column counts its bytes in 31 bits
 _LARGE_BYTES = 64 << 10  # from here on messages are written from where they lie
 _MOST_IN_PLACE = 256  # at once: a system call takes 1024 pieces
+_SHARE = 8  # the part of a ring that is borrowed at once: up to three such are under way
+_MAX_BATCH_BYTES = (1 << 31) - 1  # a `binary` column counts its bytes in 31 bits
 _DATA = RING_SCHEMA.field("data")
 _DESCRIPTOR = b"FRME"  # how one begins; see docs/spec/frames.md
 
@@ -83,6 +85,12 @@ class _Tapping(Subscriber if TYPE_CHECKING else object):  # type: ignore[misc]
     begun: int
     """The life of which something has been taken."""
     _contract: str | None = None  # what meta.json says instead of the topic's own
+    _ahead: Lease | Frame | None = None
+
+    @property
+    def ahead(self) -> bool:
+        """Has something been taken from the topic, and not been given by `take()` yet? The topic says nothing of it."""
+        return self._ahead is not None
 
     def _attached(self) -> None:
         super()._attached()
@@ -104,7 +112,7 @@ class _Tapping(Subscriber if TYPE_CHECKING else object):  # type: ignore[misc]
     def lag(self) -> tuple[int, int]:
         """(messages, bytes) between this tap and the newest message. May be called from any thread."""
         newest, end, sequence, position = self._whereabouts()
-        return max(0, newest - sequence), max(0, end - position)
+        return max(0, newest - sequence) + self.ahead, max(0, end - position)
 
     def _whereabouts(self) -> tuple[int, int, int, int]:
         """Where the topic's writers are, and where this tap is: each as the number and position of the next message."""
@@ -153,7 +161,8 @@ class Tap(_Tapping, Subscriber):
         """Large messages are written from where they lie: copying a megabyte costs half of what writing it does."""
         leases: list[Lease] = []
         size = 0
-        while len(leases) < most:
+        most_bytes = min(most_bytes, self.capacity // _SHARE)
+        while len(leases) < most and (not leases or size < most_bytes):
             lease, self._ahead = self._ahead, None
             try:
                 lease = lease or self.borrow(timeout=0)
@@ -163,7 +172,7 @@ class Tap(_Tapping, Subscriber):
                 if not leases:
                     raise
                 break  # it comes again
-            if leases and (self.epoch != self.begun or size + len(lease.data) > most_bytes):
+            if self.epoch != self.begun or (leases and size + len(lease.data) > _MAX_BATCH_BYTES):
                 self._ahead = lease
                 break
             leases.append(lease)
@@ -241,6 +250,10 @@ class FrameTap(_Tapping, FrameSubscriber):
                 f"{MAX_FRAME_BYTES} at most. Leave the stream out (exclude=, --no-frames)"
             )
         return frame, self.epoch or 0
+
+    @property
+    def ahead(self) -> bool:
+        return super().ahead or self._trouble is not None
 
     def sees_frames(self, _: Taken) -> bool:
         return False  # it does, and is the tap for them

@@ -67,13 +67,14 @@ class Taps:
         if count != self._heard or (self.problems and time.monotonic() >= self._retry_at):
             self._look(first=False)
             self._heard = count  # taken before the look, so that what comes meanwhile is looked at next time
+        ahead = [tap for tap in self._taps.values() if tap.ahead]
         try:
-            ready = _native.wait([self._doorbell, *self._taps.values()], timeout_s, count)
+            ready = _native.wait([self._doorbell, *self._taps.values()], 0 if ahead else timeout_s, count)
         except RecordingError:
             raise
         except RingmainError:
             return self._find_trouble()
-        return [tap for tap in ready if isinstance(tap, Tap | FrameTap)]
+        return list(dict.fromkeys([*ahead, *(tap for tap in ready if isinstance(tap, Tap | FrameTap))]))
 
     def change_kind(self, tap: Tap | FrameTap) -> None:
         """What was thought to be messages are frames, or the other way round: the tap for it takes its place, if frames

@@ -1,13 +1,14 @@
 """Writing a recording: ring batches in, a crash-tolerant directory out.
 
-    append() ── gather ──► flush() ──► growing stream ── full or old ──► sealer (thread) ──► Parquet
-                                                                            └─► retention
+    append() ── gather ──► spool (thread) ──► growing stream ── full or old ──► sealer (thread) ──► Parquet
+                                                                                    └─► retention
 
 The invariants owned here: rows are numbered once, in the order of append(); what flush() returned from is in
 the kernel's hands, so that no death of this process can lose it; and a stream is written by one process only:
 after an error or a crash, recording goes on in a new segment, never in the old one.
 
-The writer starts no clock of its own: whoever drains the topics calls `append()` and `tick()`, which flush,
+Writing to the file goes on in a thread while the next batch is prepared; what goes wrong there is raised by the
+next call. The writer starts no clock of its own: whoever drains the topics calls `append()` and `tick()`, which flush,
 rotate and fsync what is due. That keeps the recorder a loop, and every error in the hands of the one who can
 stop.
 """
@@ -18,7 +19,8 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from pathlib import Path
 from types import TracebackType
@@ -45,6 +47,7 @@ from ringmain.recording.lock import DirectoryLock
 from ringmain.recording.retention import finish_retiring, retire
 from ringmain.recording.sealing import Sealer, tidy, upload
 from ringmain.recording.segments import Store, list_segments, read_retired
+from ringmain.recording.spool import Spool
 from ringmain.recording.stream import StreamWriter, payload_bytes
 
 DATA = RING_SCHEMA.get_field_index("data")
@@ -65,6 +68,16 @@ class _Pending(NamedTuple):
     record_ns: int
     size: int
     in_place: Sequence[memoryview] = ()
+    written: Callable[[], None] | None = None
+
+
+class _UnderWay(NamedTuple):
+    """What has been handed to the spool."""
+
+    number: int
+    rows: int
+    then: Position
+    written: Sequence[Callable[[], None]]
 
 
 class RecordingWriter:
@@ -95,6 +108,8 @@ class RecordingWriter:
         self._failed: RecordingError | None = None
         self._stream: StreamWriter | None = None
         self._sealer: Sealer | None = None
+        self._spool = Spool()
+        self._under_way: deque[_UnderWay] = deque()
         self._pending: list[_Pending] = []
         self._pending_bytes = 0
         self._topics: dict[tuple[str, int], TopicMeta] = {}
@@ -122,6 +137,7 @@ class RecordingWriter:
         finish_retiring(self._store)
         taken = [ref.number for ref in list_segments(self._store)]
         self._next = max([read_retired(self._store).first_segment - 1, *taken]) + 1
+        self._position = Position(self._next, 0)
         clocks = Clocks(time.time_ns(), time.monotonic_ns(), _boot_id())
         self._meta.sessions.append(Session(self._next, os.getpid(), socket.gethostname(), clocks))
         self._write_meta()
@@ -136,9 +152,14 @@ class RecordingWriter:
 
     @property
     def position(self) -> Position:
-        """The position after the last row flushed."""
-        stream = self._stream
-        return Position(stream.segment, stream.rows) if stream is not None else Position(self._next, 0)
+        """The position after the last row that is in the file."""
+        return self._position
+
+    @property
+    def busy(self) -> bool:
+        """Is something being written?"""
+        self._note_written()
+        return bool(self._under_way)
 
     @property
     def segments_waiting(self) -> int:
@@ -178,10 +199,12 @@ class RecordingWriter:
         *,
         record_time_ns: int | None = None,
         in_place: Sequence[memoryview] = (),
+        written: Callable[[], None] | None = None,
     ) -> int:
         """Record a batch that a topic's `recv_batch` gave; returns its number of messages. No Python object is made for
         a message. The batch's memory is kept until the next flush. With `in_place` the payloads are taken from there,
-        one after the other, and the batch's own says only how long each is; they have been written on return."""
+        one after the other, and the batch's own says only how long each is; `written` is called, by some later call of
+        this writer's, once they are not needed any more."""
         self._check()
         now_ns = time.time_ns() if record_time_ns is None else record_time_ns
         ring = ring_batch(topic, batch)
@@ -194,7 +217,7 @@ class RecordingWriter:
         if rows:
             if in_place or self._pending_bytes + size > _MAX_BATCH_BYTES:
                 self._write_pending()
-            self._pending.append(_Pending(topic, epoch, ring, now_ns, size, in_place))
+            self._pending.append(_Pending(topic, epoch, ring, now_ns, size, in_place, written))
             self._pending_bytes += size
             self.rows += rows
             self.bytes += size
@@ -226,12 +249,28 @@ class RecordingWriter:
             return
         self._write_pending()
         self._written = False
+        self.settle()
         with self._stopping_on_error("write"):
             if self._stream is not None:
                 if not self._stream.is_in_place():
                     raise FileNotFoundError(f"{self._stream.path} was deleted or moved away while being written")
                 if self._fsync == "interval":
                     self._stream.sync()
+
+    def settle(self) -> None:
+        """Wait until what was handed over is in the file. After an error there is nothing to wait for."""
+        if self._failed is None:
+            with self._stopping_on_error("write"):
+                self._spool.wait()
+            self._note_written()
+
+    def _note_written(self) -> None:
+        written = self._spool.written
+        while self._under_way and self._under_way[0].number <= written:
+            done = self._under_way.popleft()
+            self._position = done.then
+            for tell in done.written:
+                tell()
 
     def rotate(self) -> None:
         """Finish the current segment and let it be sealed; the next row opens a new one."""
@@ -240,6 +279,7 @@ class RecordingWriter:
             stream, self._stream = self._stream, None
             with self._stopping_on_error("finish"):
                 stream.finish()
+                self._position = Position(self._next, 0)
                 crash.point("R4")  # [CRASH-R4] the stream has its end mark, and nobody is sealing it
                 assert self._sealer is not None
                 self._sealer.submit(stream.segment)
@@ -255,16 +295,22 @@ class RecordingWriter:
     def abandon(self) -> None:
         """Let go of the directory at once, sealing nothing and flushing nothing: as a crash would, but in
         order."""
-        if self._stream is not None:
-            self._stream.abandon()
-            self._stream = None
+        self._let_go()
         self._pending, self._pending_bytes = [], 0
         self._shut()
 
-    def _shut(self) -> None:
+    def _let_go(self) -> None:
+        """Close the file as it is. Whatever was to be written from where it lies is not needed any more."""
         if self._stream is not None:
             self._stream.abandon()
             self._stream = None
+        self._note_written()
+        while self._under_way:
+            for tell in self._under_way.popleft().written:
+                tell()
+
+    def _shut(self) -> None:
+        self._let_go()
         sealer, self._sealer = self._sealer, None
         try:
             if sealer is not None:
@@ -297,7 +343,7 @@ class RecordingWriter:
             self._pending_bytes = 0
 
     def _write_first(self, count: int) -> None:
-        """Write the first `count` pending batches as one; they stop pending only once they are written."""
+        """Write the first `count` pending batches as one; they stop pending only once the spool has them."""
         if self._undeclared:
             self._write_meta()
         if self._stream is None:
@@ -310,16 +356,23 @@ class RecordingWriter:
             wrapped.append(self._envelope.wrap(topic, epoch, ring, [(len(p.ring), p.record_ns) for p in pieces]))
         joined = wrapped[0][0] if len(wrapped) == 1 else pa.concat_batches([w[0] for w in wrapped])
         in_place = self._pending[0].in_place if count == 1 else ()
-        self._stream.write(joined, min(w[1] for w in wrapped), max(w[2] for w in wrapped), in_place)
+        number = self._stream.write(joined, min(w[1] for w in wrapped), max(w[2] for w in wrapped), in_place)
+        tell = [entry.written for entry in self._pending[:count] if entry.written is not None]
+        then = Position(self._stream.segment, self._stream.rows)
+        self._under_way.append(_UnderWay(number, joined.num_rows, then, tell))
+        self._note_written()
         self.lost += sum(w[3] for w in wrapped)
         self._written = True
+        if crash.is_next("R3"):
+            self._spool.wait()
         crash.point("R3")  # [CRASH-R3] a batch is written, and nobody has been told
         del self._pending[:count]
 
     def _open_stream(self) -> None:
         if self._next > MAX_SEGMENT:
             raise RecordingCorrupt(f"{self.path} has used up its {MAX_SEGMENT + 1} segment numbers; start a new one")
-        self._stream = StreamWriter(self.path / stream_name(self._next), self._next)
+        self._stream = StreamWriter(self.path / stream_name(self._next), self._next, self._spool)
+        self._position = Position(self._next, 0)
         if self._fsync == "interval":
             stamp.sync_directory(self.path)
         self._next += 1
@@ -378,7 +431,8 @@ class RecordingWriter:
         except (OSError, pa.ArrowException) as error:
             if isinstance(error, BlockingIOError):
                 raise
-            unwritten = sum(len(entry.ring) for entry in self._pending)
+            self._note_written()
+            unwritten = sum(len(entry.ring) for entry in self._pending) + sum(entry.rows for entry in self._under_way)
             code = getattr(error, "errno", None)
             reason = os.strerror(code) if isinstance(code, int) else str(error)
             self._failed = RecordingError(
@@ -387,8 +441,7 @@ class RecordingWriter:
                 f"{unwritten} messages that were taken are not in it, all that was flushed before is, "
                 "and stays readable",
             )
-            if self._stream is not None:
-                self._stream.abandon()
+            self._let_go()
             raise self._failed from error
 
     def __enter__(self) -> RecordingWriter:

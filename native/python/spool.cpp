@@ -1,0 +1,137 @@
+// ringmain._recording.Spool: see spool.hpp. What is put stays alive until it has been written, or has failed to be.
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <memory>
+#include <utility>
+
+#include "spool.hpp"
+#include "spool_type.hpp"
+
+namespace {
+
+struct Put {
+    uint64_t number;
+    std::vector<Py_buffer> pieces;
+};
+
+struct State {
+    ringmain::Spool spool;
+    std::deque<Put> under_way;
+    pid_t pid = getpid();
+
+    void release_finished() {
+        uint64_t finished = spool.finished();
+        while (!under_way.empty() && under_way.front().number <= finished) {
+            for (Py_buffer& piece : under_way.front().pieces) PyBuffer_Release(&piece);
+            under_way.pop_front();
+        }
+    }
+};
+
+struct SpoolObject {
+    PyObject_HEAD State* state;
+};
+
+State& state_of(PyObject* self) { return *reinterpret_cast<SpoolObject*>(self)->state; }
+
+PyObject* fail(int error) {
+    errno = error;
+    return PyErr_SetFromErrno(PyExc_OSError);
+}
+
+PyObject* put(PyObject* self, PyObject* args) {
+    int fd;
+    PyObject* sequence;
+    if (!PyArg_ParseTuple(args, "iO:put", &fd, &sequence)) return nullptr;
+    State& s = state_of(self);
+    PyObject* list = PySequence_List(sequence);
+    if (!list) return nullptr;
+    Put kept{0, {}};
+    ringmain::Spool::Job job{fd, {}};
+    bool good = true;
+    for (Py_ssize_t i = 0; good && i < PyList_Size(list); ++i) {
+        Py_buffer piece;
+        good = PyObject_GetBuffer(PyList_GetItem(list, i), &piece, PyBUF_SIMPLE) == 0;
+        if (!good) break;
+        kept.pieces.push_back(piece);
+        job.pieces.push_back({piece.buf, static_cast<size_t>(piece.len)});
+    }
+    Py_DECREF(list);
+    if (!good || s.spool.error() != 0) {
+        for (Py_buffer& piece : kept.pieces) PyBuffer_Release(&piece);
+        return good ? fail(s.spool.error()) : nullptr;
+    }
+    PyThreadState* thread = PyEval_SaveThread();
+    kept.number = s.spool.put(std::move(job));
+    PyEval_RestoreThread(thread);
+    uint64_t number = kept.number;
+    s.under_way.push_back(std::move(kept));
+    s.release_finished();
+    if (s.spool.error() != 0) return fail(s.spool.error());
+    return PyLong_FromUnsignedLongLong(number);
+}
+
+PyObject* wait(PyObject* self, PyObject*) {
+    State& s = state_of(self);
+    PyThreadState* thread = PyEval_SaveThread();
+    int error = s.spool.wait();
+    PyEval_RestoreThread(thread);
+    s.release_finished();
+    if (error != 0) return fail(error);
+    Py_RETURN_NONE;
+}
+
+PyObject* get_written(PyObject* self, void*) {
+    return PyLong_FromUnsignedLongLong(state_of(self).spool.written());
+}
+
+PyObject* create(PyTypeObject* type, PyObject*, PyObject*) {
+    auto alloc = reinterpret_cast<allocfunc>(PyType_GetSlot(type, Py_tp_alloc));
+    PyObject* self = alloc(type, 0);
+    if (self) reinterpret_cast<SpoolObject*>(self)->state = new State;
+    return self;
+}
+
+void destroy(PyObject* self) {
+    State* s = reinterpret_cast<SpoolObject*>(self)->state;
+    if (s &&
+        s->pid == getpid()) {  // in a forked child the thread is not there, and nothing can be waited for
+        PyThreadState* thread = PyEval_SaveThread();
+        s->spool.close();
+        PyEval_RestoreThread(thread);
+        s->release_finished();
+        delete s;
+    }
+    PyTypeObject* type = Py_TYPE(self);
+    reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+PyMethodDef methods[] = {
+    {"put", put, METH_VARARGS,
+     "put(fd, pieces)\n--\n\nHave the pieces written, in order; returns the job's number. Blocks while two "
+     "are under way. "
+     "Raises what an earlier job met, and takes none after it."},
+    {"wait", wait, METH_NOARGS, "wait()\n--\n\nUntil all has been written. Raises what went wrong."},
+    {nullptr, nullptr, 0, nullptr}};
+PyGetSetDef attributes[] = {
+    {"written", get_written, nullptr, "The number of the last job that is in its file.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyType_Slot slots[] = {
+    {Py_tp_new, reinterpret_cast<void*>(create)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
+    {Py_tp_methods, methods},
+    {Py_tp_getset, attributes},
+    {Py_tp_doc, const_cast<char*>("Writes to files in a thread of its own. Use from one thread.")},
+    {0, nullptr}};
+PyType_Spec spec = {"ringmain._recording.Spool", sizeof(SpoolObject), 0, Py_TPFLAGS_DEFAULT, slots};
+
+}  // namespace
+
+bool add_spool(PyObject* module) {
+    PyObject* type = PyType_FromSpec(&spec);
+    bool added = type && PyModule_AddObjectRef(module, "Spool", type) == 0;
+    Py_XDECREF(type);
+    return added;
+}

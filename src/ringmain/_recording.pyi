@@ -1,0 +1,23 @@
+from collections.abc import Sequence
+
+from typing_extensions import Buffer
+
+def crc32(data: Buffer, value: int = 0, /) -> int: ...
+def derive(
+    times: Buffer,
+    offsets: Buffer,
+    lost: Buffer,
+    first: int,
+    rows: int,
+    micros: Buffer,
+    nanos: Buffer,
+    sizes: Buffer,
+    /,
+) -> tuple[int, int, int]: ...
+def fill(to: Buffer, first: int, rows: int, value: int, /) -> None: ...
+
+class Spool:
+    def put(self, fd: int, pieces: Sequence[Buffer], /) -> int: ...
+    def wait(self) -> None: ...
+    @property
+    def written(self) -> int: ...
