@@ -32,7 +32,7 @@ import ringmain as rm
 from bench.recording import ring_batch, time_pyarrow, time_raw
 from ringmain.recording import RecordingWriter
 from ringmain.recording.envelope import Envelope
-from ringmain.recording.format import Position
+from ringmain.recording.format import Position, stream_name
 
 ROUNDS = 15
 
@@ -82,20 +82,22 @@ def start(script: str, *args: object) -> subprocess.Popen[str]:
     return process
 
 
-def record(directory: Path, publisher: subprocess.Popen[str], count: int) -> tuple[Round, float]:
+def record(directory: Path, publisher: subprocess.Popen[str], size: int, count: int) -> tuple[Round, float]:
     """What this process, recording, took for so many; and the publisher's processor seconds."""
     assert publisher.stdin is not None
     assert publisher.stdout is not None
     recorder = rm.Recorder(
         directory / "live", "bench", messages=count, fsync="never", segment_bytes=1 << 40, recorder="bench"
     ).start()
-    last = Position(0, count)
     used, started = time.process_time(), time.perf_counter()
     publisher.stdin.write(f"{count}\n")
     publisher.stdin.flush()
-    while Position.parse(recorder.status().position) < last:
+    stream = directory / "live" / stream_name(0)
+    while not stream.exists() or stream.stat().st_size < count * size:  # a look that costs the recorder nothing
+        time.sleep(0.001)
+    while Position.parse(recorder.status().position) < Position(0, count):
         assert recorder.error is None, recorder.error
-        time.sleep(0.002)  # each look costs the recorder some of its time
+        time.sleep(0.001)
     done = Round(time.perf_counter() - started, time.process_time() - used)
     published_s = float(publisher.stdout.readline())
     recorder.close()  # seals, which is not what is measured
@@ -133,7 +135,7 @@ def compare_live(directory: Path, size: int, capacity: str, count: int) -> None:
     ours, theirs, published = [], [], []
     for number in range(ROUNDS + 2):
         theirs.append(baseline.run())
-        mine, published_s = record(directory, publisher, count)
+        mine, published_s = record(directory, publisher, size, count)
         ours.append(mine)
         published.append(published_s)
         if number < 2:  # memory is being got from the host
