@@ -104,6 +104,24 @@ def test_what_was_unread_in_the_old_life_comes_before_the_new():
             assert sub.lost == 0
 
 
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_a_life_that_came_and_went_meanwhile_is_gone_and_the_one_before_is_not(contract):
+    lives = []
+    with rm.Subscriber("x") as sub:
+        for data in (b"first", b"second", b"third"):
+            if lives:
+                rm.unlink("x", force=True)
+            lives.append(rm.Publisher("x", contract=contract))
+            if len(lives) == 1:
+                assert sub.try_recv() is None  # takes part from here on
+            assert lives[-1].send(data) == 0
+        assert [sub.recv(timeout=0), sub.epoch] == [b"first", lives[0].epoch]
+        message = sub.recv_message(timeout=0)
+        assert (message.data, message.seq, message.lost, sub.epoch) == (b"third", 0, 0, lives[2].epoch)
+        for pub in lives:
+            pub.close()
+
+
 def test_a_topic_in_use_as_it_is_is_not_replaced(child):
     writer = child("pub = rm.Publisher('x', contract='bus', name='Eve'); say('in'); hear(); pub.close()")
     writer.line()
