@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 import ringmain as rm
@@ -104,6 +106,24 @@ def test_what_was_unread_in_the_old_life_comes_before_the_new():
             assert sub.lost == 0
 
 
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_a_life_that_came_and_went_meanwhile_is_gone_and_the_one_before_is_not(contract):
+    lives = []
+    with rm.Subscriber("x") as sub:
+        for data in (b"first", b"second", b"third"):
+            if lives:
+                rm.unlink("x", force=True)
+            lives.append(rm.Publisher("x", contract=contract))
+            if len(lives) == 1:
+                assert sub.try_recv() is None  # takes part from here on
+            assert lives[-1].send(data) == 0
+        assert [sub.recv(timeout=0), sub.epoch] == [b"first", lives[0].epoch]
+        message = sub.recv_message(timeout=0)
+        assert (message.data, message.seq, message.lost, sub.epoch) == (b"third", 0, 0, lives[2].epoch)
+        for pub in lives:
+            pub.close()
+
+
 def test_a_topic_in_use_as_it_is_is_not_replaced(child):
     writer = child("pub = rm.Publisher('x', contract='bus', name='Eve'); say('in'); hear(); pub.close()")
     writer.line()
@@ -138,3 +158,26 @@ def test_a_subscriber_waiting_in_the_old_life_is_woken_by_the_new(child):
         pub.send(b"new")
         assert reader.line() == "b'new' 0"
         reader.finish()
+
+
+@pytest.mark.parametrize(
+    "wait", [lambda sub: sub.recv(timeout=20), lambda sub: rm.wait([sub], timeout=20)], ids=["recv", "wait"]
+)
+def test_a_subscriber_between_two_lives_is_woken_by_the_next(wait, in_thread, until):
+    slice_s = 0.04  # after so long it would look by itself
+    took_s = []
+    for _ in range(5):
+        with rm.Subscriber("x") as sub, rm.Publisher("x") as old:
+            assert sub.try_recv() is None
+            waiting = in_thread(wait, sub)
+            time.sleep(0.005)  # it sleeps in the old life
+            rm.unlink("x", force=True)
+            until(lambda sub=sub: not sub.attached)
+            time.sleep(0.005)  # it has seen that there is no other yet, and sleeps
+            with rm.Publisher("x") as pub:
+                began = time.perf_counter()
+                pub.send(b"new")
+                waiting()
+                took_s.append(time.perf_counter() - began)
+            old.close()
+    assert min(took_s) < slice_s / 4

@@ -108,12 +108,15 @@ int message_now(PyObject* self, SubscriberState& s, View& view, bool borrowing) 
 
 int next_message(PyObject* self, SubscriberState& s, Deadline& deadline, View& view, bool borrowing) {
     for (bool hurry = true;;) {
-        Bell appears = s.attached() || !s.directory ? Bell{} : s.directory->bell();
+        bool listens = !s.attached() && s.directory;
+        Bell appears = listens ? s.directory->bell() : Bell{};
         int found = message_now(self, s, view, borrowing);
         if (found != 0) [[likely]]
             return found;
         int64_t left = deadline.left_ns();
         if (left == 0) return 0;
+        // Its life has just ended, and the next is not there yet. Listen first, then look again, or nobody would wake us.
+        if (!s.attached() && !listens) continue;
         Bell bell = appears;
         if (s.attached()) {
             Reader& reader = *s.reader;

@@ -37,7 +37,8 @@ PyObject* wait(PyObject*, PyObject* args) {
                 if (Bell bell = s->directory->bell(); bell.word) bells.push_back(bell);
                 directory_changed = !bells.empty() && bells[0].value != directory_seen;
             }
-            Bell bell = s->attached() || !s->directory ? Bell{} : s->directory->bell();
+            bool listens = !s->attached() && s->directory;
+            Bell bell = listens ? s->directory->bell() : Bell{};
             View view;
             int found = message_now(item, *s, view);
             if (found < 0 || (found == 1 && PyList_Append(ready.object, item) != 0)) return nullptr;
@@ -45,6 +46,8 @@ PyObject* wait(PyObject*, PyObject* args) {
             if (s->attached()) {
                 bell = s->reader->bell();
                 look_again |= !bell.word;
+            } else {
+                look_again |= !listens;  // its life has just ended: see next_message
             }
             if (bell.word && bells.size() < kMaxBells) bells.push_back(bell);
         }

@@ -43,7 +43,9 @@ class Wrong(AssertionError):
 class Board:
     """Words that all processes of a scenario share. Each word has one writer."""
 
-    WORDS = 1024
+    WORDS = 4096
+    LIVES = 512
+    """The first of those that say in which lives the writers wrote; the seats are below."""
 
     def __init__(self) -> None:
         self._words = memoryview(mmap.mmap(-1, self.WORDS * 8)).cast("q")
@@ -56,6 +58,10 @@ class Board:
 
     def seat(self, index: int) -> Seat:
         return Seat(self._words[16 + 8 * index : 24 + 8 * index])
+
+    def lives(self, writer: int) -> Lives:
+        begin = self.LIVES + Lives.WORDS * writer
+        return Lives(self._words[begin : begin + Lives.WORDS])
 
 
 class Seat:
@@ -79,6 +85,30 @@ class Seat:
     named = property(lambda self: self._words[7], lambda self, v: self._words.__setitem__(7, v))
 
 
+class Lives:
+    """In which lives of the topic a writer wrote. It says so before it sends: of a life that a reader had no part in,
+    the reader knows nothing, not even that it was. A writer that stays in one life need not say."""
+
+    WORDS = 32
+
+    def __init__(self, words: memoryview) -> None:
+        self._words = words
+
+    def begin(self, epoch: int, counter: int) -> None:
+        """Message `counter` will be the first in this life."""
+        count = self._words[0]
+        if count == 0 or self._words[2 * count - 1] != epoch:
+            self._words[2 * count + 1], self._words[2 * count + 2] = epoch, counter
+            self._words[0] = count + 1
+
+    def of(self, counter: int) -> int | None:
+        """The epoch of this message; None: it was not said."""
+        for i in reversed(range(self._words[0])):  # the later one, if nothing could be sent in the one before
+            if self._words[2 * i + 2] <= counter:
+                return int(self._words[2 * i + 1])
+        return None
+
+
 # ------------------------------------------------------------------------------------------------ messages
 
 
@@ -96,22 +126,40 @@ def parse(data: bytes) -> tuple[int, int]:
 
 
 class Ledger:
-    """What one reader has seen, and the checks of everything new."""
+    """What one reader has seen, and the checks of everything new.
 
-    def __init__(self, contract: str) -> None:
+    A contract that waits promises every message sent in a life of the topic from when the reader joined it to its end:
+    after a removal, what is unread comes before the next life. That one the reader begins with the oldest message that
+    is there, and what is gone by then is told as lost, to the message. It promises nothing of a life that began and was
+    removed while the reader was on its way from one to another: who removes a topic takes away whatever is in it.
+    """
+
+    def __init__(self, contract: str, board: Board | None = None) -> None:
         self.waiting = contract in WAITING
+        self.inherits = contract == "pipe"  # what the reader before it has read is not lost
+        self.board = board
         self.epoch: int | None = None
         self.next_seq: int | None = None
         self.next_counter: dict[int, int] = {}
+        self.lost: dict[int, int] = {}
+        """Of each life that the reader had part in: told as lost, and not yet found missing."""
 
-    def enter(self, message: rm.Message, epoch: int | None) -> tuple[int, int]:
+    def join(self, epoch: int) -> None:
+        """From now on the reader takes part in this life."""
+        self.lost.setdefault(epoch, 0)
+
+    def enter(self, message: rm.Message, epoch: int) -> tuple[int, int]:
         writer, counter = parse(message.data)
         first_of_life = epoch != self.epoch
         if first_of_life:
-            self.epoch = epoch
             if message.lost > message.seq:
                 raise Wrong(f"{message.lost} messages lost before message {message.seq}: there were not so many")
+            if self.epoch is not None and message.lost != message.seq and not self.inherits:
+                raise Wrong(f"a new life begins with message {message.seq}, and only {message.lost} are told as lost")
+            self.join(epoch)
+            self.epoch = epoch
             self.next_seq = message.seq
+            self.lost[epoch] += message.lost
         elif self.next_seq is not None:
             self.next_seq += message.lost
         if message.seq != self.next_seq:
@@ -122,11 +170,34 @@ class Ledger:
         if due is not None and writer != FINAL:
             if counter < due:
                 raise Wrong(f"writer {writer}'s message {counter} came after its {due - 1}")
-            if counter > due and self.waiting and not message.lost:
-                raise Wrong(f"writer {writer}'s messages {due} to {counter - 1} are missing")
+            if self.waiting:
+                for missing in range(due, counter):
+                    self.miss(writer, missing, epoch)
         self.next_counter[writer] = counter + 1
         self.next_seq = message.seq + 1
         return writer, counter
+
+    def miss(self, writer: int, counter: int, epoch: int) -> None:
+        """A message did not come. It was one of those told as lost, or of a life that the reader had no part in."""
+        life = (self.board and self.board.lives(writer).of(counter)) or epoch
+        if life not in self.lost:
+            return
+        self.lost[life] -= 1
+        if self.lost[life] < 0:
+            raise Wrong(f"writer {writer}'s message {counter} is missing, of life {life}; now is {epoch}")
+
+
+class Follower(rm.Subscriber):
+    """A subscriber that enters in its ledger which lives of the topic it has part in, also if it gets nothing there."""
+
+    def __init__(self, ledger: Ledger, topic: str) -> None:
+        self._ledger = ledger
+        super().__init__(topic, name="survivor", on_lap="oldest", spin=0)
+
+    def _attached(self) -> None:
+        super()._attached()
+        assert self.epoch is not None
+        self._ledger.join(self.epoch)
 
 
 # ----------------------------------------------------------------------------------------------- survivors
@@ -190,6 +261,7 @@ def writer(board: Board, seat: Seat, contract: str, number: int, readers: list[S
                 )
                 assert isinstance(made, rm.Publisher)
                 pub = made
+                board.lives(number).begin(pub.epoch, counter)
             if board.stop and all(reader.done for reader in readers):
                 return
             leaving = board.stop
@@ -219,9 +291,9 @@ def writer(board: Board, seat: Seat, contract: str, number: int, readers: list[S
 def reader(board: Board, seat: Seat, contract: str) -> None:
     """Receives and checks until the goodbye."""
     until(lambda: board.go_reader, "the start")
-    made = open_when_free(board, lambda: rm.Subscriber(TOPIC, name="survivor", on_lap="oldest", spin=0), seat)
-    assert isinstance(made, rm.Subscriber)
-    ledger = Ledger(contract)
+    ledger = Ledger(contract, board)
+    made = open_when_free(board, lambda: Follower(ledger, TOPIC), seat)
+    assert isinstance(made, Follower)
     since = time.monotonic()
     with made as sub:
         while True:
@@ -231,6 +303,7 @@ def reader(board: Board, seat: Seat, contract: str) -> None:
                 note_timeout(board, seat, error, since)
                 continue
             since = time.monotonic()
+            assert sub.epoch is not None
             who, counter = ledger.enter(message, sub.epoch)
             if seat.count == 0:
                 seat.first = counter
@@ -374,6 +447,7 @@ def take_over(board: Board, seat: Seat, contract: str, number: int) -> None:
     counter = 0
     for _ in range(3):
         with refused(), rm.Publisher(TOPIC, contract=contract, name=VICTIM, takeover=True, spin=0) as pub:
+            board.lives(number).begin(pub.epoch, counter)
             for _ in range(10):
                 pub.send(compose(number, counter), timeout=VICTIMS_PATIENCE_S)
                 counter += 1

@@ -62,6 +62,7 @@ def read(board: Board, seat: Seat, topic: str, contract: str, number: int, chanc
         deadline = time.monotonic() + chance.random() * 4
         while time.monotonic() < deadline:
             message = sub.recv_message(timeout=1)
+            assert sub.epoch is not None
             ledger.enter(message, sub.epoch)
             seat.tick(message.seq)
 
