@@ -93,13 +93,24 @@ struct TextColumn {
     // Keeps the `size` bytes just pushed, as valid UTF-8: what a peer calls text need not be any. Mostly it is what it was
     // in the row before.
     [[gnu::always_inline]] bool keep_text(size_t size) {
-        if (size != last || std::memcmp(bytes.end() - size, bytes.end(), size) != 0) [[unlikely]]
+        if (size != last || !is_as_before(bytes.end(), size)) [[unlikely]]
             return keep_new_text(size);
         bytes.grew(size);
         return true;
     }
 
   private:
+    // Are the `size` bytes here the same as those before them? Without a call where they are few.
+    static bool is_as_before(const char* here, size_t size) {
+        const char* before = here - size;
+        if (size < 8 || size > kShort) return size == 0 || std::memcmp(before, here, size) == 0;
+        auto word = [](const char* at) {
+            uint64_t value;
+            std::memcpy(&value, at, sizeof value);
+            return value;
+        };
+        return word(before) == word(here) && word(before + size - 8) == word(here + size - 8);
+    }
     [[gnu::noinline]] bool keep_new_text(size_t size) {
         std::string_view pushed(bytes.end(), size);
         if (!is_utf8(pushed)) {

@@ -43,12 +43,13 @@ PyObject* fail(int error) {
 PyObject* put(PyObject* self, PyObject* args) {
     int fd;
     PyObject* sequence;
-    if (!PyArg_ParseTuple(args, "iO:put", &fd, &sequence)) return nullptr;
+    long long ahead = 0;
+    if (!PyArg_ParseTuple(args, "iO|L:put", &fd, &sequence, &ahead)) return nullptr;
     State& s = state_of(self);
     PyObject* list = PySequence_List(sequence);
     if (!list) return nullptr;
     Put kept{0, {}};
-    ringmain::Spool::Job job{fd, {}};
+    ringmain::Spool::Job job{fd, {}, ahead};
     bool good = true;
     for (Py_ssize_t i = 0; good && i < PyList_Size(list); ++i) {
         Py_buffer piece;
@@ -110,7 +111,8 @@ void destroy(PyObject* self) {
 
 PyMethodDef methods[] = {
     {"put", put, METH_VARARGS,
-     "put(fd, pieces)\n--\n\nHave the pieces written, in order; returns the job's number. Blocks while two "
+     "put(fd, pieces, ahead=0)\n--\n\nHave the pieces written, in order; returns the job's number. Blocks "
+     "while two "
      "are under way. "
      "Raises what an earlier job met, and takes none after it."},
     {"wait", wait, METH_NOARGS, "wait()\n--\n\nUntil all has been written. Raises what went wrong."},

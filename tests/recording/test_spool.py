@@ -14,7 +14,11 @@ from pathlib import Path
 
 import pytest
 
+import ringmain as rm
+from ringmain.recording import RecordingWriter
+from ringmain.recording.format import stream_name
 from ringmain.recording.spool import PlainSpool, Spool
+from tests.recording.conftest import ring_batch
 
 KINDS = [Spool, PlainSpool] if Spool is not PlainSpool else [PlainSpool]
 SIZES = (0, 1, 1000, 100_000, 200_000, 3_000_000)  # small ones are written at once, large ones by the thread
@@ -125,3 +129,23 @@ if pid:
 """
     subprocess.run([sys.executable, "-c", script, str(tmp_path / "f")], check=True, timeout=60)
     assert (tmp_path / "f").stat().st_size == 1_000_000
+
+
+def blocks(path: Path) -> int:
+    return path.stat().st_blocks * 512
+
+
+def test_blocks_allocated_ahead_are_given_back(tmp_path: Path) -> None:
+    """Also by a recorder that stops in the middle; the file is never longer than what was written."""
+    writer = RecordingWriter(tmp_path / "r", fsync="never", segment_bytes=1 << 40)
+    for number in range(6):
+        writer.append("t", 1, ring_batch(number * 1000, 1000, size=2000))
+    writer.flush()
+    path = tmp_path / "r" / stream_name(0)
+    size = path.stat().st_size
+    assert 12_000_000 < size < 13_000_000
+    writer.abandon()
+    assert path.stat().st_size == size
+    os.sync()
+    assert blocks(path) < size + (1 << 20)
+    assert rm.Recording(tmp_path / "r").verify().ok

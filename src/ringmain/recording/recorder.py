@@ -29,7 +29,7 @@ from ringmain.recording.taps import Taps
 from ringmain.recording.writer import Fsync, RecordingWriter
 from ringmain.subscriber import Start
 
-_MOST_MESSAGES = 16384  # at a time from one topic: then it is the others' turn
+_MOST_MESSAGES = 24576  # at a time from one topic: then it is the others' turn
 _MOST_BYTES = 8 << 20  # likewise; what is copied is written while it is still in the cache
 _LONGEST_WAIT_S = 0.1  # stop() is noticed after this long at most
 _PAUSE_S = 0.001  # rings that are nearly empty are left alone for so long: fewer, larger batches, and fewer wake-ups
@@ -295,6 +295,8 @@ class Recorder:
                 taken.release()
                 raise
             self._count(tap.topic, len(ring), taken.bytes, taken.lost if ring is taken.ring else lost_in(ring))
+        if len(taken.ring) >= most or taken.bytes >= _MOST_BYTES // 2:
+            return 1.0  # there is probably more
         return (taken.bytes + 32 * len(taken.ring)) / max(tap.capacity, 1)
 
     def _count(self, topic: str, messages: int, size: int, lost: int) -> None:

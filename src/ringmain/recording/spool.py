@@ -16,7 +16,7 @@ class PlainSpool:
     def __init__(self) -> None:
         self.written = 0
 
-    def put(self, fd: int, pieces: Sequence[Buffer]) -> int:
+    def put(self, fd: int, pieces: Sequence[Buffer], ahead: int = 0) -> int:
         total = sum(memoryview(piece).nbytes for piece in pieces)
         done = os.writev(fd, pieces)
         if done < total:  # rare: the disk is nearly full, or there are more than 2 GiB

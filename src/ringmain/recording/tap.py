@@ -25,7 +25,7 @@ from ringmain.subscriber import Start, Subscriber
 MAX_FRAME_BYTES = 1 << 30  # a `binary` column counts its bytes in 31 bits
 _LARGE_BYTES = 64 << 10  # from here on messages are written from where they lie
 _MOST_IN_PLACE = 256  # at once: a system call takes 1024 pieces
-_SHARE = 8  # the part of a ring that is borrowed at once: up to three such are under way
+_SHARE = 8  # the part of a ring that is borrowed at once: up to four such are under way
 _MAX_BATCH_BYTES = (1 << 31) - 1  # a `binary` column counts its bytes in 31 bits
 _DATA = RING_SCHEMA.field("data")
 _DESCRIPTOR = b"FRME"  # how one begins; see docs/spec/frames.md
