@@ -35,6 +35,9 @@ struct SpoolObject {
 
 State& state_of(PyObject* self) { return *reinterpret_cast<SpoolObject*>(self)->state; }
 
+// In a forked child the thread is not there, and nothing can be waited for.
+bool is_forked(const State& s) { return s.pid != getpid(); }
+
 PyObject* fail(int error) {
     errno = error;
     return PyErr_SetFromErrno(PyExc_OSError);
@@ -46,6 +49,7 @@ PyObject* put(PyObject* self, PyObject* args) {
     long long ahead = 0;
     if (!PyArg_ParseTuple(args, "iO|L:put", &fd, &sequence, &ahead)) return nullptr;
     State& s = state_of(self);
+    if (is_forked(s)) return fail(ESRCH);
     PyObject* list = PySequence_List(sequence);
     if (!list) return nullptr;
     Put kept{0, {}};
@@ -75,6 +79,7 @@ PyObject* put(PyObject* self, PyObject* args) {
 
 PyObject* wait(PyObject* self, PyObject*) {
     State& s = state_of(self);
+    if (is_forked(s)) return fail(ESRCH);
     PyThreadState* thread = PyEval_SaveThread();
     int error = s.spool.wait();
     PyEval_RestoreThread(thread);
@@ -84,7 +89,10 @@ PyObject* wait(PyObject* self, PyObject*) {
 }
 
 PyObject* get_written(PyObject* self, void*) {
-    return PyLong_FromUnsignedLongLong(state_of(self).spool.written());
+    State& s = state_of(self);
+    uint64_t written = s.spool.written();
+    if (!is_forked(s)) s.release_finished();
+    return PyLong_FromUnsignedLongLong(written);
 }
 
 PyObject* create(PyTypeObject* type, PyObject*, PyObject*) {
@@ -96,8 +104,7 @@ PyObject* create(PyTypeObject* type, PyObject*, PyObject*) {
 
 void destroy(PyObject* self) {
     State* s = reinterpret_cast<SpoolObject*>(self)->state;
-    if (s &&
-        s->pid == getpid()) {  // in a forked child the thread is not there, and nothing can be waited for
+    if (s && !is_forked(*s)) {
         PyThreadState* thread = PyEval_SaveThread();
         s->spool.close();
         PyEval_RestoreThread(thread);

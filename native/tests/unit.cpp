@@ -11,6 +11,7 @@
 #include "bulk_copy.hpp"
 #include "check.hpp"
 #include "endpoint.hpp"
+#include "spool.hpp"
 #include "text.hpp"
 
 using namespace ringmain;
@@ -235,6 +236,42 @@ void a_sender_needs_no_kind() {
     remove_directory(*directory);
 }
 
+void what_is_spooled_is_written_in_order() {
+    char path[] = "/dev/shm/ringmain-native-XXXXXX";
+    int fd = mkstemp(path);
+    std::vector<std::vector<char>> sent;
+    for (int i = 0; i < 200; ++i) sent.emplace_back(i % 3 == 0 ? 10 : 200'000, static_cast<char>(i));
+    size_t total = 0;
+    Spool spool;
+    for (auto& bytes : sent) {
+        Spool::Job job{fd, {{bytes.data(), 5}, {nullptr, 0}, {bytes.data() + 5, bytes.size() - 5}}};
+        CHECK(spool.put(std::move(job)) == ++total);
+        CHECK(spool.written() <= total && spool.written() <= spool.finished());
+        if (total % 50 == 0) spool.close();  // the next one starts it again
+    }
+    CHECK(spool.wait() == 0 && spool.written() == total);
+    lseek(fd, 0, SEEK_SET);
+    for (auto& bytes : sent) {
+        std::vector<char> found(bytes.size());
+        CHECK(read(fd, found.data(), found.size()) == static_cast<ssize_t>(found.size()) && found == bytes);
+    }
+    close(fd);
+    unlink(path);
+}
+
+void after_a_failure_nothing_is_spooled() {
+    int full = open("/dev/full", O_WRONLY);
+    std::vector<char> bytes(1'000'000);
+    Spool spool;
+    for (int i = 0; i < 5; ++i) spool.put({full, {{bytes.data(), bytes.size()}}});
+    CHECK(spool.wait() == ENOSPC && spool.written() == 0 && spool.finished() == 5);
+    int null = open("/dev/null", O_WRONLY);
+    spool.put({null, {{bytes.data(), 1}}});
+    CHECK(spool.wait() == ENOSPC && spool.written() == 0 && spool.finished() == 6);
+    close(full);
+    close(null);
+}
+
 }  // namespace
 
 int main() {
@@ -249,6 +286,8 @@ int main() {
     bulk_copies_are_copies();
     the_fastest_way_to_copy_is_found();
     a_sender_needs_no_kind();
+    what_is_spooled_is_written_in_order();
+    after_a_failure_nothing_is_spooled();
     std::printf("%s\n", tests::failures ? "failed" : "all hold");
     return tests::failures != 0;
 }

@@ -231,7 +231,7 @@ class RecordingWriter:
         until it should be called again, for the recorder's wait."""
         self._check()
         if time.monotonic() - self._flushed_at >= self._flush_interval_s:
-            self.flush()
+            self._flush(wait=self._fsync == "interval" or self._flush_interval_s == 0)
         now = time.monotonic()
         stream = self._stream
         if stream is not None and (stream.size >= self._segment_bytes or now - self._opened_at >= self._segment_age_s):
@@ -241,15 +241,20 @@ class RecordingWriter:
     def flush(self) -> None:
         """Hand everything appended to the kernel; with fsync='interval', to the disk."""
         self._check()
+        self._flush(wait=True)
+
+    def _flush(self, *, wait: bool) -> None:
+        """Unless it shall `wait`, the spool may still be at it: what is under way is a moment's, and bounded."""
         self._flushed_at = time.monotonic()
         if self._undeclared:
             with self._stopping_on_error("describe a topic in"):
                 self._write_meta()
-        if not self._pending and not self._written:
+        if not self._pending and not self._written and not self._under_way:
             return
         self._write_pending()
         self._written = False
-        self.settle()
+        if wait:
+            self.settle()
         with self._stopping_on_error("write"):
             if self._stream is not None:
                 if not self._stream.is_in_place():
