@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <deque>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -53,15 +54,16 @@ class Spool {
     uint64_t put(Job job) {
         std::unique_lock lock(mutex_);
         changed_.wait(lock, [&] { return waiting_.size() < kMostWaiting; });
-        uint64_t number = ++put_;
-        if (error_ != 0 || (finished_ + 1 == number && job.bytes() < kSmallBytes)) {
-            finish(number, error_ != 0 ? error_ : write_all(job));
-            return number;
+        // What is under way is never overtaken, not even by a failure: numbers are finished in order.
+        if (finished_ == put_ && (error_ != 0 || job.bytes() < kSmallBytes || !has_thread())) {
+            ++put_;
+            do_job(lock, job);
+        } else {
+            waiting_.push_back(std::move(job));
+            ++put_;
+            changed_.notify_all();
         }
-        waiting_.push_back(std::move(job));
-        if (!thread_.joinable()) start();
-        changed_.notify_all();
-        return number;
+        return put_;
     }
 
     // Blocks until nothing is under way. Returns the errno of the job that failed, if any.
@@ -105,13 +107,19 @@ class Spool {
     bool closing_ = false;
     std::thread thread_;
 
-    // Signals are for the threads of the program: one that is handled here would not wake them.
-    void start() {
+    // Starts it if need be. Where no more threads are to be had, whoever puts does the writing.
+    bool has_thread() {
+        if (thread_.joinable()) return true;
+        // Signals are for the threads of the program: one that is handled here would not wake them.
         sigset_t all, before;
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &before);
-        thread_ = std::thread([this] { run(); });
+        try {
+            thread_ = std::thread([this] { run(); });
+        } catch (const std::system_error&) {
+        }
         pthread_sigmask(SIG_SETMASK, &before, nullptr);
+        return thread_.joinable();
     }
 
     void run() {
@@ -122,21 +130,24 @@ class Spool {
             Job job = std::move(waiting_.front());
             waiting_.pop_front();
             changed_.notify_all();
-            int error = error_;
-            lock.unlock();
-            if (error == 0) error = write_all(job);
-            lock.lock();
-            finish(finished_ + 1, error);
-            changed_.notify_all();
+            do_job(lock, job);
         }
     }
 
-    void finish(uint64_t number, int error) {
-        finished_ = number;
+    // The next one to be finished. Nobody is kept from looking while it is written.
+    void do_job(std::unique_lock<std::mutex>& lock, Job& job) {
+        int error = error_;
+        if (error == 0) {
+            lock.unlock();
+            error = write_all(job);
+            lock.lock();
+        }
+        ++finished_;
         if (error == 0)
-            written_ = number;
-        else if (error_ == 0)
+            written_ = finished_;
+        else
             error_ = error;
+        changed_.notify_all();
     }
 
     // Blocks found ahead and at once, instead of one by one while bytes are copied: on ext4, where it was measured, writing

@@ -139,6 +139,9 @@ struct Columns {
         return sender.start() && kind.start() && data.start();
     }
     bool make_room() { return rows < room || grow(); }
+    size_t bytes() const {  // three columns of eight bytes, and three of where texts end
+        return sender.bytes.room() + kind.bytes.room() + data.bytes.room() + static_cast<size_t>(room) * 36;
+    }
 
   private:
     [[gnu::noinline]] bool grow() {
@@ -166,7 +169,7 @@ class Spare {
 
     static void give_back(Columns* gone) {
         std::unique_ptr<Columns> columns(gone);
-        if (columns->data.bytes.room() > kMostBytes) return;
+        if (columns->bytes() > kMostBytes) return;
         // Tried, not waited for: in a forked child the lock may be held by a thread that is not there.
         std::unique_lock lock(all().mutex_, std::try_to_lock);
         if (lock && all().spare_.size() < kMost) all().spare_.push_back(std::move(columns));
@@ -366,7 +369,7 @@ PyObject* recv_batch(PyObject*, PyObject* args) {
         c.epoch = epoch;
         size_t bytes = c.data.bytes.size() + view.size;
         if (c.rows > 0 && (bytes > static_cast<size_t>(most_bytes) || bytes > kMostBytes)) break;
-        if (std::max(c.sender.bytes.size(), c.kind.bytes.size()) > kMostBytes - UINT8_MAX) break;
+        if (std::max(c.sender.bytes.size(), c.kind.bytes.size()) > kMostBytes - 3 * UINT8_MAX) break;
         if (bytes > kMostBytes) {
             PyErr_Format(
                 PyExc_ValueError,

@@ -68,10 +68,10 @@ PyObject* derive(PyObject*, PyObject* args) {
     int32_t* size = sizes.as<int32_t>();
     uint64_t sum = 0;
     for (Py_ssize_t i = 0; i < rows; ++i) {
-        int64_t time = from[i], whole = time / 1000;
-        whole -= time < whole * 1000;
-        to[i] = whole;
-        rest[i] = static_cast<int16_t>(time - whole * 1000);
+        int64_t time = from[i], below = time % 1000;
+        if (below < 0) below += 1000;
+        to[i] = time / 1000 - (time < 0 && below != 0);
+        rest[i] = static_cast<int16_t>(below);
         least = std::min(least, time);
         greatest = std::max(greatest, time);
         size[i] = ends[i + 1] - ends[i];

@@ -2,8 +2,13 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include <memory>
+#include <cerrno>
+#include <deque>
+#include <new>
 #include <utility>
+#include <vector>
+
+#include <unistd.h>
 
 #include "spool.hpp"
 #include "spool_type.hpp"
@@ -23,8 +28,9 @@ struct State {
     void release_finished() {
         uint64_t finished = spool.finished();
         while (!under_way.empty() && under_way.front().number <= finished) {
-            for (Py_buffer& piece : under_way.front().pieces) PyBuffer_Release(&piece);
-            under_way.pop_front();
+            Put put = std::move(under_way.front());
+            under_way.pop_front();  // first: giving a buffer back may run anybody's code
+            for (Py_buffer& piece : put.pieces) PyBuffer_Release(&piece);
         }
     }
 };
@@ -68,8 +74,17 @@ PyObject* put(PyObject* self, PyObject* args) {
         return good ? fail(s.spool.error()) : nullptr;
     }
     PyThreadState* thread = PyEval_SaveThread();
-    kept.number = s.spool.put(std::move(job));
+    bool taken = true;
+    try {
+        kept.number = s.spool.put(std::move(job));
+    } catch (const std::bad_alloc&) {
+        taken = false;
+    }
     PyEval_RestoreThread(thread);
+    if (!taken) {
+        for (Py_buffer& piece : kept.pieces) PyBuffer_Release(&piece);
+        return PyErr_NoMemory();
+    }
     uint64_t number = kept.number;
     s.under_way.push_back(std::move(kept));
     s.release_finished();
@@ -90,9 +105,15 @@ PyObject* wait(PyObject* self, PyObject*) {
 
 PyObject* get_written(PyObject* self, void*) {
     State& s = state_of(self);
+    if (is_forked(s)) return PyLong_FromLong(0);  // whoever held the lock then holds it for ever
     uint64_t written = s.spool.written();
-    if (!is_forked(s)) s.release_finished();
+    s.release_finished();
     return PyLong_FromUnsignedLongLong(written);
+}
+
+PyObject* get_failed(PyObject* self, void*) {
+    State& s = state_of(self);
+    return PyBool_FromLong(!is_forked(s) && s.spool.error() != 0);
 }
 
 PyObject* create(PyTypeObject* type, PyObject*, PyObject*) {
@@ -126,6 +147,7 @@ PyMethodDef methods[] = {
     {nullptr, nullptr, 0, nullptr}};
 PyGetSetDef attributes[] = {
     {"written", get_written, nullptr, "The number of the last job that is in its file.", nullptr},
+    {"failed", get_failed, nullptr, "Has a job failed? wait() raises it.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyType_Slot slots[] = {
     {Py_tp_new, reinterpret_cast<void*>(create)},

@@ -10,14 +10,19 @@ import subprocess
 import sys
 import weakref
 from array import array
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from typing_extensions import Buffer
 
 import ringmain as rm
+from ringmain.errors import Corrupt, RecordingError
 from ringmain.recording import RecordingWriter
-from ringmain.recording.format import stream_name
+from ringmain.recording.format import Position, stream_name
 from ringmain.recording.spool import PlainSpool, Spool
+from ringmain.recording.tap import Tap
+from tests.conftest import PATIENCE_S
 from tests.recording.conftest import ring_batch
 
 KINDS = [Spool, PlainSpool] if Spool is not PlainSpool else [PlainSpool]
@@ -50,7 +55,7 @@ def test_everything_comes_once_and_in_order(kind: type[Spool], fd: int, seed: in
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_more_pieces_than_one_call_takes(kind: type[Spool], fd: int) -> None:
-    pieces = [bytes([i % 256]) * (i % 700) for i in range(1000 if kind is PlainSpool else 5000)]
+    pieces = [bytes([i % 256]) * (i % 700) for i in range(5000)]
     spool = kind()
     spool.put(fd, pieces)
     spool.wait()
@@ -73,6 +78,48 @@ def test_after_a_failure_nothing_more_is_written(fd: int) -> None:
     assert spool.written == 0
     assert content(fd) == b""
     os.close(full)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_failure_that_comes_while_others_wait_is_told_to_all(kind: type[Spool]) -> None:
+    """Whoever waits is never left waiting: jobs are finished in order, also by a failure."""
+    full, piece = os.open("/dev/full", os.O_WRONLY), bytes(140_000)
+    for _ in range(3000):
+        spool = kind()
+        assert not spool.failed
+        with pytest.raises(OSError, match="No space"):
+            for _ in range(10):
+                spool.put(full, [piece])
+        with pytest.raises(OSError, match="No space"):
+            spool.wait()
+        assert spool.failed
+        assert spool.written == 0
+    os.close(full)
+
+
+def test_without_a_thread_to_be_had_it_writes_all_the_same(tmp_path: Path) -> None:
+    script = """
+import os, resource, sys, threading
+from ringmain.recording.spool import Spool
+os.setuid(65534)
+resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+try:
+    threading.Thread(target=int).start()
+except RuntimeError:
+    pass
+else:
+    raise AssertionError("there are threads to be had")
+spool = Spool()
+for i in range(3):
+    assert spool.put(1, [bytes([i]) * 1_000_000]) == i + 1
+spool.wait()
+assert spool.written == 3
+"""
+    if os.getuid() != 0:
+        script = script.replace("os.setuid(65534)", "")
+    with open(tmp_path / "f", "wb") as file:
+        subprocess.run([sys.executable, "-c", script], check=True, timeout=60, stdout=file)
+    assert (tmp_path / "f").read_bytes() == b"".join(bytes([i]) * 1_000_000 for i in range(3))
 
 
 def test_a_descriptor_that_cannot_be_written_is_told() -> None:
@@ -155,4 +202,125 @@ def test_blocks_allocated_ahead_are_given_back(tmp_path: Path) -> None:
     assert path.stat().st_size == size
     os.sync()
     assert blocks(path) < size + (1 << 20)
+    assert rm.Recording(tmp_path / "r").verify().ok
+
+
+def test_a_forked_child_leaves_the_parents_file_alone(tmp_path: Path) -> None:
+    """Neither cutting it nor waiting for a thread that it does not have."""
+    script = """
+import os, sys
+sys.path.insert(0, sys.argv[2])
+from ringmain.recording import RecordingWriter
+from tests.recording.conftest import ring_batch
+writer = RecordingWriter(sys.argv[1], fsync="never", segment_bytes=1 << 40)
+for number in range(6):
+    writer.append("t", 1, ring_batch(number * 1000, 1000, size=2000))
+pid = os.fork()
+if not pid:
+    os.ftruncate = lambda *_: os._exit(7)
+    writer.close()
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+writer.append("t", 1, ring_batch(6000, 1000, size=2000))
+writer.close()
+"""
+    root = str(Path(__file__).parents[2])
+    subprocess.run([sys.executable, "-c", script, str(tmp_path / "r"), root], check=True, timeout=60)
+    recording = rm.Recording(tmp_path / "r")
+    assert recording.verify().ok
+    assert [m.seq for m in recording] == list(range(7000))
+
+
+class LateSpool(PlainSpool):
+    """Writes nothing before it is waited for: the slowest of disks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._late: list[tuple[int, list[bytes]]] = []
+        self._put = 0
+        self.broken = False
+
+    @property
+    def failed(self) -> bool:
+        return self.broken or super().failed
+
+    def put(self, fd: int, pieces: Sequence[Buffer], ahead: int = 0) -> int:
+        self._late.append((fd, [bytes(piece) for piece in pieces]))
+        self._put += 1
+        return self._put
+
+    def wait(self) -> None:
+        if self.broken:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        late, self._late = self._late, []
+        for fd, pieces in late:
+            super().put(fd, pieces)
+
+
+@pytest.fixture
+def late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ringmain.recording.writer.Spool", LateSpool)
+
+
+def test_a_position_is_of_what_is_in_the_file(tmp_path: Path, late: None) -> None:
+    writer = RecordingWriter(tmp_path / "r", fsync="never", flush_interval_s=1000)
+    done = []
+    for number in range(3):
+        writer.append("t", 1, ring_batch(number * 1000, 1000, size=2000), written=lambda n=number: done.append(n))
+    assert writer.busy
+    assert (writer.position, done) == (Position(0, 0), [])
+    writer.flush()
+    assert not writer.busy
+    assert (writer.position, done) == (Position(0, 3000), [0, 1, 2])
+    writer.append("t", 1, ring_batch(3000, 0), written=lambda: done.append(3))
+    assert done == [0, 1, 2, 3]
+    writer.abandon()
+
+
+@pytest.mark.parametrize("call", ["tick", "flush", "append", "close"])
+def test_a_failure_in_the_background_is_told_by_the_next_call(tmp_path: Path, late: None, call: str) -> None:
+    """With how many messages are not in the recording, those that are just being appended included; and whatever was
+    lent is given back."""
+    writer = RecordingWriter(tmp_path / "r", fsync="never", flush_interval_s=1000)
+    done = []
+    writer.append("t", 1, ring_batch(0, 1000, size=2000))
+    writer.settle()
+    writer.append("t", 1, ring_batch(1000, 1000, size=2000), written=lambda: done.append(1))
+    writer.append("t", 1, ring_batch(2000, 7), written=lambda: done.append(2))
+    writer._spool.broken = True
+    missing = 1007
+    with pytest.raises(RecordingError) as caught:
+        if call == "append":
+            missing += 100
+            writer.append("t", 1, ring_batch(3000, 100))
+        else:
+            getattr(writer, call)()
+    assert f"{missing} messages that were taken are not in it" in str(caught.value)
+    assert sorted(done) == [1, 2]
+    assert writer.position == Position(0, 1000)
+
+
+def test_a_topic_in_trouble_is_set_aside_while_its_messages_are_being_written(
+    tmp_path: Path, late: None, until: Callable[[Callable[[], object]], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are given back first, and the recorder goes on with the others."""
+    take, lent = Tap.take, []
+
+    def troubled(tap: Tap, *args: int) -> object:
+        if tap.topic == "bad" and lent and lent[-1]:
+            lent.append(0)
+            raise Corrupt("this ring contradicts itself")
+        taken = take(tap, *args)
+        if tap.topic == "bad" and taken is not None:
+            lent.append(len(taken.in_place))
+        return taken
+
+    monkeypatch.setattr(Tap, "take", troubled)
+    with rm.Publisher("bad", contract="reliable", capacity="4MiB") as bad, rm.Publisher("good") as good:
+        with rm.Recorder(tmp_path / "r", ["bad", "good"], fsync="never") as recorder:
+            while 0 not in lent[1:]:
+                bad.send(bytes(100_000), timeout=PATIENCE_S)
+            good.send(b"still here")
+            until(lambda: any(t.topic == "good" and t.messages for t in recorder.status().topics))
+            assert recorder.error is None
     assert rm.Recording(tmp_path / "r").verify().ok

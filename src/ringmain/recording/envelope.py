@@ -110,10 +110,9 @@ def ring_batch(topic: str, batch: object) -> pa.RecordBatch:
     """What a topic's `recv_batch` gave, as a RecordBatch of RING_SCHEMA; anything else is told what is
     missing."""
     ring = batch if isinstance(batch, pa.RecordBatch) else pa.record_batch(batch)
-    if ring.schema.equals(RING_SCHEMA):
-        return ring
+    known = ring.schema.equals(RING_SCHEMA)
     try:
-        columns = [ring.column(field.name).cast(field.type) for field in RING_SCHEMA]
+        columns = ring.columns if known else [ring.column(field.name).cast(field.type) for field in RING_SCHEMA]
     except (KeyError, pa.ArrowException) as error:
         raise ValueError(
             f"topic {topic!r}: a batch to record must have the columns {', '.join(RING_SCHEMA.names)}; "
@@ -121,4 +120,4 @@ def ring_batch(topic: str, batch: object) -> pa.RecordBatch:
         ) from error
     if any(column.null_count for column in columns):
         raise ValueError(f"topic {topic!r}: a batch to record must not have nulls")
-    return pa.RecordBatch.from_arrays(columns, schema=RING_SCHEMA)
+    return ring if known else pa.RecordBatch.from_arrays(columns, schema=RING_SCHEMA)

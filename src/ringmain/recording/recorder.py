@@ -3,8 +3,8 @@
     topics ── taps: one wait for all ──► recv_batch ──► continuity ──► RecordingWriter ──► directory
 
 One thread takes, and meets every error, since it is the one that can stop. The invariant owned here: whatever ends it,
-the taps go first, so that no publisher waits for a recorder that has stopped recording; then what was taken is flushed
-and sealed, as far as the disk allows.
+the taps go before anything is sealed, so that no publisher waits for a recorder that has stopped recording; then what
+was taken is flushed and sealed, as far as the disk allows.
 """
 
 from __future__ import annotations
@@ -170,6 +170,7 @@ class Recorder:
                 observe=self._observe,
                 frames=self._frames,
                 name=self._name,
+                before_closing=self._writer.settle,
             )
             for tap in self._taps.current():
                 self._declare(tap)
@@ -295,6 +296,8 @@ class Recorder:
                 taken.release()
                 raise
             self._count(tap.topic, len(ring), taken.bytes, taken.lost if ring is taken.ring else lost_in(ring))
+        else:
+            taken.release()
         if len(taken.ring) >= most or taken.bytes >= _MOST_BYTES // 2:
             return 1.0  # there is probably more
         return (taken.bytes + 32 * len(taken.ring)) / max(tap.capacity, 1)

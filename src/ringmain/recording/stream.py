@@ -99,6 +99,7 @@ class StreamWriter:
     def __init__(self, path: Path, segment: int, spool: Spool) -> None:
         self.path, self.segment, self._spool = path, segment, spool
         self.rows = self.size = self._allocated = 0
+        self._pid = os.getpid()
         self._id = os.urandom(4).hex()
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o666)
         self._inode = os.fstat(self._fd).st_ino
@@ -174,11 +175,12 @@ class StreamWriter:
     def abandon(self) -> None:
         """Close without the end mark; what was written stays readable."""
         if self._fd >= 0:
-            with contextlib.suppress(OSError):  # told to whoever wrote it, or waited for it
-                self._spool.wait()
-            if self._allocated:
-                with contextlib.suppress(OSError):  # no shorter, but without the blocks beyond its end
-                    os.ftruncate(self._fd, os.fstat(self._fd).st_size)
+            if self._pid == os.getpid():  # in a forked child the file is the parent's
+                with contextlib.suppress(OSError):  # told to whoever wrote it, or waited for it
+                    self._spool.wait()
+                if self._allocated:
+                    with contextlib.suppress(OSError):  # no shorter, but without the blocks beyond its end
+                        os.ftruncate(self._fd, os.fstat(self._fd).st_size)
             os.close(self._fd)
             self._fd = -1
 
@@ -196,17 +198,17 @@ class StreamWriter:
             self._spool.wait()
             os.write(self._fd, b"".join(pieces)[: total // 2])
         crash.point("R2")  # [CRASH-R2] a batch is half written
-        ahead = self._ahead(total)
+        to_allocate = self._to_allocate(total)
         self.size += total
-        return self._spool.put(self._fd, pieces, ahead)
+        return self._spool.put(self._fd, pieces, to_allocate)
 
-    def _ahead(self, needed: int) -> int:
+    def _to_allocate(self, needed: int) -> int:
         """For how many bytes to have blocks allocated before so many are written: none mostly, and then for many."""
         if self.size + needed <= max(self._allocated, _AHEAD_LEAST):
             return 0
-        ahead = needed + min(self.size, _AHEAD_MOST)
-        self._allocated = self.size + ahead
-        return ahead
+        more = needed + min(self.size, _AHEAD_MOST)
+        self._allocated = self.size + more
+        return more
 
 
 class _Pieces(io.RawIOBase):

@@ -26,7 +26,7 @@ MAX_FRAME_BYTES = 1 << 30  # a `binary` column counts its bytes in 31 bits
 _LARGE_BYTES = 64 << 10  # from here on messages are written from where they lie
 _MOST_IN_PLACE = 256  # at once: a system call takes 1024 pieces
 _SHARE = 8  # the part of a ring that is borrowed at once: up to four such are under way
-_MAX_BATCH_BYTES = (1 << 31) - 1  # a `binary` column counts its bytes in 31 bits
+_MAX_DATA_BYTES = (1 << 31) - 1  # a `binary` column counts its bytes in 31 bits
 _DATA = RING_SCHEMA.field("data")
 _DESCRIPTOR = b"FRME"  # how one begins; see docs/spec/frames.md
 
@@ -172,7 +172,7 @@ class Tap(_Tapping, Subscriber):
                 if not leases:
                     raise
                 break  # it comes again
-            if self.epoch != self.begun or (leases and size + len(lease.data) > _MAX_BATCH_BYTES):
+            if self.epoch != self.begun or (leases and size + len(lease.data) > _MAX_DATA_BYTES):
                 self._ahead = lease
                 break
             leases.append(lease)

@@ -6,6 +6,7 @@ The invariant owned here: what one topic does to its subscriber never stops the 
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
@@ -27,7 +28,8 @@ class _Doorbell(_native.Subscriber):
 
 
 class Taps:
-    """Taps on all topics whose name matches any of the patterns and none of the exclusions."""
+    """Taps on all topics whose name matches any of the patterns and none of the exclusions. `before_closing` is called
+    before one is closed: what was borrowed of it must be given back by then."""
 
     def __init__(
         self,
@@ -38,7 +40,9 @@ class Taps:
         observe: bool,
         frames: bool,
         name: str,
+        before_closing: Callable[[], None],
     ) -> None:
+        self._before_closing = before_closing
         self._patterns, self._exclude = patterns, exclude
         self._start, self._observe, self._frames, self._name = start, observe, frames, name
         self._taps: dict[str, Tap | FrameTap] = {}
@@ -79,7 +83,7 @@ class Taps:
     def change_kind(self, tap: Tap | FrameTap) -> None:
         """What was thought to be messages are frames, or the other way round: the tap for it takes its place, if frames
         are wanted, and begins with the oldest that is there."""
-        self._taps.pop(tap.topic).close()
+        self._drop(tap.topic)
         is_stream = isinstance(tap, Tap)
         if self._frames or not is_stream:
             try:
@@ -91,14 +95,21 @@ class Taps:
         """Close a topic's tap and try again later."""
         self.problems[topic] = str(error)
         self._retry_at = time.monotonic() + RETRY_S
-        tap = self._taps.pop(topic, None)
-        if tap is not None:
-            tap.close()
+        if topic in self._taps:
+            self._drop(topic)
 
     def close(self) -> None:
-        for tap in self._taps.values():
-            tap.close()
-        self._doorbell._close()
+        """One that cannot be closed does not keep the others open."""
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._doorbell._close)
+            for tap in self._taps.values():
+                stack.callback(tap.close)
+
+    def _drop(self, topic: str) -> None:
+        """What was borrowed of it is given back first."""
+        self._before_closing()
+        self._taps[topic].close()
+        del self._taps[topic]
 
     def _find_trouble(self) -> list[Tap | FrameTap]:
         """One of the taps made the wait fail: which?"""
@@ -136,6 +147,6 @@ class Taps:
                 self.problems.pop(topic, None)
         present = {*plain, *there}
         for topic in [t for t, tap in self._taps.items() if t not in present and not tap.attached]:
-            self._taps.pop(topic).close()
+            self._drop(topic)
         for topic in [t for t in self.problems if t not in present]:
             del self.problems[topic]

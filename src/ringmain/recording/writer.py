@@ -20,7 +20,7 @@ import os
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from types import TracebackType
@@ -68,7 +68,7 @@ class _Pending(NamedTuple):
     record_ns: int
     size: int
     in_place: Sequence[memoryview] = ()
-    written: Callable[[], None] | None = None
+    written: tuple[Callable[[], None], ...] = ()
 
 
 class _UnderWay(NamedTuple):
@@ -77,7 +77,7 @@ class _UnderWay(NamedTuple):
     number: int
     rows: int
     then: Position
-    written: Sequence[Callable[[], None]]
+    written: list[Callable[[], None]]
 
 
 class RecordingWriter:
@@ -113,7 +113,8 @@ class RecordingWriter:
         self._pending: list[_Pending] = []
         self._pending_bytes = 0
         self._topics: dict[tuple[str, int], TopicMeta] = {}
-        self._written = False  # has anything been written since the last flush?
+        self._dirty = False  # has anything been written since the last flush?
+        self._in_hand = 0  # rows that are being appended and not among the pending ones yet
         self._undeclared = False  # is there a topic that meta.json does not have yet?
         self._damaged: list[int] = []
         self._flushed_at = self._opened_at = time.monotonic()
@@ -203,28 +204,42 @@ class RecordingWriter:
     ) -> int:
         """Record a batch that a topic's `recv_batch` gave; returns its number of messages. No Python object is made for
         a message. The batch's memory is kept until the next flush. With `in_place` the payloads are taken from there,
-        one after the other, and the batch's own says only how long each is; `written` is called, by some later call of
-        this writer's, once they are not needed any more."""
-        self._check()
+        one after the other, and the batch's own says only how long each is; `written` is called, by this or some later
+        call of this writer's, once they are not needed any more. It need not have been when this call raises."""
         now_ns = time.time_ns() if record_time_ns is None else record_time_ns
         ring = ring_batch(topic, batch)
-        rows = int(ring.num_rows)
-        size = payload_bytes(ring.column(DATA)) + rows * ENVELOPE_BYTES
-        if size > _MAX_BATCH_BYTES and rows > 1 and not in_place:
-            half = rows // 2
-            self.append(topic, epoch, ring.slice(0, half), record_time_ns=now_ns)
-            return half + self.append(topic, epoch, ring.slice(half), record_time_ns=now_ns)
-        if rows:
-            if in_place or self._pending_bytes + size > _MAX_BATCH_BYTES:
-                self._write_pending()
-            self._pending.append(_Pending(topic, epoch, ring, now_ns, size, in_place, written))
-            self._pending_bytes += size
-            self.rows += rows
-            self.bytes += size
-            if in_place or self._pending_bytes >= _GATHER_BYTES or len(self._pending) >= _GATHER_BATCHES:
-                self._write_pending()
+        self._in_hand = len(ring)
+        try:
+            self._check()
+            for part in _parts(ring) if not in_place else (ring,):
+                self._gather(_Pending(topic, epoch, part, now_ns, _size(part), in_place))
+            if written is not None:
+                self._tell_when_written(written)
+        finally:
+            self._in_hand = 0
         self.tick()
-        return rows
+        return len(ring)
+
+    def _gather(self, entry: _Pending) -> None:
+        if entry.in_place or self._pending_bytes + entry.size > _MAX_BATCH_BYTES:
+            self._write_pending()
+        self._pending.append(entry)
+        self._pending_bytes += entry.size
+        self._in_hand -= len(entry.ring)
+        self.rows += len(entry.ring)
+        self.bytes += entry.size
+        if entry.in_place or self._pending_bytes >= _GATHER_BYTES or len(self._pending) >= _GATHER_BATCHES:
+            self._write_pending()
+
+    def _tell_when_written(self, written: Callable[[], None]) -> None:
+        """Once all that was appended so far is."""
+        if self._pending:
+            last = self._pending[-1]
+            self._pending[-1] = last._replace(written=(*last.written, written))
+        elif self._under_way:
+            self._under_way[-1].written.append(written)
+        else:
+            written()
 
     def tick(self) -> float:
         """Do what is due: flush, fsync, rotate; raise what went wrong in the background. Returns the seconds
@@ -249,10 +264,10 @@ class RecordingWriter:
         if self._undeclared:
             with self._stopping_on_error("describe a topic in"):
                 self._write_meta()
-        if not self._pending and not self._written and not self._under_way:
+        if not self._pending and not self._dirty and not self._under_way:
             return
         self._write_pending()
-        self._written = False
+        self._dirty = False
         if wait:
             self.settle()
         with self._stopping_on_error("write"):
@@ -274,8 +289,7 @@ class RecordingWriter:
         while self._under_way and self._under_way[0].number <= written:
             done = self._under_way.popleft()
             self._position = done.then
-            for tell in done.written:
-                tell()
+            _call_all(done.written)
 
     def rotate(self) -> None:
         """Finish the current segment and let it be sealed; the next row opens a new one."""
@@ -300,8 +314,6 @@ class RecordingWriter:
     def abandon(self) -> None:
         """Let go of the directory at once, sealing nothing and flushing nothing: as a crash would, but in
         order."""
-        self._let_go()
-        self._pending, self._pending_bytes = [], 0
         self._shut()
 
     def _let_go(self) -> None:
@@ -310,9 +322,11 @@ class RecordingWriter:
             self._stream.abandon()
             self._stream = None
         self._note_written()
-        while self._under_way:
-            for tell in self._under_way.popleft().written:
-                tell()
+        left = [call for entry in self._under_way for call in entry.written]
+        left += [call for entry in self._pending for call in entry.written]
+        self._under_way.clear()
+        self._pending, self._pending_bytes = [], 0
+        _call_all(left)
 
     def _shut(self) -> None:
         self._let_go()
@@ -337,6 +351,9 @@ class RecordingWriter:
             raise ValueError(f"the recording at {self.path} is closed")
         with self._stopping_on_error("seal"):
             self._sealer.check()
+        self._note_written()
+        if self._spool.failed:
+            self.settle()  # raises it
 
     def _write_pending(self) -> None:
         with self._stopping_on_error("write"):
@@ -362,16 +379,16 @@ class RecordingWriter:
         joined = wrapped[0][0] if len(wrapped) == 1 else pa.concat_batches([w[0] for w in wrapped])
         in_place = self._pending[0].in_place if count == 1 else ()
         number = self._stream.write(joined, min(w[1] for w in wrapped), max(w[2] for w in wrapped), in_place)
-        tell = [entry.written for entry in self._pending[:count] if entry.written is not None]
+        tell = [call for entry in self._pending[:count] for call in entry.written]
         then = Position(self._stream.segment, self._stream.rows)
         self._under_way.append(_UnderWay(number, joined.num_rows, then, tell))
+        del self._pending[:count]
         self._note_written()
         self.lost += sum(w[3] for w in wrapped)
-        self._written = True
+        self._dirty = True
         if crash.is_next("R3"):
             self._spool.wait()
         crash.point("R3")  # [CRASH-R3] a batch is written, and nobody has been told
-        del self._pending[:count]
 
     def _open_stream(self) -> None:
         if self._next > MAX_SEGMENT:
@@ -436,8 +453,11 @@ class RecordingWriter:
         except (OSError, pa.ArrowException) as error:
             if isinstance(error, BlockingIOError):
                 raise
+            with contextlib.suppress(OSError):
+                self._spool.wait()
             self._note_written()
-            unwritten = sum(len(entry.ring) for entry in self._pending) + sum(entry.rows for entry in self._under_way)
+            unwritten = self._in_hand + sum(len(entry.ring) for entry in self._pending)
+            unwritten += sum(entry.rows for entry in self._under_way)
             code = getattr(error, "errno", None)
             reason = os.strerror(code) if isinstance(code, int) else str(error)
             self._failed = RecordingError(
@@ -456,6 +476,27 @@ class RecordingWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _size(ring: pa.RecordBatch) -> int:
+    return payload_bytes(ring.column(DATA)) + len(ring) * ENVELOPE_BYTES
+
+
+def _parts(ring: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Its rows in pieces that a batch can hold."""
+    if _size(ring) > _MAX_BATCH_BYTES and len(ring) > 1:
+        half = len(ring) // 2
+        yield from _parts(ring.slice(0, half))
+        yield from _parts(ring.slice(half))
+    elif len(ring):
+        yield ring
+
+
+def _call_all(calls: Sequence[Callable[[], None]]) -> None:
+    """One that raises does not keep the others from being called."""
+    with contextlib.ExitStack() as stack:
+        for call in reversed(calls):
+            stack.callback(call)
 
 
 def _boot_id() -> str:
