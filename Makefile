@@ -104,7 +104,8 @@ sanitize: setup  ## the native tests and the tests that stress the binding, unde
 	$(call native_tests,asan,-DRINGMAIN_SANITIZE=address$(comma)undefined)
 	$(call native_tests,tsan,-DRINGMAIN_SANITIZE=thread)
 	$(call python_tests,python-asan,address$(comma)undefined,libasan.so,tests/test_stress.py tests/test_threads.py \
-	    tests/test_batch.py tests/test_borrow.py tests/test_reserve_stream.py tests/test_reference.py)
+	    tests/test_batch.py tests/test_borrow.py tests/test_reserve_stream.py tests/test_reference.py \
+	    tests/recording/test_native.py tests/recording/test_spool.py)
 	$(call python_tests,python-tsan,thread,libtsan.so,tests/test_threads.py tests/test_batch.py tests/test_borrow.py \
 	    tests/test_reserve_stream.py tests/test_aio.py tests/test_closing.py)
 
