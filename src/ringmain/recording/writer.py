@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -32,18 +31,15 @@ from ringmain.errors import RecordingCorrupt, RecordingError
 from ringmain.recording import crash, stamp
 from ringmain.recording.envelope import Envelope, ring_batch
 from ringmain.recording.format import (
-    FORMAT_VERSION,
     MAX_SEGMENT,
     META,
     RING_SCHEMA,
-    Clocks,
-    Meta,
     Position,
-    Session,
     TopicMeta,
     stream_name,
 )
 from ringmain.recording.lock import DirectoryLock
+from ringmain.recording.meta import new_session, open_meta
 from ringmain.recording.retention import finish_retiring, retire
 from ringmain.recording.sealing import Sealer, tidy, upload
 from ringmain.recording.segments import Store, list_segments, read_retired
@@ -130,7 +126,7 @@ class RecordingWriter:
             raise
 
     def _begin(self, recorder: str | None, sealed_uri: str) -> None:
-        self._meta = self._load_meta(recorder, sealed_uri)
+        self._meta = open_meta(self.path, recorder, sealed_uri)
         self._topics = {(t.name, t.epoch): t for t in self._meta.topics}
         self._store = Store(self.path, self._meta.sealed_uri)
         self._envelope = Envelope(self._meta.recorder)
@@ -139,8 +135,7 @@ class RecordingWriter:
         taken = [ref.number for ref in list_segments(self._store)]
         self._next = max([read_retired(self._store).first_segment - 1, *taken]) + 1
         self._position = Position(self._next, 0)
-        clocks = Clocks(time.time_ns(), time.monotonic_ns(), _boot_id())
-        self._meta.sessions.append(Session(self._next, os.getpid(), socket.gethostname(), clocks))
+        self._meta.sessions.append(new_session(self._next))
         self._write_meta()
         self._sealer = Sealer(self._store, sync=self._fsync != "never", after=self._retain)
         for number in unsealed:
@@ -407,32 +402,6 @@ class RecordingWriter:
             sync = self._fsync != "never"
             retire(self._store, keep_bytes=keep_bytes, keep_age_s=keep_age_s, force=force, sync=sync)
 
-    def _load_meta(self, recorder: str | None, sealed_uri: str) -> Meta:
-        path = self.path / META
-        if not path.exists():
-            name = recorder or f"{socket.gethostname()}-{os.urandom(4).hex()}"
-            return Meta("", FORMAT_VERSION, name, sealed_uri)
-        meta = stamp.load_json(path.read_bytes(), Meta)
-        if meta is None:
-            raise RecordingCorrupt(
-                f"{path} does not pass its checksum; Recording({str(self.path)!r}).repair() makes a new one"
-            )
-        if meta.format != FORMAT_VERSION:
-            raise RecordingCorrupt(
-                f"{self.path} is a recording of format {meta.format}, this ringmain writes {FORMAT_VERSION}; "
-                "record to a new directory"
-            )
-        for given, known, what in (
-            (recorder, meta.recorder, "recorder"),
-            (sealed_uri, meta.sealed_uri, "sealed_uri"),
-        ):
-            if given and given != known:
-                raise ValueError(
-                    f"{self.path} was begun with {what}={known!r}, not {given!r}: it stays as it was, "
-                    "so leave it out or record to a new directory"
-                )
-        return meta
-
     def _write_meta(self) -> None:
         self._meta.topics = list(self._topics.values())
         data = stamp.dump_json(self._meta)
@@ -497,10 +466,3 @@ def _call_all(calls: Sequence[Callable[[], None]]) -> None:
     with contextlib.ExitStack() as stack:
         for call in reversed(calls):
             stack.callback(call)
-
-
-def _boot_id() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
