@@ -98,16 +98,16 @@ endef
 lab: setup  ## the proof lab: every crash point, every pair of them, every stop; half an hour, and it goes on where it was stopped
 	@RINGMAIN_LEAK_ROUNDS=10000 RINGMAIN_EXAMPLES=10000 RINGMAIN_LARGEST_RING=4294967296 $(BIN)/python -m pytest \
 	    tests/lab/test_leaks.py tests/lab/test_hostile.py tests/lab/test_load.py tests/lab/test_any_argument.py
-	@$(BIN)/python tests/lab/account.py
+	@$(BIN)/python tests/lab/run_all.py
 
 sanitize: setup  ## the native tests and the tests that stress the binding, under ASan and UBSan, then TSan
 	$(call native_tests,asan,-DRINGMAIN_SANITIZE=address$(comma)undefined)
 	$(call native_tests,tsan,-DRINGMAIN_SANITIZE=thread)
-	$(call python_tests,python-asan,address$(comma)undefined,libasan.so,tests/test_stress.py tests/test_threads.py \
-	    tests/test_batch.py tests/test_borrow.py tests/test_reserve_stream.py tests/test_reference.py \
+	$(call python_tests,python-asan,address$(comma)undefined,libasan.so,tests/ring/test_stress.py tests/ring/test_threads.py \
+	    tests/ring/test_batch.py tests/ring/test_borrow.py tests/ring/test_reserve_stream.py tests/ring/test_reference.py \
 	    tests/recording/test_native.py tests/recording/test_spool.py)
-	$(call python_tests,python-tsan,thread,libtsan.so,tests/test_threads.py tests/test_batch.py tests/test_borrow.py \
-	    tests/test_reserve_stream.py tests/test_aio.py tests/test_closing.py)
+	$(call python_tests,python-tsan,thread,libtsan.so,tests/ring/test_threads.py tests/ring/test_batch.py tests/ring/test_borrow.py \
+	    tests/ring/test_reserve_stream.py tests/test_aio.py tests/ring/test_closing.py)
 
 MINUTES ?= 30
 fuzz: native  ## fuzz the open path and the read path for MINUTES=30, coverage-guided, from the corpus that is kept

@@ -20,9 +20,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from ringmain.recording.envelope import Envelope
-from ringmain.recording.format import RING_SCHEMA, SCHEMA
-from ringmain.recording.writer import RecordingWriter
+from ringmain.recording._format import RING_SCHEMA, SCHEMA
+from ringmain.recording._record.row_builder import Envelope
+from ringmain.recording._record.writer import RecordingWriter
 
 ROUNDS = 7
 

@@ -32,8 +32,8 @@ from typing import NamedTuple
 import ringmain as rm
 from bench.recording import ring_batch, time_pyarrow, time_raw
 from ringmain.recording import RecordingWriter
-from ringmain.recording.envelope import Envelope
-from ringmain.recording.format import Position, stream_name
+from ringmain.recording._format import Position, stream_name
+from ringmain.recording._record.row_builder import Envelope
 
 ROUNDS = 15
 

@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from ringmain.recording import Recording, RecordingWriter
-from ringmain.recording.format import RING_SCHEMA
+from ringmain.recording._format import RING_SCHEMA
 
 CHUNK = 8192
 

@@ -25,22 +25,22 @@
 
 // A sanitizer sees neither string nor streaming stores.
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(RINGMAIN_STRICT)
-#define RINGMAIN_COPY_WAYS 3
+#define RINGMAIN_COPY_METHODS 3
 #include <emmintrin.h>
 #else
-#define RINGMAIN_COPY_WAYS 1
+#define RINGMAIN_COPY_METHODS 1
 #endif
 
 namespace ringmain {
 
-enum class CopyWay : uint8_t { ordinary, string, streaming };
+enum class CopyMethod : uint8_t { ordinary, string, streaming };
 
 // Less than this stays in the processor's own cache whatever is done.
 constexpr size_t kBulkBytes = 256 * 1024;
 
-constexpr uint32_t kCopyWays = RINGMAIN_COPY_WAYS;
+constexpr uint32_t kCopyMethods = RINGMAIN_COPY_METHODS;
 
-#if RINGMAIN_COPY_WAYS > 1
+#if RINGMAIN_COPY_METHODS > 1
 
 namespace bulk {
 
@@ -70,10 +70,10 @@ inline void copy_streaming(void* to, const void* from, size_t size) {
 
 #endif
 
-inline void copy_bulk(CopyWay way, void* to, const void* from, size_t size) {
-#if RINGMAIN_COPY_WAYS > 1
-    if (way == CopyWay::string) return bulk::copy_string(to, from, size);
-    if (way == CopyWay::streaming) return bulk::copy_streaming(to, from, size);
+inline void copy_bulk(CopyMethod way, void* to, const void* from, size_t size) {
+#if RINGMAIN_COPY_METHODS > 1
+    if (way == CopyMethod::string) return bulk::copy_string(to, from, size);
+    if (way == CopyMethod::streaming) return bulk::copy_streaming(to, from, size);
 #endif
     (void)way;
     copy_in(static_cast<std::byte*>(to), from, size);
@@ -122,25 +122,25 @@ class CopyChoice {
     }
 
   public:
-    CopyWay next() {
-        if (!trying_ && left_ == 0 && kCopyWays > 1) {
-            trial_ = (trial_ + 1) % kCopyWays;
-            if (trial_ == best_) trial_ = (trial_ + 1) % kCopyWays;
+    CopyMethod next() {
+        if (!trying_ && left_ == 0 && kCopyMethods > 1) {
+            trial_ = (trial_ + 1) % kCopyMethods;
+            if (trial_ == best_) trial_ = (trial_ + 1) % kCopyMethods;
             trying_ = true;
             done_ = bad_ = 0;
             trial_cost_ = kUnknown;
         }
-        return static_cast<CopyWay>(trying_ ? trial_ : best_);
+        return static_cast<CopyMethod>(trying_ ? trial_ : best_);
     }
 
-    void learn(CopyWay way, float cost_of_it) {
-        if (trying_ && way == static_cast<CopyWay>(trial_)) {
+    void learn(CopyMethod way, float cost_of_it) {
+        if (trying_ && way == static_cast<CopyMethod>(trial_)) {
             if (++done_ > kUncounted) trial_cost_ = std::min(trial_cost_, cost_of_it);
             if (cost_of_it > kHopeless * cost() && ++bad_ == 2)  // one may have been interrupted
                 end_trial(false);
             else if (done_ == kTrialCopies)
                 end_trial(trial_cost_ < kBetter * cost());
-        } else if (way == static_cast<CopyWay>(best_)) {
+        } else if (way == static_cast<CopyMethod>(best_)) {
             lately_[at_++ % lately_.size()] = cost_of_it;
             if (left_ > 0) --left_;
             if (cost() > kWorse * settled_cost_ && settled_cost_ != kUnknown) {

@@ -6,25 +6,10 @@
 
 namespace ringmain {
 
-const char* contract_name(Contract contract) {
-    switch (contract) {
-        case Contract::broadcast:
-            return "broadcast";
-        case Contract::pipe:
-            return "pipe";
-        case Contract::bus:
-            return "bus";
-        case Contract::reliable:
-            return "reliable";
-        case Contract::frames:
-            return "frames";
-    }
-    return "unknown";
-}
-
 std::optional<Contract> contract_named(std::string_view name) {
-    for (Contract c : {Contract::broadcast, Contract::pipe, Contract::bus, Contract::reliable})
-        if (name == contract_name(c)) return c;
+    for (uint32_t row = 0; row < kContractCount; ++row)
+        if (auto contract = Contract{row + 1}; contract != Contract::frames && name == kContracts[row].name)
+            return contract;
     return std::nullopt;
 }
 
@@ -38,10 +23,10 @@ constexpr int kAttempts = 1000;
                   "topic '" + topic + "' came and went a thousand times while it was being opened"};
 }
 
-std::shared_ptr<Segment> find(const std::shared_ptr<Directory>& directory, const std::string& topic,
-                              Access access, FileKind kind = FileKind::ring) {
+std::shared_ptr<TopicFile> find(const std::shared_ptr<Directory>& directory, const std::string& topic,
+                                Access access, FileKind kind = FileKind::ring) {
     try {
-        return Segment::open(directory, topic, access, kind);
+        return TopicFile::open(directory, topic, access, kind);
     } catch (const Failure& failure) {
         if (failure.fault == Fault::not_found) return nullptr;
         throw;
@@ -51,79 +36,81 @@ std::shared_ptr<Segment> find(const std::shared_ptr<Directory>& directory, const
 // Is this the topic of its name, for whoever has its roster lock? Somebody may have died while it removed it: the
 // writers are stopped, or it is marked, and the name is still there. Then nobody could ever use it or get past it, so we
 // finish what was begun.
-bool current(Segment& segment) {
-    bool stopped = segment.header().turn.load(std::memory_order_acquire) == kTurnOver;
-    if (!stopped && !segment.retired()) return segment.has_its_name();
-    if (segment.has_its_name()) segment.retire();
+bool current(TopicFile& topic_file) {
+    bool stopped = topic_file.header().turn.load(std::memory_order_acquire) == kTurnOver;
+    if (!stopped && !topic_file.retired()) return topic_file.has_its_name();
+    if (topic_file.has_its_name()) topic_file.retire();
     return false;
 }
 
 // Which living participant of this role is there, if any?
-std::optional<Member> anybody(const Segment& segment, std::optional<Role> role) {
-    uint32_t used = std::min(segment.header().slots_used.load(std::memory_order_acquire), kSlotCount);
+std::optional<ParticipantInfo> anybody(const TopicFile& topic_file, std::optional<Role> role) {
+    uint32_t used = std::min(topic_file.header().slots_used.load(std::memory_order_acquire), kSlotCount);
     for (uint32_t i = 0; i < used; ++i) {
-        if (!slot_taken(segment, i) || !slot_alive(segment, i)) continue;
-        Member member = look_at(segment, i, true);
-        if (!role || member.role == *role) return member;
+        if (!slot_taken(topic_file, i) || !slot_alive(topic_file, i)) continue;
+        ParticipantInfo participant = look_at(topic_file, i, true);
+        if (!role || participant.role == *role) return participant;
     }
     return std::nullopt;
 }
 
 // The topic is not as requested: make way for one that is, or say why not.
-void replace(Segment& segment, const WriterRequest& request, const RosterLock& lock) {
-    std::string is = "topic '" + segment.topic + "' is a " + contract_name(segment.contract) + " of " +
-                     std::to_string(segment.capacity_bytes) + " bytes; asked for was a " +
-                     contract_name(request.contract.value_or(segment.contract)) + " of " +
-                     std::to_string(round_capacity(request.capacity_bytes.value_or(segment.capacity_bytes))) +
-                     " bytes";
-    if (auto writer = anybody(segment, Role::writer))
+void replace(TopicFile& topic_file, const WriterRequest& request, const RosterLock& lock) {
+    std::string is =
+        "topic '" + topic_file.topic + "' is a " + traits(topic_file.contract).name + " of " +
+        std::to_string(topic_file.capacity_bytes) + " bytes; asked for was a " +
+        traits(request.contract.value_or(topic_file.contract)).name + " of " +
+        std::to_string(round_capacity(request.capacity_bytes.value_or(topic_file.capacity_bytes))) + " bytes";
+    if (auto writer = anybody(topic_file, Role::writer))
         throw Failure{Fault::mismatch, is + ", but " + writer->describe() + " uses it as it is"};
-    if (segment.contract == Contract::pipe && !disposable(segment))
+    if (traits(topic_file.contract).keeps_unread && !disposable(topic_file))
         throw Failure{Fault::mismatch,
                       is + ", but it has unread messages; read them, or unlink it to throw them away"};
-    stop_writers(segment, lock);
+    stop_writers(topic_file, lock);
     CRASH_POINT("remove: writers stopped, not retired");
-    segment.retire();
+    topic_file.retire();
 }
 
 }  // namespace
 
-std::unique_ptr<Seat> join_as_writer(const std::shared_ptr<Directory>& directory, const std::string& topic,
-                                     const WriterRequest& request) {
+std::unique_ptr<Participant> join_as_writer(const std::shared_ptr<Directory>& directory,
+                                            const std::string& topic, const WriterRequest& request) {
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
-        std::shared_ptr<Segment> segment = find(directory, topic, Access::write);
-        if (segment) {
-            RosterLock lock(*segment);
-            if (!current(*segment)) continue;
-            bool fits = request.contract.value_or(segment->contract) == segment->contract &&
-                        round_capacity(request.capacity_bytes.value_or(segment->capacity_bytes)) ==
-                            segment->capacity_bytes;
+        std::shared_ptr<TopicFile> topic_file = find(directory, topic, Access::write);
+        if (topic_file) {
+            RosterLock lock(*topic_file);
+            if (!current(*topic_file)) continue;
+            bool fits = request.contract.value_or(topic_file->contract) == topic_file->contract &&
+                        round_capacity(request.capacity_bytes.value_or(topic_file->capacity_bytes)) ==
+                            topic_file->capacity_bytes;
             if (fits)
-                return std::make_unique<Seat>(segment, Role::writer, request.name, request.takeover, lock);
-            replace(*segment, request, lock);
+                return std::make_unique<Participant>(topic_file, Role::writer, request.name, request.takeover,
+                                                     lock);
+            replace(*topic_file, request, lock);
         }
-        segment = Segment::create(directory, topic,
-                                  {request.contract.value_or(Contract::broadcast),
-                                   request.capacity_bytes.value_or(kDefaultCapacityBytes), request.mode,
-                                   request.persist, request.schema});
-        std::unique_ptr<Seat> seat;
+        topic_file = TopicFile::create(directory, topic,
+                                       {request.contract.value_or(Contract::broadcast),
+                                        request.capacity_bytes.value_or(kDefaultCapacityBytes), request.mode,
+                                        request.persist, request.schema});
+        std::unique_ptr<Participant> participant;
         {
-            RosterLock lock(*segment);
-            seat = std::make_unique<Seat>(segment, Role::writer, request.name, false, lock);
+            RosterLock lock(*topic_file);
+            participant = std::make_unique<Participant>(topic_file, Role::writer, request.name, false, lock);
         }
-        if (segment->give_name()) return seat;
+        if (topic_file->give_name()) return participant;
     }
     give_up(topic);
 }
 
-std::unique_ptr<Seat> join_as_reader(const std::shared_ptr<Directory>& directory, const std::string& topic,
-                                     const std::string& name, Observe observe, FileKind kind) {
+std::unique_ptr<Participant> join_as_reader(const std::shared_ptr<Directory>& directory,
+                                            const std::string& topic, const std::string& name,
+                                            Observe observe, FileKind kind) {
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
-        std::shared_ptr<Segment> segment = find(directory, topic, Access::read, kind);
-        if (!segment) return nullptr;
-        RosterLock lock(*segment);
-        Role role = observes(observe, segment->contract) ? Role::observer : Role::reader;
-        if (current(*segment)) return std::make_unique<Seat>(segment, role, name, false, lock);
+        std::shared_ptr<TopicFile> topic_file = find(directory, topic, Access::read, kind);
+        if (!topic_file) return nullptr;
+        RosterLock lock(*topic_file);
+        Role role = observes(observe, topic_file->contract) ? Role::observer : Role::reader;
+        if (current(*topic_file)) return std::make_unique<Participant>(topic_file, role, name, false, lock);
     }
     give_up(topic);
 }
@@ -143,43 +130,43 @@ static void unlink_corrupt(const Directory& directory, const std::string& topic,
 bool unlink_topic(const std::shared_ptr<Directory>& directory, const std::string& topic, bool force,
                   FileKind kind) {
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
-        std::shared_ptr<Segment> segment;
+        std::shared_ptr<TopicFile> topic_file;
         try {
-            segment = find(directory, topic, Access::write, kind);
+            topic_file = find(directory, topic, Access::write, kind);
         } catch (const Failure& failure) {
             unlink_corrupt(*directory, topic, failure, force, kind);
             return true;
         }
-        if (!segment) return false;
-        RosterLock lock(*segment);
-        if (!current(*segment)) continue;
-        if (auto member = anybody(*segment, std::nullopt); member && !force)
-            throw Failure{Fault::busy, "topic '" + topic + "' is in use by " + member->describe() +
+        if (!topic_file) return false;
+        RosterLock lock(*topic_file);
+        if (!current(*topic_file)) continue;
+        if (auto participant = anybody(*topic_file, std::nullopt); participant && !force)
+            throw Failure{Fault::busy, "topic '" + topic + "' is in use by " + participant->describe() +
                                            "; close it, or unlink with force=True to take the topic away"};
-        stop_writers(*segment, lock);
+        stop_writers(*topic_file, lock);
         CRASH_POINT("remove: writers stopped, not retired");
-        segment->retire();
-        retire_dead_pool(*segment);
+        topic_file->retire();
+        retire_dead_pool(*topic_file);
         return true;
     }
     give_up(topic);
 }
 
 bool unlink_if_dead(const std::shared_ptr<Directory>& directory, const std::string& topic, FileKind kind) {
-    std::shared_ptr<Segment> segment = find(directory, topic, Access::write, kind);
-    if (!segment) return false;
-    RosterLock lock(*segment);
-    if (!current(*segment) || !disposable(*segment) || reap_all(*segment, lock) != 0) return false;
-    segment->retire();
-    retire_dead_pool(*segment);
+    std::shared_ptr<TopicFile> topic_file = find(directory, topic, Access::write, kind);
+    if (!topic_file) return false;
+    RosterLock lock(*topic_file);
+    if (!current(*topic_file) || !disposable(*topic_file) || reap_all(*topic_file, lock) != 0) return false;
+    topic_file->retire();
+    retire_dead_pool(*topic_file);
     return true;
 }
 
-bool finish_removal(Segment& segment) {
-    if (segment.header().turn.load(std::memory_order_acquire) != kTurnOver) return false;
-    RosterLock lock(segment);  // whoever removes it has this; if it lives, it has finished once we get it
-    if (segment.header().turn.load(std::memory_order_acquire) != kTurnOver) return false;
-    if (!segment.retired() || segment.has_its_name()) segment.retire();
+bool finish_removal(TopicFile& topic_file) {
+    if (topic_file.header().turn.load(std::memory_order_acquire) != kTurnOver) return false;
+    RosterLock lock(topic_file);  // whoever removes it has this; if it lives, it has finished once we get it
+    if (topic_file.header().turn.load(std::memory_order_acquire) != kTurnOver) return false;
+    if (!topic_file.retired() || topic_file.has_its_name()) topic_file.retire();
     return true;
 }
 

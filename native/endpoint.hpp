@@ -1,5 +1,5 @@
-// How an endpoint comes to its topic: find it or create it, take a seat, and leave again. Owns this invariant: whoever
-// has a seat has it in the file that has the topic's name, or had it when the seat was taken.
+// How an endpoint comes to its topic: find it or create it, take a participant, and leave again. Owns this invariant: whoever
+// has a participant has it in the file that has the topic's name, or had it when the participant was taken.
 #pragma once
 
 #include <memory>
@@ -12,8 +12,8 @@
 
 namespace ringmain {
 
-inline Ring ring_of(const Segment& s) {
-    return {s.header(), &s.slot(0), s.data(), s.capacity_bytes, s.contract};
+inline Ring ring_of(const TopicFile& s) {
+    return {s.header(), &s.slot(0), s.data(), s.capacity_bytes, traits(s.contract)};
 }
 
 struct WriterRequest {
@@ -28,20 +28,20 @@ constexpr uint64_t kDefaultCapacityBytes = 1024 * 1024;
 
 // Opens the topic to write, creating it if need be. A topic that is not as requested is replaced if nobody writes in it
 // and nothing unread would go with it; otherwise that is a Failure.
-std::unique_ptr<Seat> join_as_writer(const std::shared_ptr<Directory>& directory, const std::string& topic,
-                                     const WriterRequest& request);
+std::unique_ptr<Participant> join_as_writer(const std::shared_ptr<Directory>& directory,
+                                            const std::string& topic, const WriterRequest& request);
 
 // Where to look on instead of being a reader: nowhere; where there can be only one, which is somebody else; everywhere.
 enum class Observe { never, pipes, always };
 
 constexpr bool observes(Observe where, Contract contract) {
-    return where == Observe::always || (where == Observe::pipes && contract == Contract::pipe);
+    return where == Observe::always || (where == Observe::pipes && traits(contract).one_reader);
 }
 
 // Opens the topic to read; nullptr if there is none.
-std::unique_ptr<Seat> join_as_reader(const std::shared_ptr<Directory>& directory, const std::string& topic,
-                                     const std::string& name, Observe observe = Observe::never,
-                                     FileKind kind = FileKind::ring);
+std::unique_ptr<Participant> join_as_reader(const std::shared_ptr<Directory>& directory,
+                                            const std::string& topic, const std::string& name,
+                                            Observe observe = Observe::never, FileKind kind = FileKind::ring);
 
 // Takes the name away from a topic. Unless forced, only if nobody takes part in it. False: there is none.
 bool unlink_topic(const std::shared_ptr<Directory>& directory, const std::string& topic, bool force,
@@ -52,9 +52,8 @@ bool unlink_if_dead(const std::shared_ptr<Directory>& directory, const std::stri
 
 // For a writer that finds the turn over: whoever removed the topic may have died before it was done. Does the rest; false
 // if the topic is not being removed.
-bool finish_removal(Segment& segment);
+bool finish_removal(TopicFile& topic_file);
 
-const char* contract_name(Contract contract);
 std::optional<Contract> contract_named(std::string_view name);
 
 }  // namespace ringmain

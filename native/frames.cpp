@@ -13,7 +13,7 @@ using std::memory_order_relaxed;
 using std::memory_order_release;
 using std::memory_order_seq_cst;
 
-Pool::Pool(std::shared_ptr<Segment> segment) : segment_(std::move(segment)) {
+Pool::Pool(std::shared_ptr<TopicFile> topic_file) : topic_file_(std::move(topic_file)) {
     const PoolTable& t = table();
     buffer_count_ = t.buffer_count;
     buffer_bytes_ = t.buffer_bytes;
@@ -21,10 +21,10 @@ Pool::Pool(std::shared_ptr<Segment> segment) : segment_(std::move(segment)) {
     bool sane = t.magic == kPoolMagic && t.version == kPoolVersion && buffer_count_ >= 1 &&
                 buffer_count_ <= kMaxBuffers && buffer_bytes_ <= stride_bytes_ &&
                 stride_bytes_ <= 2 * kMaxBufferBytes &&
-                kPoolTableBytes + buffer_count_ * stride_bytes_ <= segment_->capacity_bytes;
+                kPoolTableBytes + buffer_count_ * stride_bytes_ <= topic_file_->capacity_bytes;
     if (!sane)
         throw Failure{Fault::corrupt,
-                      "the pool of stream '" + segment_->topic +
+                      "the pool of stream '" + topic_file_->topic +
                           "' is refused: its table is not one, is of another version, or does not "
                           "fit the file. Close its users and unlink the stream"};
 }
@@ -41,12 +41,12 @@ bool Pool::glance(uint32_t buffer, uint64_t number, void* to, size_t size) const
 
 std::string Pool::describe_holders() const {
     std::string text;
-    uint32_t used = std::min(segment_->header().slots_used.load(memory_order_acquire), kSlotCount);
+    uint32_t used = std::min(topic_file_->header().slots_used.load(memory_order_acquire), kSlotCount);
     for (uint32_t i = 0; i < used; ++i) {
         // relaxed: for a sentence that a human reads.
-        uint64_t buffers = buffers_of(segment_->slot(i).hold.load(memory_order_relaxed));
-        if (!buffers || !slot_taken(*segment_, i)) continue;
-        text += (text.empty() ? "" : ", ") + look_at(*segment_, i, true).describe() + " holds " +
+        uint64_t buffers = buffers_of(topic_file_->slot(i).hold.load(memory_order_relaxed));
+        if (!buffers || !slot_taken(*topic_file_, i)) continue;
+        text += (text.empty() ? "" : ", ") + look_at(*topic_file_, i, true).describe() + " holds " +
                 std::to_string(std::popcount(buffers));
     }
     return text;
@@ -54,7 +54,8 @@ std::string Pool::describe_holders() const {
 
 // -------------------------------------------------------------------------------------------- publisher
 
-PoolWriter::PoolWriter(std::unique_ptr<Seat> seat) : pool_(seat->shared()), seat_(std::move(seat)) {}
+PoolWriter::PoolWriter(std::unique_ptr<Participant> participant)
+    : pool_(participant->shared()), participant_(std::move(participant)) {}
 
 // The hottest memory that costs nobody a frame: what every reader is past, most recently written first. Then what was
 // never used, then the oldest frame. The newest is the last resort: who comes late finds it.
@@ -120,18 +121,18 @@ uint64_t PoolWriter::seal(uint32_t buffer, int64_t now_ns) {
 
 bool PoolWriter::reap() {
     bool any = false;
-    const Segment& s = pool_.segment();
+    const TopicFile& s = pool_.topic_file();
     uint32_t used = std::min(s.header().slots_used.load(memory_order_acquire), kSlotCount);
     // relaxed: who holds nothing is not in our way; whether the others live is asked of the kernel.
     for (uint32_t i = 0; i < used; ++i)
-        if (i != seat_->slot() && buffers_of(s.slot(i).hold.load(memory_order_relaxed)))
+        if (i != participant_->slot() && buffers_of(s.slot(i).hold.load(memory_order_relaxed)))
             any |= reap_if_dead(s, i);
     return any;
 }
 
 std::vector<Bell> PoolWriter::arm() {
     std::vector<Bell> bells;
-    const Segment& s = pool_.segment();
+    const TopicFile& s = pool_.topic_file();
     uint32_t used = std::min(s.header().slots_used.load(memory_order_acquire), kSlotCount);
     uint64_t held = 0;
     for (uint32_t i = 0; i < used && bells.size() < kMaxBells; ++i) {
@@ -162,8 +163,9 @@ struct OpenReaders {
 
 }  // namespace
 
-PoolReader::PoolReader(std::unique_ptr<Seat> seat) : pool_(seat->shared()), seat_(std::move(seat)) {
-    pool_.segment().populate(false);
+PoolReader::PoolReader(std::unique_ptr<Participant> participant)
+    : pool_(participant->shared()), participant_(std::move(participant)) {
+    pool_.topic_file().populate(false);
     std::lock_guard lock(OpenReaders::all().mutex);
     OpenReaders::all().readers.push_back(this);
 }
@@ -180,7 +182,7 @@ void leave_all_pools() {
 
 // False: the slot is not ours any more.
 bool PoolReader::announce(uint64_t buffers) {
-    Slot& own = seat_->own();
+    Slot& own = participant_->own();
     uint64_t seen = hold_of(held_);
     // Compared, not exchanged: had the slot been given away, its new owner's leases must survive us.
     // [LEASE] / [RETURN] seq_cst. Taking: announced before we look at the number; see [REWRITE]. Giving back: what we
@@ -191,11 +193,11 @@ bool PoolReader::announce(uint64_t buffers) {
     CRASH_POINT("frame: hold changed, bell not rung");
     if (seen & kSleeper) wake(own.hold.futex());
     // relaxed: it only tells of accidents, such as a process that closed all of its descriptors.
-    return own.generation.load(memory_order_relaxed) == seat_->generation();
+    return own.generation.load(memory_order_relaxed) == participant_->generation();
 }
 
 Status PoolReader::lease(uint32_t buffer, uint64_t number) {
-    if (!seat_) return Status::taken_over;
+    if (!participant_) return Status::taken_over;
     uint64_t bit = uint64_t{1} << buffer;
     if (!(held_ & bit)) {
         if (!announce(held_ | bit)) return Status::taken_over;
@@ -212,15 +214,15 @@ Status PoolReader::lease(uint32_t buffer, uint64_t number) {
 }
 
 void PoolReader::release(uint32_t buffer) {
-    if (--leases_[buffer] == 0 && seat_ && !forked()) announce(held_ & ~(uint64_t{1} << buffer));
+    if (--leases_[buffer] == 0 && participant_ && !forked()) announce(held_ & ~(uint64_t{1} << buffer));
 }
 
 // ------------------------------------------------------------------------------------------ open, create
 
 namespace {
 
-std::shared_ptr<Segment> lay_out(const std::shared_ptr<Directory>& directory, const std::string& stream,
-                                 const PoolRequest& request) {
+std::shared_ptr<TopicFile> lay_out(const std::shared_ptr<Directory>& directory, const std::string& stream,
+                                   const PoolRequest& request) {
     uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
     uint64_t stride = align_up(request.buffer_bytes, request.huge_pages ? kHugePageBytes : page);
     TopicOptions options;
@@ -229,20 +231,20 @@ std::shared_ptr<Segment> lay_out(const std::shared_ptr<Directory>& directory, co
     options.mode = request.mode;
     options.huge_pages = request.huge_pages;
     options.schema = request.schema;
-    std::shared_ptr<Segment> segment = Segment::create(directory, stream, options);
-    PoolTable& table = *reinterpret_cast<PoolTable*>(segment->data());
+    std::shared_ptr<TopicFile> topic_file = TopicFile::create(directory, stream, options);
+    PoolTable& table = *reinterpret_cast<PoolTable*>(topic_file->data());
     table.magic = kPoolMagic;
     table.version = kPoolVersion;
     table.buffer_count = request.buffer_count;
     table.buffer_bytes = request.buffer_bytes;
     table.buffer_stride_bytes = stride;
-    return segment;
+    return topic_file;
 }
 
 // Takes the name from the pool that is there. Its readers keep what they hold of it.
 void retire_old(const std::shared_ptr<Directory>& directory, const std::string& stream) {
     try {
-        std::shared_ptr<Segment> old = Segment::open(directory, stream, Access::read, FileKind::pool);
+        std::shared_ptr<TopicFile> old = TopicFile::open(directory, stream, Access::read, FileKind::pool);
         RosterLock lock(*old);
         if (!old->retired() && old->has_its_name()) old->retire();
     } catch (const Failure& failure) {
@@ -258,22 +260,23 @@ std::unique_ptr<PoolWriter> create_pool(const std::shared_ptr<Directory>& direct
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
         retire_old(directory, stream);
         CRASH_POINT("frame: old pool retired, none there");
-        std::shared_ptr<Segment> segment = lay_out(directory, stream, request);
-        std::unique_ptr<Seat> seat;
+        std::shared_ptr<TopicFile> topic_file = lay_out(directory, stream, request);
+        std::unique_ptr<Participant> participant;
         {
-            RosterLock lock(*segment);
-            seat = std::make_unique<Seat>(segment, Role::writer, request.name, false, lock);
+            RosterLock lock(*topic_file);
+            participant = std::make_unique<Participant>(topic_file, Role::writer, request.name, false, lock);
         }
-        auto writer = std::make_unique<PoolWriter>(std::move(seat));
-        if (segment->give_name()) return writer;
+        auto writer = std::make_unique<PoolWriter>(std::move(participant));
+        if (topic_file->give_name()) return writer;
     }
     throw Failure{Fault::timed_out, "the pool of stream '" + stream + "' was made by others again and again"};
 }
 
 std::unique_ptr<PoolReader> open_pool(const std::shared_ptr<Directory>& directory, const std::string& stream,
                                       const std::string& name) {
-    std::unique_ptr<Seat> seat = join_as_reader(directory, stream, name, Observe::never, FileKind::pool);
-    return seat ? std::make_unique<PoolReader>(std::move(seat)) : nullptr;
+    std::unique_ptr<Participant> participant =
+        join_as_reader(directory, stream, name, Observe::never, FileKind::pool);
+    return participant ? std::make_unique<PoolReader>(std::move(participant)) : nullptr;
 }
 
 }  // namespace ringmain

@@ -23,28 +23,29 @@ namespace ringmain {
 
 // A pool's file with the sizes that were checked when it was opened.
 class Pool {
-    std::shared_ptr<Segment> segment_;
+    std::shared_ptr<TopicFile> topic_file_;
     uint32_t buffer_count_ = 0;
     uint64_t buffer_bytes_ = 0, stride_bytes_ = 0;
 
   public:
-    explicit Pool(std::shared_ptr<Segment> segment);  // throws corrupt
+    explicit Pool(std::shared_ptr<TopicFile> topic_file);  // throws corrupt
 
-    Segment& segment() const { return *segment_; }
-    const std::shared_ptr<Segment>& shared() const { return segment_; }
-    PoolTable& table() const { return *reinterpret_cast<PoolTable*>(segment_->data()); }
-    uint64_t epoch() const { return segment_->epoch; }
+    TopicFile& topic_file() const { return *topic_file_; }
+    const std::shared_ptr<TopicFile>& shared() const { return topic_file_; }
+    PoolTable& table() const { return *reinterpret_cast<PoolTable*>(topic_file_->data()); }
+    uint64_t epoch() const { return topic_file_->epoch; }
     uint32_t buffer_count() const { return buffer_count_; }
     uint64_t buffer_bytes() const { return buffer_bytes_; }
     std::byte* buffer(uint32_t index) const {
-        return segment_->data() + kPoolTableBytes + index * stride_bytes_;
+        return topic_file_->data() + kPoolTableBytes + index * stride_bytes_;
     }
     uint64_t all() const { return (uint64_t{1} << buffer_count_) - 1; }
     // Who holds what, by slot; the publisher's own slot holds nothing.
     uint64_t held(std::memory_order order) const {
         uint64_t buffers = 0;
-        uint32_t used = std::min(segment_->header().slots_used.load(std::memory_order_acquire), kSlotCount);
-        for (uint32_t i = 0; i < used; ++i) buffers |= buffers_of(segment_->slot(i).hold.load(order));
+        uint32_t used =
+            std::min(topic_file_->header().slots_used.load(std::memory_order_acquire), kSlotCount);
+        for (uint32_t i = 0; i < used; ++i) buffers |= buffers_of(topic_file_->slot(i).hold.load(order));
         return buffers & all();  // a reader may write nonsense into its own word
     }
     // A copy of a frame without holding it: for whoever only looks. False: it was rewritten meanwhile, or before.
@@ -63,7 +64,7 @@ struct PoolRequest {
 // The publisher's side. One thread at a time.
 class PoolWriter {
     Pool pool_;
-    std::unique_ptr<Seat> seat_;
+    std::unique_ptr<Participant> participant_;
     uint64_t newest_ = 0;  // number of the newest frame
     uint64_t taken_ = 0;   // buffers being filled, or kept by a view of ours
     struct Use {
@@ -75,11 +76,11 @@ class PoolWriter {
     uint32_t choose(uint64_t candidates, uint64_t read_by_all) const;
 
   public:
-    PoolWriter(std::unique_ptr<Seat> seat);
+    PoolWriter(std::unique_ptr<Participant> participant);
 
     const Pool& pool() const { return pool_; }
     // relaxed: set before this process ran.
-    bool forked() const { return pool_.segment().forked.load(std::memory_order_relaxed); }
+    bool forked() const { return pool_.topic_file().forked.load(std::memory_order_relaxed); }
     uint64_t taken() const { return taken_; }
 
     // A buffer to write, or `blocked`. Positions of the topic below `read_by_all` every reader is past.
@@ -97,32 +98,32 @@ class PoolWriter {
     // After `blocked`: what to sleep on. Empty: something changed meanwhile.
     std::vector<Bell> arm();
     // Leaves the pool; the mapping stays for whoever has a view.
-    void leave() { seat_.reset(); }
+    void leave() { participant_.reset(); }
 };
 
 // A reader's side: which buffers it holds. Lives as long as any lease. One thread at a time.
 class PoolReader {
     Pool pool_;
-    std::unique_ptr<Seat> seat_;
+    std::unique_ptr<Participant> participant_;
     uint64_t held_ = 0;
     std::array<uint32_t, kMaxBuffers> leases_{};
 
     bool announce(uint64_t buffers);
 
   public:
-    PoolReader(std::unique_ptr<Seat> seat);
+    PoolReader(std::unique_ptr<Participant> participant);
     ~PoolReader();
     PoolReader(const PoolReader&) = delete;
     PoolReader& operator=(const PoolReader&) = delete;
 
     const Pool& pool() const { return pool_; }
     // relaxed: set before this process ran.
-    bool forked() const { return pool_.segment().forked.load(std::memory_order_relaxed); }
+    bool forked() const { return pool_.topic_file().forked.load(std::memory_order_relaxed); }
 
     // ok: the frame stays until release(). empty: its buffer has been reused. taken_over: our slot was given away.
     Status lease(uint32_t buffer, uint64_t number);
     void release(uint32_t buffer);
-    void leave() { seat_.reset(); }
+    void leave() { participant_.reset(); }
 };
 
 // Leaves all pools that this process reads, although leases live: at its end, so that files go with their last user.

@@ -24,13 +24,13 @@ namespace ringmain::lab {
 namespace {
 
 // Read at the first crash point, so that a forked child can be armed before it touches a topic.
-struct Orders {
+struct CrashPlan {
     size_t index = kCrashPointCount;
     int signal = SIGKILL;
     long left = 1;
     int log = -1;
 
-    Orders() {
+    CrashPlan() {
         const char* variable = std::getenv("RINGMAIN_CRASH");
         std::string wanted = variable ? variable : "";
         if (wanted.starts_with("stop:")) {
@@ -51,7 +51,7 @@ struct Orders {
 }  // namespace
 
 void crash_point(size_t index) {
-    static Orders orders;
+    static CrashPlan orders;
     if (orders.log >= 0) {
         std::string line = std::string(kCrashPoints[index]) + "\n";
         (void)!write(orders.log, line.data(), line.size());

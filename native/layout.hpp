@@ -31,7 +31,7 @@ constexpr uint64_t kMagic = 0x4e49414d474e4952;  // "RINGMAIN"
 constexpr uint32_t kVersion = 1;
 
 constexpr uint32_t kSlotCount = 128;
-constexpr uint32_t kPipeReaderSlot = 0;  // the one reader of a pipe is always here; its hold outlives it
+constexpr uint32_t kOnlyReaderSlot = 0;  // of a contract with one reader; its hold outlives it
 constexpr uint64_t kHeaderBytes = 4096;
 constexpr uint64_t kMaxCapacityBytes = uint64_t{1} << 40;
 constexpr uint64_t kMaxSchemaBytes = uint64_t{1} << 24;
@@ -51,14 +51,41 @@ constexpr uint64_t kMaxPosition = kNoHold - 4 * kMaxCapacityBytes;
 
 // `frames` is no topic's contract but that of a pool of buffers (pool_layout.hpp), whose control part is the same.
 enum class Contract : uint32_t { broadcast = 1, pipe = 2, bus = 3, reliable = 4, frames = 5 };
+
+// When a reader's hold keeps the writer from overwriting: the one thing in which contracts really differ.
+enum class Holds : uint8_t { never, while_borrowed, always };
+
+// One row a contract. Everything that depends on the contract asks this table; Python has it as `CONTRACTS`.
+struct ContractTraits {
+    const char* name;
+    bool one_writer;
+    bool one_reader;  // it has slot kOnlyReaderSlot
+    Holds holds;
+    bool keeps_unread;  // unread messages stay, held by kOnlyReaderSlot, while there is no reader
+
+    // A reader that always holds makes the writer wait; otherwise it is lapped.
+    constexpr bool writer_waits() const { return holds == Holds::always; }
+};
+
+// clang-format off
+inline constexpr ContractTraits kContracts[] = {
+    // name       one_writer  one_reader  holds                  keeps_unread
+    {"broadcast", true,       false,      Holds::never,          false},
+    {"pipe",      true,       true,       Holds::always,         true},
+    {"bus",       false,      false,      Holds::while_borrowed, false},
+    {"reliable",  false,      false,      Holds::always,         false},
+    {"frames",    true,       false,      Holds::never,          false},
+};
+// clang-format on
+inline constexpr uint32_t kContractCount = sizeof kContracts / sizeof *kContracts;
+
+constexpr bool is_contract(Contract c) { return static_cast<uint32_t>(c) - 1 < kContractCount; }
+constexpr const ContractTraits& traits(Contract c) { return kContracts[static_cast<uint32_t>(c) - 1]; }
+static_assert(traits(Contract::reliable).name[0] == 'r', "a contract's number is its row, counted from 1");
+
 // An observer reads like a reader and never holds; nobody waits for it, or counts it among the readers.
 enum class Role : uint32_t { none = 0, writer = 1, reader = 2, observer = 3 };
 enum class SlotState : uint32_t { free = 0, taken = 1 };
-
-constexpr bool has_one_writer(Contract c) {
-    return c == Contract::broadcast || c == Contract::pipe || c == Contract::frames;
-}
-constexpr bool writer_waits(Contract c) { return c == Contract::pipe || c == Contract::reliable; }
 
 enum HeaderFlags : uint32_t { kPersist = 1, kHugePages = 2 };
 
@@ -168,7 +195,7 @@ constexpr uint64_t room_for(uint64_t footprint_bytes) { return footprint_bytes +
 
 // The largest payload with an empty envelope. A lapping contract keeps at least two messages.
 constexpr uint64_t largest_message(Contract contract, uint64_t capacity_bytes) {
-    uint64_t ring = writer_waits(contract) ? capacity_bytes : capacity_bytes / 2;
+    uint64_t ring = traits(contract).writer_waits() ? capacity_bytes : capacity_bytes / 2;
     uint64_t most = ring - room_for(sizeof(MessageHeader));
     return most < kMaxMessageBytes ? most : kMaxMessageBytes;
 }

@@ -132,8 +132,8 @@ class Reader {
     Reader(Ring ring, uint32_t slot, Start on_lap, bool conflate, bool observes = false)
         : ring_(ring),
           slot_(slot),
-          always_holds_(writer_waits(ring.contract) && !observes),
-          holds_borrowed_(ring.contract == Contract::bus && !observes),
+          always_holds_(ring.contract.holds == Holds::always && !observes),
+          holds_borrowed_(ring.contract.holds == Holds::while_borrowed && !observes),
           conflate_(conflate),
           on_lap_(on_lap) {}
 
@@ -147,8 +147,8 @@ class Reader {
     // To be called once after joining. Whoever was there before the topic has a claim on all of its messages: with
     // `from_the_first` those that are gone already count as lost.
     Status attach(Start start, bool from_the_first = false) {
-        if (ring_.contract == Contract::pipe && always_holds_) {  // goes on where the last reader stopped
-            from_the_first = false;                               // and what that one read is not lost
+        if (ring_.contract.keeps_unread && always_holds_) {  // goes on where the last reader stopped
+            from_the_first = false;                          // and what that one read is not lost
             hold_ = own().hold.load(std::memory_order_acquire) & kPositionMask;
             position_ = seen_ = hold_;
             uint64_t commit = ring_.header.commit.load(std::memory_order_acquire) & kPositionMask;

@@ -45,7 +45,7 @@ struct Ring {
     Slot* slots;
     std::byte* data;
     uint64_t capacity_bytes;
-    Contract contract;
+    const ContractTraits& contract;
 
     std::byte* at(uint64_t position) const { return data + (position & (capacity_bytes - 1)); }
     Word<uint64_t>& word_at(uint64_t position) const {

@@ -32,23 +32,23 @@ bool set_lock(int fd, int64_t byte, short type) {
 // Makes every running thread of the machine pass a full barrier. It is slow, and only a takeover pays for it,
 // so that a publish need not (see Writer::begin). Where the kernel refuses, give store buffers a time they
 // never need.
-void barrier_for_everybody() {
+void process_wide_barrier() {
     constexpr int kGlobal = 1;  // MEMBARRIER_CMD_GLOBAL
     if (syscall(SYS_membarrier, kGlobal, 0, 0) != 0) usleep(20'000);
 }
 
-void ring_membership(const Segment& segment) {
-    segment.header().membership.fetch_add(1, memory_order_release);
-    wake(segment.header().membership.futex());
+void ring_membership(const TopicFile& topic_file) {
+    topic_file.header().membership.fetch_add(1, memory_order_release);
+    wake(topic_file.header().membership.futex());
 }
 
 // The kernel does not tell who has an open file description's lock, so its owner writes it down.
-std::string roster_owner(const Segment& segment) {
-    uint32_t pid = segment.header().roster_pid.load(memory_order_relaxed);
-    uint32_t used = std::min(segment.header().slots_used.load(memory_order_acquire), kSlotCount);
+std::string roster_owner(const TopicFile& topic_file) {
+    uint32_t pid = topic_file.header().roster_pid.load(memory_order_relaxed);
+    uint32_t used = std::min(topic_file.header().slots_used.load(memory_order_acquire), kSlotCount);
     for (uint32_t i = 0; i < used; ++i)
-        if (slot_taken(segment, i) && segment.slot(i).pid.load(memory_order_relaxed) == pid)
-            return look_at(segment, i, true).describe();
+        if (slot_taken(topic_file, i) && topic_file.slot(i).pid.load(memory_order_relaxed) == pid)
+            return look_at(topic_file, i, true).describe();
     return "pid " + std::to_string(pid);
 }
 
@@ -65,37 +65,37 @@ const char* role_name(Role role) {
     }
 }
 
-std::string Member::describe() const {
+std::string ParticipantInfo::describe() const {
     return std::string(role_name(role)) + " '" + name + "' (pid " + std::to_string(pid) + ")";
 }
 
-RosterLock::RosterLock(const Segment& segment, int64_t timeout_ns) : segment_(segment) {
+RosterLock::RosterLock(const TopicFile& topic_file, int64_t timeout_ns) : topic_file_(topic_file) {
     int64_t deadline = monotonic_ns() + timeout_ns;
     // Tried, not waited for: the kernel's waiting form has no time limit, and a stopped holder must not stop
     // us.
-    while (!set_lock(segment.fd(), kRosterLockByte, F_WRLCK)) {
+    while (!set_lock(topic_file.fd(), kRosterLockByte, F_WRLCK)) {
         if (errno != EAGAIN && errno != EACCES && errno != EINTR)
-            throw Failure{Fault::system,
-                          "cannot lock the roster of topic '" + segment.topic + "': " + std::strerror(errno),
-                          errno};
+            throw Failure{
+                Fault::system,
+                "cannot lock the roster of topic '" + topic_file.topic + "': " + std::strerror(errno), errno};
         if (monotonic_ns() > deadline)
             throw Failure{Fault::timed_out,
-                          "the roster of topic '" + segment.topic + "' stayed locked by " +
-                              roster_owner(segment) +
+                          "the roster of topic '" + topic_file.topic + "' stayed locked by " +
+                              roster_owner(topic_file) +
                               ", which has stopped while it joined, left or reaped: let it go "
                               "on (kill -CONT), or end it (kill -KILL)"};
         usleep(200);
     }
-    segment.header().roster_pid.store(static_cast<uint32_t>(getpid()), memory_order_relaxed);
+    topic_file.header().roster_pid.store(static_cast<uint32_t>(getpid()), memory_order_relaxed);
 }
 
-RosterLock::~RosterLock() { set_lock(segment_.fd(), kRosterLockByte, F_UNLCK); }
+RosterLock::~RosterLock() { set_lock(topic_file_.fd(), kRosterLockByte, F_UNLCK); }
 
-bool slot_taken(const Segment& segment, uint32_t slot) {
-    return segment.slot(slot).state.load(memory_order_acquire) == static_cast<uint32_t>(SlotState::taken);
+bool slot_taken(const TopicFile& topic_file, uint32_t slot) {
+    return topic_file.slot(slot).state.load(memory_order_acquire) == static_cast<uint32_t>(SlotState::taken);
 }
 
-bool slot_alive(const Segment& segment, uint32_t slot) {
+bool slot_alive(const TopicFile& topic_file, uint32_t slot) {
     struct flock lock{};
     lock.l_type = F_WRLCK;
     lock.l_whence = SEEK_SET;
@@ -103,12 +103,12 @@ bool slot_alive(const Segment& segment, uint32_t slot) {
     lock.l_len = 1;
     // If the kernel cannot say, the participant lives: burying the living would corrupt, sparing the dead
     // only waits.
-    return fcntl(segment.fd(), F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+    return fcntl(topic_file.fd(), F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
-Member look_at(const Segment& segment, uint32_t index, bool alive) {
-    const Slot& slot = segment.slot(index);
-    Member m;
+ParticipantInfo look_at(const TopicFile& topic_file, uint32_t index, bool alive) {
+    const Slot& slot = topic_file.slot(index);
+    ParticipantInfo m;
     m.slot = index;
     m.alive = alive;
     m.role = Role{slot.role.load(memory_order_relaxed)};
@@ -132,27 +132,27 @@ Member look_at(const Segment& segment, uint32_t index, bool alive) {
 
 // A free slot holds nothing and has no turn. If one does, somebody wrote where it must not (or a participant that had
 // lost its lock moved its hold after it was buried), and nobody else would ever take it back.
-static bool owns_without_being(const Segment& segment, uint32_t index) {
-    if (slot_taken(segment, index)) return false;
-    bool keeps = segment.contract == Contract::pipe && index == kPipeReaderSlot;
-    uint64_t hold = segment.slot(index).hold.load(memory_order_acquire) & kPositionMask;
+static bool holds_while_free(const TopicFile& topic_file, uint32_t index) {
+    if (slot_taken(topic_file, index)) return false;
+    bool keeps = traits(topic_file.contract).keeps_unread && index == kOnlyReaderSlot;
+    uint64_t hold = topic_file.slot(index).hold.load(memory_order_acquire) & kPositionMask;
     return (hold != kNoHold && !keeps) ||
-           (segment.header().turn.load(memory_order_acquire) & ~kTurnSleeper) == index + 1;
+           (topic_file.header().turn.load(memory_order_acquire) & ~kTurnSleeper) == index + 1;
 }
 
-bool reap_if_dead(const Segment& segment, uint32_t index, const RosterLock&) {
+bool reap_if_dead(const TopicFile& topic_file, uint32_t index, const RosterLock&) {
     bool buried =
-        slot_taken(segment, index) ? !slot_alive(segment, index) : owns_without_being(segment, index);
+        slot_taken(topic_file, index) ? !slot_alive(topic_file, index) : holds_while_free(topic_file, index);
     if (!buried) return false;
-    Slot& slot = segment.slot(index);
+    Slot& slot = topic_file.slot(index);
     CRASH_POINT("reap: before the hold");
     // A pipe's reader slot keeps its hold, so that the next reader goes on where this one stopped.
-    if (!(segment.contract == Contract::pipe && index == kPipeReaderSlot)) {
+    if (!(traits(topic_file.contract).keeps_unread && index == kOnlyReaderSlot)) {
         uint64_t old = slot.hold.exchange(kNoHold, memory_order_acq_rel);
         if (old & kSleeper) wake(slot.hold.futex());
     }
     CRASH_POINT("reap: hold gone, turn kept");
-    Word<uint32_t>& turn = segment.header().turn;
+    Word<uint32_t>& turn = topic_file.header().turn;
     uint32_t owner = turn.load(memory_order_acquire);
     if ((owner & ~kTurnSleeper) == index + 1) {
         // Others cannot have it meanwhile: only its owner gives a turn back, and the owner is dead.
@@ -164,22 +164,22 @@ bool reap_if_dead(const Segment& segment, uint32_t index, const RosterLock&) {
     slot.busy.store(0, memory_order_relaxed);
     slot.state.store(static_cast<uint32_t>(SlotState::free), memory_order_release);
     CRASH_POINT("reap: slot free, nobody told");
-    ring_membership(segment);
+    ring_membership(topic_file);
     return true;
 }
 
-bool reap_if_dead(const Segment& segment, uint32_t slot) {
-    if (slot_taken(segment, slot) ? slot_alive(segment, slot) : !owns_without_being(segment, slot))
+bool reap_if_dead(const TopicFile& topic_file, uint32_t slot) {
+    if (slot_taken(topic_file, slot) ? slot_alive(topic_file, slot) : !holds_while_free(topic_file, slot))
         return false;
-    RosterLock lock(segment);
-    return reap_if_dead(segment, slot, lock);
+    RosterLock lock(topic_file);
+    return reap_if_dead(topic_file, slot, lock);
 }
 
-uint32_t reap_all(const Segment& segment, const RosterLock& lock) {
+uint32_t reap_all(const TopicFile& topic_file, const RosterLock& lock) {
     uint32_t alive = 0;
-    uint32_t used = std::min(segment.header().slots_used.load(memory_order_acquire), kSlotCount);
+    uint32_t used = std::min(topic_file.header().slots_used.load(memory_order_acquire), kSlotCount);
     for (uint32_t i = 0; i < used; ++i)
-        if (slot_taken(segment, i) && !reap_if_dead(segment, i, lock)) ++alive;
+        if (slot_taken(topic_file, i) && !reap_if_dead(topic_file, i, lock)) ++alive;
     return alive;
 }
 
@@ -187,7 +187,7 @@ uint32_t reap_all(const Segment& segment, const RosterLock& lock) {
 // theirs, but they may have looked before. Not only its last owner: one that died right after it had announced
 // its takeover leaves the writer before it in the middle of a message, and the turn no longer says whose.
 // Returns who did not come to rest in time, or kSlotCount.
-static uint32_t await_rest(const Segment& s, uint32_t newcomer, int64_t timeout_ns) {
+static uint32_t await_rest(const TopicFile& s, uint32_t newcomer, int64_t timeout_ns) {
     uint32_t used = std::min(s.header().slots_used.load(memory_order_acquire), kSlotCount);
     int64_t deadline = monotonic_ns() + timeout_ns;
     bool fenced = false;
@@ -195,7 +195,7 @@ static uint32_t await_rest(const Segment& s, uint32_t newcomer, int64_t timeout_
         // relaxed: slots change under the roster lock, which we have.
         bool writer = s.slot(i).role.load(memory_order_relaxed) == static_cast<uint32_t>(Role::writer);
         if (i == newcomer || !writer || !slot_taken(s, i) || !slot_alive(s, i)) continue;
-        if (!fenced) barrier_for_everybody();
+        if (!fenced) process_wide_barrier();
         fenced = true;
         // [REST] acquire: what the old writer committed last is seen by us. Pairs with [RELEASE] in
         // Writer::end.
@@ -207,17 +207,17 @@ static uint32_t await_rest(const Segment& s, uint32_t newcomer, int64_t timeout_
     return kSlotCount;
 }
 
-void stop_writers(const Segment& segment, const RosterLock& lock) {
+void stop_writers(const TopicFile& topic_file, const RosterLock& lock) {
     constexpr int64_t kPatience_ns = 1'000'000'000;
-    Word<uint32_t>& turn = segment.header().turn;
+    Word<uint32_t>& turn = topic_file.header().turn;
     auto give_up = [&](uint32_t owner) {
-        throw Failure{Fault::timed_out, "topic '" + segment.topic + "' cannot be removed: " +
-                                            look_at(segment, owner - 1, true).describe() +
+        throw Failure{Fault::timed_out, "topic '" + topic_file.topic + "' cannot be removed: " +
+                                            look_at(topic_file, owner - 1, true).describe() +
                                             " is in the middle of a message and does not finish it"};
     };
-    if (has_one_writer(segment.contract)) {
+    if (traits(topic_file.contract).one_writer) {
         uint32_t owner = turn.exchange(kTurnOver, memory_order_seq_cst);
-        uint32_t restless = await_rest(segment, kSlotCount, kPatience_ns);
+        uint32_t restless = await_rest(topic_file, kSlotCount, kPatience_ns);
         if (restless == kSlotCount) return;
         turn.exchange(owner, memory_order_seq_cst);
         give_up(restless + 1);
@@ -232,30 +232,30 @@ void stop_writers(const Segment& segment, const RosterLock& lock) {
             turn.exchange(kTurnOver, memory_order_acquire);
             return;
         }
-        if (reap_if_dead(segment, owner - 1, lock)) continue;
+        if (reap_if_dead(topic_file, owner - 1, lock)) continue;
         if (monotonic_ns() > deadline) give_up(owner);
         usleep(100);
     }
 }
 
-bool disposable(const Segment& segment) {
-    if (segment.flags & kPersist) return false;
-    if (segment.kind() == FileKind::pool) {
+bool disposable(const TopicFile& topic_file) {
+    if (topic_file.flags & kPersist) return false;
+    if (topic_file.kind() == FileKind::pool) {
         // A pool stays as long as its topic: whoever is in there may have descriptors yet to read.
         struct stat st;
-        return fstatat(segment.directory->fd(), file_name(segment.topic).c_str(), &st, AT_SYMLINK_NOFOLLOW) !=
-               0;
+        return fstatat(topic_file.directory->fd(), file_name(topic_file.topic).c_str(), &st,
+                       AT_SYMLINK_NOFOLLOW) != 0;
     }
-    if (segment.contract != Contract::pipe) return true;
-    uint64_t read = segment.slot(kPipeReaderSlot).hold.load(memory_order_acquire) & kPositionMask;
-    return read == (segment.header().commit.load(memory_order_acquire) & kPositionMask);
+    if (!traits(topic_file.contract).keeps_unread) return true;
+    uint64_t read = topic_file.slot(kOnlyReaderSlot).hold.load(memory_order_acquire) & kPositionMask;
+    return read == (topic_file.header().commit.load(memory_order_acquire) & kPositionMask);
 }
 
-void retire_dead_pool(const Segment& ring) {
+void retire_dead_pool(const TopicFile& ring) {
     if (ring.kind() != FileKind::ring) return;
     try {
-        std::shared_ptr<Segment> pool =
-            Segment::open(ring.directory, ring.topic, Access::read, FileKind::pool);
+        std::shared_ptr<TopicFile> pool =
+            TopicFile::open(ring.directory, ring.topic, Access::read, FileKind::pool);
         RosterLock lock(*pool);
         if (!pool->retired() && disposable(*pool) && reap_all(*pool, lock) == 0) pool->retire();
     } catch (const Failure&) {
@@ -263,23 +263,24 @@ void retire_dead_pool(const Segment& ring) {
     }
 }
 
-Seat::Seat(std::shared_ptr<Segment> segment, Role role, std::string_view name, bool takeover,
-           const RosterLock& lock)
-    : segment_(std::move(segment)) {
-    const Segment& s = *segment_;
+Participant::Participant(std::shared_ptr<TopicFile> topic_file, Role role, std::string_view name,
+                         bool takeover, const RosterLock& lock)
+    : topic_file_(std::move(topic_file)) {
+    const TopicFile& s = *topic_file_;
     CRASH_POINT("join: roster locked");
-    bool pipe_reader = s.contract == Contract::pipe && role == Role::reader;
-    uint32_t first = s.contract == Contract::pipe && !pipe_reader ? 1 : 0;
-    uint32_t end = pipe_reader ? 1 : kSlotCount;
+    bool one_reader = traits(s.contract).one_reader;
+    bool only_reader = one_reader && role == Role::reader;
+    uint32_t first = one_reader && !only_reader ? kOnlyReaderSlot + 1 : 0;
+    uint32_t end = only_reader ? kOnlyReaderSlot + 1 : kSlotCount;
     uint32_t found = end;
     for (uint32_t i = first; i < end && found == end; ++i) {
         if (slot_taken(s, i)) reap_if_dead(s, i, lock);
         if (!slot_taken(s, i) && set_lock(s.fd(), slot_lock_byte(i), F_WRLCK)) found = i;
     }
-    if (found == end && pipe_reader) {
-        Member reader = look_at(s, kPipeReaderSlot, true);
-        throw Failure{Fault::busy, "topic '" + s.topic +
-                                       "' is a pipe and has its one reader: " + reader.describe() +
+    if (found == end && only_reader) {
+        ParticipantInfo reader = look_at(s, kOnlyReaderSlot, true);
+        throw Failure{Fault::busy, "topic '" + s.topic + "' is a " + traits(s.contract).name +
+                                       " and has its one reader: " + reader.describe() +
                                        "; close that one first, also if it was inherited through a fork"};
     }
     if (found == end)
@@ -308,7 +309,7 @@ Seat::Seat(std::shared_ptr<Segment> segment, Role role, std::string_view name, b
     if (used.load(memory_order_relaxed) < slot_ + 1) used.store(slot_ + 1, memory_order_release);
     slot.state.store(static_cast<uint32_t>(SlotState::taken), memory_order_release);
     CRASH_POINT("join: in the roster");
-    if (role == Role::writer && has_one_writer(s.contract)) {
+    if (role == Role::writer && traits(s.contract).one_writer) {
         try {
             take_turn(takeover, 1'000'000'000);
         } catch (...) {
@@ -322,8 +323,8 @@ Seat::Seat(std::shared_ptr<Segment> segment, Role role, std::string_view name, b
 }
 
 // On a one-writer contract the writer keeps the turn for as long as it stays. Under the roster lock.
-void Seat::take_turn(bool takeover, int64_t timeout_ns) {
-    const Segment& s = *segment_;
+void Participant::take_turn(bool takeover, int64_t timeout_ns) {
+    const TopicFile& s = *topic_file_;
     Word<uint32_t>& turn = s.header().turn;
     uint32_t owner = turn.load(memory_order_acquire) & ~kTurnSleeper;
     bool alive = owner != 0 && owner <= kSlotCount && slot_taken(s, owner - 1) && slot_alive(s, owner - 1);
@@ -343,25 +344,25 @@ void Seat::take_turn(bool takeover, int64_t timeout_ns) {
                                    " is in the middle of a message and does not finish it"};
 }
 
-void Seat::leave() {
-    if (!segment_) return;
-    std::shared_ptr<Segment> segment = std::move(segment_);
-    if (segment->forked.load(memory_order_relaxed)) return;
+void Participant::leave() {
+    if (!topic_file_) return;
+    std::shared_ptr<TopicFile> topic_file = std::move(topic_file_);
+    if (topic_file->forked.load(memory_order_relaxed)) return;
     try {
-        RosterLock lock(*segment);
+        RosterLock lock(*topic_file);
         CRASH_POINT("leave: roster locked");
         // From here we look dead, and are buried like anybody: one way to give things back.
-        set_lock(segment->fd(), slot_lock_byte(slot_), F_UNLCK);
+        set_lock(topic_file->fd(), slot_lock_byte(slot_), F_UNLCK);
         CRASH_POINT("leave: lock gone, slot taken");
-        if (segment->slot(slot_).generation.load(memory_order_relaxed) == generation_)
-            reap_if_dead(*segment, slot_, lock);
+        if (topic_file->slot(slot_).generation.load(memory_order_relaxed) == generation_)
+            reap_if_dead(*topic_file, slot_, lock);
         CRASH_POINT("leave: out of the roster");
-        if (!segment->retired() && disposable(*segment) && reap_all(*segment, lock) == 0) {
-            segment->retire();
-            retire_dead_pool(*segment);
+        if (!topic_file->retired() && disposable(*topic_file) && reap_all(*topic_file, lock) == 0) {
+            topic_file->retire();
+            retire_dead_pool(*topic_file);
         }
     } catch (const Failure&) {
-        // The roster could not be locked. Our descriptor goes with the segment, so whoever needs the slot
+        // The roster could not be locked. Our descriptor goes with the topic_file, so whoever needs the slot
         // reaps it.
     }
 }

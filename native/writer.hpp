@@ -59,7 +59,7 @@ class Writer {
     // claim is already announced. So one look is enough for a whole stride.
     Status look_at_holds(uint64_t end) {
         uint64_t safe_end = claim_;
-        uint32_t used = ring_.contract == Contract::broadcast ? 0 : ring_.slots_used();
+        uint32_t used = ring_.contract.holds == Holds::never ? 0 : ring_.slots_used();
         for (uint32_t i = 0; i < used; ++i) {
             // [LOOK] seq_cst: after [CLAIM]. Pairs with [HOLD].
             uint64_t hold = ring_.slots[i].hold.load(std::memory_order_seq_cst) & kPositionMask;
@@ -93,9 +93,9 @@ class Writer {
 
     // Our turn to write. Either end() or a commit must follow.
     Status begin() {
-        if (has_one_writer(ring_.contract)) {
+        if (ring_.contract.one_writer) {
             // [BUSY] relaxed, then a compiler barrier: the processor may still let the load pass the store,
-            // and whoever takes over makes up for it with a barrier for everybody (see Seat::take_turn). So
+            // and whoever takes over makes up for it with a barrier for everybody (see Participant::take_turn). So
             // we pay nothing.
             own().busy.store(1, std::memory_order_relaxed);
             compiler_barrier();
@@ -221,7 +221,7 @@ class Writer {
             position_ = 0;  // back to `commit`, which refresh() takes only forward
             (void)refresh();
         }
-        if (has_one_writer(ring_.contract)) {
+        if (ring_.contract.one_writer) {
             // [RELEASE] release: pairs with [REST].
             own().busy.store(0, std::memory_order_release);
             return;

@@ -22,6 +22,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+pytest_plugins = ["tests.spark.plugin"]
+
 # In CI the examples are the same every time, so that a change is judged by what it changed; elsewhere they are new.
 settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):

@@ -15,8 +15,7 @@ import pytest
 import uvloop
 
 import ringmain as rm
-
-from .conftest import PATIENCE_S, Child
+from tests.conftest import PATIENCE_S, Child
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 

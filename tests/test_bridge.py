@@ -10,8 +10,7 @@ import msgspec
 import pytest
 
 import ringmain as rm
-
-from .conftest import PATIENCE_S
+from tests.conftest import PATIENCE_S
 
 
 class Point(msgspec.Struct):

@@ -8,9 +8,8 @@ import msgspec
 import pytest
 
 import ringmain as rm
-from ringmain import latest as latest_module
-
-from .conftest import PATIENCE_S
+from ringmain import _latest as latest_module
+from tests.conftest import PATIENCE_S
 
 
 class Imu(msgspec.Struct):

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 import ringmain as rm
-
-from .conftest import PATIENCE_S, Child
+from tests.conftest import PATIENCE_S, Child
 
 
 def test_everybody_hears_everybody_but_itself() -> None:

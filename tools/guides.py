@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ringmain.backends import support
+from ringmain.backends import _features
 
 ROOT = Path(__file__).parent.parent
 
@@ -20,8 +20,8 @@ def main() -> None:
             flags=re.DOTALL,
         )
         shown = re.sub(
-            r"(<!-- table: ringmain.backends.support -->\n).*\Z",
-            lambda found: f"{found[1]}\n{support.as_markdown()}",
+            r"(<!-- table: ringmain.backends._features -->\n).*\Z",
+            lambda found: f"{found[1]}\n{_features.as_markdown()}",
             shown,
             flags=re.DOTALL,
         )

@@ -37,8 +37,8 @@ def without_fonts(svg: str) -> str:
 async def draw(size: tuple[int, int], seconds: float, *keys: str) -> str:
     from rich.console import ColorSystem
 
-    from ringmain.cli.live.app import LiveView
-    from ringmain.cli.live.source import Topics
+    from ringmain._cli.live.app import LiveView
+    from ringmain._cli.live.source import Topics
 
     app = LiveView(Topics(), 0.5)
     async with app.run_test(size=size) as pilot:
@@ -52,7 +52,7 @@ async def draw(size: tuple[int, int], seconds: float, *keys: str) -> str:
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="ringmain-screenshots-", dir="/dev/shm") as directory:
         os.environ["RINGMAIN_DIR"] = directory
-        running = [subprocess.Popen([sys.executable, "-m", f"ringmain.demo.{part}"]) for part in PARTS]
+        running = [subprocess.Popen([sys.executable, "-m", f"ringmain._demo.{part}"]) for part in PARTS]
         running += [subprocess.Popen([sys.executable, "-c", script]) for script in (PLANNER, ARM)]
         try:
             (GUIDE / "top.svg").write_text(asyncio.run(draw((150, 12), 12)))

@@ -19,7 +19,7 @@ import ringmain.spark
 from ringmain import typed
 from ringmain.pipeline import Align, Pipeline
 from ringmain.recording import RecordingWriter
-from ringmain.recording.format import RING_SCHEMA
+from ringmain.recording._format import RING_SCHEMA
 
 START_NS = 1_767_225_600_000_000_000  # 2026-01-01
 

@@ -29,33 +29,37 @@ struct Place {
 };
 
 struct Me {
-    std::shared_ptr<Segment>* segment = nullptr;  // never freed: a process that dies frees nothing
-    Seat* seat = nullptr;
+    std::shared_ptr<TopicFile>* topic_file = nullptr;  // never freed: a process that dies frees nothing
+    Participant* participant = nullptr;
     Place<Writer> writer;
     Place<Reader> reader;
     uint64_t first = 0, next = 0, received = 0, lost = 0;  // reader's account
 };
 Me participants[kMaxActors];
 
-Ring ring_of(const Segment& s) { return {s.header(), &s.slot(0), s.data(), s.capacity_bytes, s.contract}; }
+Ring ring_of(const TopicFile& s) {
+    return {s.header(), &s.slot(0), s.data(), s.capacity_bytes, traits(s.contract)};
+}
 
 void join(int actor, Role role, bool takeover) {
     Me& me = participants[actor];
-    me.segment = new std::shared_ptr<Segment>(Segment::open(nullptr, std::to_string(actor), Access::write));
-    RosterLock lock(**me.segment);
-    me.seat = new Seat(*me.segment, role, "actor", takeover, lock);
+    me.topic_file =
+        new std::shared_ptr<TopicFile>(TopicFile::open(nullptr, std::to_string(actor), Access::write));
+    RosterLock lock(**me.topic_file);
+    me.participant = new Participant(*me.topic_file, role, "actor", takeover, lock);
 }
 
 Writer& make_writer(int actor) {
     Me& me = participants[actor];
-    Writer& writer = me.writer.make(ring_of(**me.segment), me.seat->slot());
+    Writer& writer = me.writer.make(ring_of(**me.topic_file), me.participant->slot());
     require(writer.attach() == Status::ok, "a new writer finds the words corrupt");
     return writer;
 }
 
 Reader& make_reader(int actor, const Reads& reads) {
     Me& me = participants[actor];
-    Reader& reader = me.reader.make(ring_of(**me.segment), me.seat->slot(), reads.on_lap, reads.conflates);
+    Reader& reader =
+        me.reader.make(ring_of(**me.topic_file), me.participant->slot(), reads.on_lap, reads.conflates);
     require(reader.attach(reads.start) == Status::ok, "a new reader finds the words corrupt");
     me.first = me.next = reader.sequence();
     me.received = 0;
@@ -70,10 +74,10 @@ void compose(Writer& writer, uint32_t size, uint64_t id) {
     writer.seal(writer.seq(), 7, size, {}, {});
 }
 
-void wait_for_obstacle(const Segment& segment, Writer& writer) {
+void wait_for_obstacle(const TopicFile& topic_file, Writer& writer) {
     Bell bell = writer.arm();
     if (bell.word && sleep_on(bell, kSlice_ns) == Woken::timed_out)
-        reap_if_dead(segment, writer.obstacle.slot);
+        reap_if_dead(topic_file, writer.obstacle.slot);
 }
 
 // Reads and checks one message. False: there was none.
@@ -148,13 +152,13 @@ void open_topic(Contract contract, uint64_t capacity_bytes) {
     auto& header = *reinterpret_cast<Header*>(control());
     auto* slots = reinterpret_cast<Slot*>(control() + kRosterOffset);
     for (size_t i = 0; i < kSlots; ++i) slots[i].hold.store(kNoHold, std::memory_order_relaxed);
-    if (contract == Contract::pipe) {
-        slots[kPipeReaderSlot].hold.store(0, std::memory_order_relaxed);
+    if (traits(contract).keeps_unread) {
+        slots[kOnlyReaderSlot].hold.store(0, std::memory_order_relaxed);
         header.slots_used.store(1, std::memory_order_relaxed);
     }
 }
 
-void seat_writer(int actor, const std::vector<uint32_t>& sent_before) {
+void add_writer(int actor, const std::vector<uint32_t>& sent_before) {
     join(actor, Role::writer, false);
     Writer& writer = make_writer(actor);
     for (uint32_t size : sent_before) {
@@ -165,7 +169,7 @@ void seat_writer(int actor, const std::vector<uint32_t>& sent_before) {
     }
 }
 
-void seat_reader(int actor, const Reads& reads) {
+void add_reader(int actor, const Reads& reads) {
     join(actor, Role::reader, false);
     make_reader(actor, reads);
 }
@@ -198,7 +202,7 @@ void write(const Sends& sends) {
         require(status == Status::ok || status == Status::blocked, "a writer finds the words corrupt");
         if (status == Status::blocked) {
             --step;
-            wait_for_obstacle(**me.segment, writer);
+            wait_for_obstacle(**me.topic_file, writer);
             continue;
         }
         do {
@@ -206,7 +210,7 @@ void write(const Sends& sends) {
             step += 100;
             while ((status = writer.prepare(room_for(footprint(size, 0, 0)))) == Status::blocked) {
                 if (sends.gives_up) break;
-                wait_for_obstacle(**me.segment, writer);
+                wait_for_obstacle(**me.topic_file, writer);
                 pause_here();
             }
             if (status == Status::blocked) break;
@@ -228,7 +232,7 @@ void write(const Sends& sends) {
     }
     step = ~uint64_t{0};
     pause_here();
-    if (sends.leaves) me.seat->leave();
+    if (sends.leaves) me.participant->leave();
 }
 
 void read(const Reads& reads) {
@@ -261,7 +265,7 @@ void read(const Reads& reads) {
         }
     }
     if (reads.leaves_after)
-        me.seat->leave();
+        me.participant->leave();
     else
         last_look(me, reader, reads);
 }

@@ -20,7 +20,7 @@ struct Sends {
     bool batch = false;           // one commit for all
     bool joins = false;           // while the others run; otherwise it is there from the start
     bool takeover = false;
-    bool leaves = false;       // gives its seat back at the end
+    bool leaves = false;       // gives its participant back at the end
     bool gives_up = false;     // rather than wait for a hold, ends its turn and sends the next
     bool drops_first = false;  // seals the first message and ends the turn without a commit
 };
@@ -38,9 +38,9 @@ struct Reads {
 };
 
 void open_topic(Contract contract, uint64_t capacity_bytes);
-// In setup: takes a seat. The writer may have sent something before the story begins.
-void seat_writer(int actor, const std::vector<uint32_t>& sent_before = {});
-void seat_reader(int actor, const Reads& reads);
+// In setup: takes a participant. The writer may have sent something before the story begins.
+void add_writer(int actor, const std::vector<uint32_t>& sent_before = {});
+void add_reader(int actor, const Reads& reads);
 
 uint64_t account();  // what each reader got and lost, and what was committed
 

@@ -23,7 +23,7 @@ const char* name_of(Contract c) {
     }
 }
 
-// The parts of a case: who is there, in the order of their seats.
+// The parts of a case: who is there, in the order of their all_participants.
 struct Part {
     std::string name;
     bool writes;
@@ -64,9 +64,9 @@ Case make(std::string name, Contract contract, std::vector<Part> parts, int deat
                 const Part& part = parts[i];
                 if (part.writes != writers || (part.writes ? part.sends.joins : part.reads.joins)) continue;
                 if (part.writes)
-                    seat_writer(static_cast<int>(i), part.before);
+                    add_writer(static_cast<int>(i), part.before);
                 else
-                    seat_reader(static_cast<int>(i), part.reads);
+                    add_reader(static_cast<int>(i), part.reads);
             }
     };
     return c;

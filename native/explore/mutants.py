@@ -215,7 +215,7 @@ MUTANTS = [
         "whoever takes over looks at the busy flag without a barrier for everybody",
         "broadcast: taken over alive",
         ROSTER,
-        (("if (!fenced) barrier_for_everybody();", ""),),
+        (("if (!fenced) process_wide_barrier();", ""),),
     ),
     Mutant(
         "takeover-without-rest",
@@ -258,7 +258,10 @@ MUTANTS = [
                 '    CRASH_POINT("reap: before the hold");\n',
                 "    slot.state.store(static_cast<uint32_t>(SlotState::free), memory_order_release);\n",
             ),
-            ("    if (slot_taken(segment, index)) return false;\n    bool keeps", "    return false;\n    bool keeps"),
+            (
+                "    if (slot_taken(topic_file, index)) return false;\n    bool keeps",
+                "    return false;\n    bool keeps",
+            ),
         ),
     ),
 ]

@@ -62,14 +62,14 @@ Template make_template(Contract contract) {
     request.capacity_bytes = kCapacity;
     request.schema = "a schema";
     request.name = "fuzz";
-    auto seat = join_as_writer(directory(), "t", request);
+    auto participant = join_as_writer(directory(), "t", request);
     auto reader = join_as_reader(directory(), "t", "reader");
-    Reader(ring_of(reader->segment()), reader->slot(), Start::oldest, false).attach(Start::oldest);
-    Writer writer(ring_of(seat->segment()), seat->slot());
+    Reader(ring_of(reader->topic_file()), reader->slot(), Start::oldest, false).attach(Start::oldest);
+    Writer writer(ring_of(participant->topic_file()), participant->slot());
     writer.attach();
     for (uint32_t size : {8u, 200u, 0u, 1000u})
         if (writer.begin() == Status::ok) send(writer, size);
-    const Segment& s = seat->segment();
+    const TopicFile& s = participant->topic_file();
     Template t{std::vector<uint8_t>(s.data_offset + kCapacity), s.header().schema_offset, s.data_offset};
     if (pread(s.fd(), t.bytes.data(), t.bytes.size(), 0) != static_cast<ssize_t>(t.bytes.size()))
         std::abort();
@@ -158,10 +158,10 @@ void require(bool holds, const char* what) {
 }
 
 void read_all(Topic& topic, uint8_t how) {
-    auto seat = join_as_reader(directory(), "t", "fuzz", how & 1 ? Observe::always : Observe::never);
-    if (!seat) return;
-    const Segment& s = seat->segment();
-    Reader reader(ring_of(s), seat->slot(), how & 2 ? Start::oldest : Start::latest, how & 4, how & 1);
+    auto participant = join_as_reader(directory(), "t", "fuzz", how & 1 ? Observe::always : Observe::never);
+    if (!participant) return;
+    const TopicFile& s = participant->topic_file();
+    Reader reader(ring_of(s), participant->slot(), how & 2 ? Start::oldest : Start::latest, how & 4, how & 1);
     topic.lie();
     if (reader.attach(how & 8 ? Start::oldest : Start::latest) != Status::ok) return;
     std::vector<std::byte> copy(s.capacity_bytes);
@@ -188,8 +188,8 @@ void write_some(Topic& topic, uint8_t how) {
     WriterRequest request;
     request.takeover = how & 1;
     request.name = "fuzz";
-    auto seat = join_as_writer(directory(), "t", request);
-    Writer writer(ring_of(seat->segment()), seat->slot());
+    auto participant = join_as_writer(directory(), "t", request);
+    Writer writer(ring_of(participant->topic_file()), participant->slot());
     topic.lie();
     if (writer.attach() != Status::ok) return;
     for (int i = 0; i < kMessages; ++i) {
@@ -197,7 +197,7 @@ void write_some(Topic& topic, uint8_t how) {
         Status status = writer.begin();
         if (status == Status::blocked) {
             writer.arm();
-            reap_if_dead(seat->segment(), writer.obstacle.slot);
+            reap_if_dead(participant->topic_file(), writer.obstacle.slot);
             continue;
         }
         if (status != Status::ok) return;
@@ -239,7 +239,7 @@ void try_input(const uint8_t* bytes, size_t size) {
         }
     }
     attempt([&] {
-        auto looked_at = Segment::open(directory(), "t", Access::observe);
+        auto looked_at = TopicFile::open(directory(), "t", Access::observe);
         for (uint32_t i = 0; i < kSlotCount; ++i)
             look_at(*looked_at, i, slot_alive(*looked_at, i)).describe();
         looked_at->schema();

@@ -364,7 +364,7 @@ PyObject* recv_batch(PyObject*, PyObject* args) {
     int found = most > 0 ? next_message(self, *s, deadline, view) : 0;
     while (found == 1) {
         // The topic was made anew: sequence numbers begin again, so its next life is the next batch's.
-        uint64_t epoch = s->seat->segment().epoch;
+        uint64_t epoch = s->participant->topic_file().epoch;
         if (c.rows > 0 && epoch != c.epoch) break;
         c.epoch = epoch;
         size_t bytes = c.data.bytes.size() + view.size;

@@ -25,15 +25,16 @@ PyObject* inspect_pool(PyObject*, PyObject* args) {
     if (!PyArg_ParseTuple(args, "ss", &path, &stream)) return nullptr;
     try {
         auto directory = std::make_shared<Directory>(path, false);
-        std::shared_ptr<Segment> segment = Segment::open(directory, stream, Access::observe, FileKind::pool);
-        Pool pool(segment);
+        std::shared_ptr<TopicFile> topic_file =
+            TopicFile::open(directory, stream, Access::observe, FileKind::pool);
+        Pool pool(topic_file);
         PoolTable& table = pool.table();
         PyObject* holders = PyList_New(0);
-        uint32_t used = std::min(segment->header().slots_used.load(std::memory_order_acquire), kSlotCount);
+        uint32_t used = std::min(topic_file->header().slots_used.load(std::memory_order_acquire), kSlotCount);
         bool published = false;
         for (uint32_t i = 0; holders && i < used; ++i) {
-            if (!slot_taken(*segment, i) || !slot_alive(*segment, i)) continue;
-            Member m = look_at(*segment, i, true);
+            if (!slot_taken(*topic_file, i) || !slot_alive(*topic_file, i)) continue;
+            ParticipantInfo m = look_at(*topic_file, i, true);
             published |= m.role == Role::writer;
             if (m.role == Role::writer) continue;
             PyObject* holder = Py_BuildValue("sIi", m.name.c_str(), m.pid, std::popcount(buffers_of(m.hold)));
@@ -41,14 +42,14 @@ PyObject* inspect_pool(PyObject*, PyObject* args) {
             Py_XDECREF(holder);
         }
         if (!holders) return nullptr;
-        std::string schema = segment->schema();
+        std::string schema = topic_file->schema();
         // relaxed: a look from outside.
         auto number = [](const auto& word) { return word.load(std::memory_order_relaxed); };
         return Py_BuildValue(
             "{sIsKsKsKsKsLsLsOsOsy#sN}", "buffers", pool.buffer_count(), "buffer_bytes", pool.buffer_bytes(),
             "epoch", pool.epoch(), "frames", number(table.frames), "dropped", number(table.dropped),
             "last_ns", number(table.last_ns), "interval_ns", number(table.interval_ns), "huge_pages",
-            segment->flags & kHugePages ? Py_True : Py_False, "alive", published ? Py_True : Py_False,
+            topic_file->flags & kHugePages ? Py_True : Py_False, "alive", published ? Py_True : Py_False,
             "schema", schema.data(), static_cast<Py_ssize_t>(schema.size()), "holders", holders);
     } catch (const Failure& failure) {
         return raise(failure);
@@ -64,7 +65,7 @@ PyObject* glance(PyObject*, PyObject* args) {
     PyObject* copy = nullptr;
     try {
         auto directory = std::make_shared<Directory>(path, false);
-        Pool pool(Segment::open(directory, stream, Access::observe, FileKind::pool));
+        Pool pool(TopicFile::open(directory, stream, Access::observe, FileKind::pool));
         // A descriptor is another process's word.
         bool there = pool.epoch() == epoch && buffer < pool.buffer_count() && size <= pool.buffer_bytes();
         if (!there) Py_RETURN_NONE;

@@ -181,7 +181,7 @@ PyObject* open(PyObject* self, PyObject* args) {
 PyObject* check_no_drafts(PyObject* self, PyObject*) {
     FramePublisherState& f = publisher_of(self);
     if (!f.pool || f.open_drafts == 0 || f.pool->forked()) Py_RETURN_NONE;
-    return raise("InUse", "stream '" + f.pool->pool().segment().topic +
+    return raise("InUse", "stream '" + f.pool->pool().topic_file().topic +
                               "' cannot be closed: a frame is still being filled; leave its block first");
 }
 
@@ -206,7 +206,7 @@ PyObject* get_closed(PyObject* self, void*) { return PyBool_FromLong(!publisher_
 PyObject* memory(PyObject* self, PyObject*) {
     FramePublisherState& f = publisher_of(self);
     if (!f.pool) Py_RETURN_NONE;
-    const Segment& s = f.pool->pool().segment();
+    const TopicFile& s = f.pool->pool().topic_file();
     return Py_BuildValue("KK", reinterpret_cast<unsigned long long>(s.data()), s.capacity_bytes);
 }
 

@@ -1,8 +1,8 @@
 // What FramePublisher and the frames it lets be filled share.
 #pragma once
 
-#include "copying.hpp"
 #include "frame_types.hpp"
+#include "measured_copy.hpp"
 #include "publisher.hpp"
 
 namespace ringmain::py {

@@ -36,7 +36,7 @@ int attach_pool(PyObject* self, SubscriberState& s, FrameSubscriberState& f, uin
         WithoutGil unlocked;
         pool = open_pool(s.directory, s.topic, s.name);
         if (!pool || pool->pool().epoch() != epoch) return 0;
-        schema = pool->pool().segment().schema();
+        schema = pool->pool().topic_file().schema();
     } catch (const Failure& failure) {
         raise(failure);
         return -1;
@@ -192,10 +192,11 @@ PyObject* next(PyObject* self) {
     return frame;
 }
 
-// Called by the base whenever a seat in the topic was taken.
+// Called by the base whenever a participant in the topic was taken.
 PyObject* attached(PyObject* self, PyObject*) {
     SubscriberState& s = subscriber_of(self);
-    uint64_t commit = s.seat->segment().header().commit.load(std::memory_order_acquire) & kPositionMask;
+    uint64_t commit =
+        s.participant->topic_file().header().commit.load(std::memory_order_acquire) & kPositionMask;
     frames_of(self).joined_at = s.came_first ? 0 : std::min(commit, s.reader->position());
     if (!s.came_first && s.start == Start::oldest) frames_of(self).joined_at = commit;
     Py_RETURN_NONE;
@@ -212,7 +213,7 @@ PyObject* leave(PyObject* self, PyObject*) {
 PyObject* memory(PyObject* self, PyObject*) {
     FrameSubscriberState& f = frames_of(self);
     if (!f.pool) Py_RETURN_NONE;
-    const Segment& s = f.pool->pool().segment();
+    const TopicFile& s = f.pool->pool().topic_file();
     return Py_BuildValue("KK", reinterpret_cast<unsigned long long>(s.data()), s.capacity_bytes);
 }
 
@@ -241,7 +242,7 @@ PyMethodDef methods[] = {
     {"recv", method(recv), METH_FASTCALL | METH_KEYWORDS,
      "recv(timeout=None)\n--\n\nThe next frame. Raises Timeout when none came in time."},
     {"try_recv", try_recv, METH_NOARGS, "try_recv()\n--\n\nThe next frame, or None at once."},
-    {"_attached", attached, METH_NOARGS, "Called when a seat in the topic was taken."},
+    {"_attached", attached, METH_NOARGS, "Called when a participant in the topic was taken."},
     {"_leave_pool", leave, METH_NOARGS, "Give up the pool; frames that live keep it."},
     {"_memory", memory, METH_NOARGS, "(address, bytes) of the buffers in this process."},
     {nullptr, nullptr, 0, nullptr}};

@@ -7,7 +7,7 @@
 namespace ringmain::py {
 
 struct FrameState {
-    Counted<PoolReader> pool;  // keeps the seat and the mapping
+    Counted<PoolReader> pool;  // keeps the participant and the mapping
     PyObject *layout = nullptr, *sender = nullptr, *kind = nullptr, *meta = nullptr;
     PyObject* meta_bytes = nullptr;
     Descriptor descriptor{};

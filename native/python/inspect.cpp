@@ -12,11 +12,13 @@ namespace ringmain::py {
 
 namespace {
 
-PyObject* member_tuple(const Member& m) {
-    return Py_BuildValue("IsIIKKKKKKKOIOsK", m.slot, role_name(m.role), m.pid, m.uid, m.generation,
-                         m.joined_ns, m.position, m.sequence, m.messages, m.bytes, m.lost,
-                         m.hold == kNoHold ? Py_False : Py_True, m.waits_for, m.alive ? Py_True : Py_False,
-                         m.name.c_str(), m.hold);
+PyObject* participant_record(const ParticipantInfo& p) {
+    return Py_BuildValue("{sIsssIsIsKsKsKsKsKsKsKsKsOsIsOss}", "slot", p.slot, "role", role_name(p.role),
+                         "pid", p.pid, "uid", p.uid, "generation", p.generation, "joined_ns", p.joined_ns,
+                         "position", p.position, "sequence", p.sequence, "messages", p.messages, "bytes",
+                         p.bytes, "lost", p.lost, "hold", p.hold, "holding",
+                         p.hold == kNoHold ? Py_False : Py_True, "waits_for", p.waits_for, "alive",
+                         p.alive ? Py_True : Py_False, "name", p.name.c_str());
 }
 
 // inspect(directory, topic): a dict of all there is to know.
@@ -25,33 +27,33 @@ PyObject* inspect(PyObject*, PyObject* args) {
     if (!PyArg_ParseTuple(args, "ss", &path, &topic)) return nullptr;
     try {
         auto directory = std::make_shared<Directory>(path, false);
-        std::shared_ptr<Segment> s = Segment::open(directory, topic, Access::observe);
+        std::shared_ptr<TopicFile> s = TopicFile::open(directory, topic, Access::observe);
         Header& h = s->header();
         uint64_t commit = h.commit.load(std::memory_order_acquire) & kPositionMask;
         uint64_t tail = h.tail.load(std::memory_order_relaxed);
         Ring ring = ring_of(*s);
         uint64_t next = ring.word_at(commit).load(std::memory_order_relaxed);
         std::string schema = s->schema();
-        PyObject* members = PyList_New(0);
-        if (!members) return nullptr;
+        PyObject* participants = PyList_New(0);
+        if (!participants) return nullptr;
         uint32_t used = ring.slots_used();
         for (uint32_t i = 0; i < used; ++i) {
             if (!slot_taken(*s, i)) continue;
-            PyObject* member = member_tuple(look_at(*s, i, slot_alive(*s, i)));
-            if (!member || PyList_Append(members, member) != 0) {
-                Py_XDECREF(member);
-                Py_DECREF(members);
+            PyObject* participant = participant_record(look_at(*s, i, slot_alive(*s, i)));
+            if (!participant || PyList_Append(participants, participant) != 0) {
+                Py_XDECREF(participant);
+                Py_DECREF(participants);
                 return nullptr;
             }
-            Py_DECREF(member);
+            Py_DECREF(participant);
         }
         uint32_t turn = h.turn.load(std::memory_order_relaxed) & ~kTurnSleeper;
-        return Py_BuildValue("{sssKsKsKsKsKsOsy#sIsN}", "contract", contract_name(s->contract),
-                             "capacity_bytes", s->capacity_bytes, "epoch", s->epoch, "next_sequence", next,
-                             "position", commit, "used_bytes",
-                             commit >= tail ? std::min(commit - tail, s->capacity_bytes) : 0, "persist",
-                             (s->flags & kPersist) ? Py_True : Py_False, "schema", schema.data(),
-                             static_cast<Py_ssize_t>(schema.size()), "turn", turn, "members", members);
+        return Py_BuildValue(
+            "{sssKsKsKsKsKsOsy#sIsN}", "contract", traits(s->contract).name, "capacity_bytes",
+            s->capacity_bytes, "epoch", s->epoch, "next_sequence", next, "position", commit, "used_bytes",
+            commit >= tail ? std::min(commit - tail, s->capacity_bytes) : 0, "persist",
+            (s->flags & kPersist) ? Py_True : Py_False, "schema", schema.data(),
+            static_cast<Py_ssize_t>(schema.size()), "turn", turn, "participants", participants);
     } catch (const Failure& failure) {
         return raise(failure);
     }
@@ -99,7 +101,7 @@ PyObject* peek(PyObject*, PyObject* args) {
     if (!list) return nullptr;
     try {
         auto directory = std::make_shared<Directory>(path, false);
-        std::shared_ptr<Segment> s = Segment::open(directory, topic, Access::observe);
+        std::shared_ptr<TopicFile> s = TopicFile::open(directory, topic, Access::observe);
         Ring ring = ring_of(*s);
         std::vector<uint64_t> positions;
         {

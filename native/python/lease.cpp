@@ -7,8 +7,8 @@ namespace ringmain::py {
 namespace {
 
 struct LeaseState {
-    PyObject* subscriber = nullptr;    // kept alive
-    std::shared_ptr<Segment> segment;  // keeps the mapping
+    PyObject* subscriber = nullptr;         // kept alive
+    std::shared_ptr<TopicFile> topic_file;  // keeps the mapping
     View view{};
     PyObject *sender = nullptr, *kind = nullptr;
     PyObject* data_ref =
@@ -31,7 +31,7 @@ SubscriberState& subscriber_of(const LeaseState& l) {
 // Is the subscriber still where it was when this was borrowed?
 bool still_there(const LeaseState& l) {
     const SubscriberState& s = subscriber_of(l);
-    return s.attached() && s.seat->shared() == l.segment;
+    return s.attached() && s.participant->shared() == l.topic_file;
 }
 
 // The bytes go back when the block has ended and the last view is gone.
@@ -84,7 +84,7 @@ PyObject* leave(PyObject* self, PyObject* args) {
     if (!whole && !failed)
         return raise(
             "Lapped",
-            "message " + std::to_string(l.view.seq) + " of topic '" + l.segment->topic +
+            "message " + std::to_string(l.view.seq) + " of topic '" + l.topic_file->topic +
                 "' was overwritten while it was borrowed: what was read of it is worthless. Copy with "
                 "recv(), ask for a larger capacity, or use the contract 'bus', where a borrowed "
                 "message stays");
@@ -204,7 +204,7 @@ PyObject* borrow(PyObject*, PyObject* args) {
         reinterpret_cast<LeaseObject*>(lease)->state = l;
         l->held = false;
         l->subscriber = Py_NewRef(self);
-        l->segment = s->seat->shared();
+        l->topic_file = s->participant->shared();
         l->view = view;
         l->sender = sender_of(*s, view);
         l->kind = kind_of(*s, view);

@@ -150,6 +150,26 @@ PyMethodDef functions[] = {
 #endif
     {nullptr, nullptr, 0, nullptr}};
 
+// The table of contracts, a dict a row; ringmain/_contracts.py gives it names and types.
+bool add_contracts(PyObject* module) {
+    constexpr const char* kHolds[] = {"never", "while borrowed", "always"};
+    PyObject* rows = PyList_New(0);
+    if (!rows) return false;
+    bool done = true;
+    for (const ContractTraits& contract : kContracts) {
+        PyObject* row = Py_BuildValue("{sssOsOsssO}", "name", contract.name, "one_writer",
+                                      contract.one_writer ? Py_True : Py_False, "one_reader",
+                                      contract.one_reader ? Py_True : Py_False, "holds",
+                                      kHolds[static_cast<size_t>(contract.holds)], "keeps_unread",
+                                      contract.keeps_unread ? Py_True : Py_False);
+        done = done && row && PyList_Append(rows, row) == 0;
+        Py_XDECREF(row);
+    }
+    done = done && PyModule_AddObjectRef(module, "CONTRACTS", rows) == 0;
+    Py_DECREF(rows);
+    return done;
+}
+
 bool add_constants(PyObject* module) {
     PyObject* offsets = PyDict_New();
     if (!offsets) return false;
@@ -179,12 +199,13 @@ bool add_constants(PyObject* module) {
 #undef FIELD
     done = done && PyModule_AddObjectRef(module, "LAYOUT", offsets) == 0;
     Py_DECREF(offsets);
-    return done && PyModule_AddIntConstant(module, "DEFAULT_CAPACITY", kDefaultCapacityBytes) == 0 &&
+    return done && add_contracts(module) &&
+           PyModule_AddIntConstant(module, "DEFAULT_CAPACITY", kDefaultCapacityBytes) == 0 &&
            PyModule_AddIntConstant(module, "SLOT_COUNT", kSlotCount) == 0;
 }
 
 int execute(PyObject* module) {
-    PyObject* message_module = PyImport_ImportModule("ringmain.message");
+    PyObject* message_module = PyImport_ImportModule("ringmain._message");
     if (!message_module) return -1;
     message_class = PyObject_GetAttrString(message_module, "Message");
     Py_DECREF(message_module);

@@ -205,7 +205,7 @@ PyObject* arm(PyObject* self, PyObject* event) {
         return nullptr;
     }
     Bell bell = p->writer->arm();
-    uint64_t token = bell.word ? watch(bell, event_of(event), p->seat->shared(), true) : 0;
+    uint64_t token = bell.word ? watch(bell, event_of(event), p->participant->shared(), true) : 0;
     return PyLong_FromUnsignedLongLong(token);
 }
 
@@ -247,16 +247,18 @@ PyObject* open(PyObject* self, PyObject* args) {
         p->directory = std::make_shared<Directory>(directory, true);
         p->reserved = false;  // after a fork: the reservation is the parent's
         p->writer.reset();
-        if (p->seat && p->seat->segment().forked) p->seat->abandon();
-        p->seat.reset();
-        std::unique_ptr<Seat> seat = join_as_writer(p->directory, p->topic, request);
-        p->writer = std::make_unique<Writer>(ring_of(seat->segment()), seat->slot());
-        bool attached = has_one_writer(seat->segment().contract) ? p->writer->attach() == Status::ok : true;
+        if (p->participant && p->participant->topic_file().forked) p->participant->abandon();
+        p->participant.reset();
+        std::unique_ptr<Participant> participant = join_as_writer(p->directory, p->topic, request);
+        p->writer = std::make_unique<Writer>(ring_of(participant->topic_file()), participant->slot());
+        bool attached =
+            traits(participant->topic_file().contract).one_writer ? p->writer->attach() == Status::ok : true;
         if (!attached)
             throw Failure{Fault::corrupt, "the ring of topic '" + p->topic +
                                               "' contradicts itself; unlink the topic to begin anew"};
-        p->largest_bytes = largest_message(seat->segment().contract, seat->segment().capacity_bytes);
-        p->seat = std::move(seat);
+        p->largest_bytes =
+            largest_message(participant->topic_file().contract, participant->topic_file().capacity_bytes);
+        p->participant = std::move(participant);
     } catch (const Failure& failure) {
         return raise(failure);
     }
@@ -266,7 +268,7 @@ PyObject* open(PyObject* self, PyObject* args) {
 
 PyObject* close(PyObject* self, PyObject*) {
     PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
-    if (!p->seat) Py_RETURN_NONE;
+    if (!p->participant) Py_RETURN_NONE;
     if (p->reserved)
         return raise("InUse",
                      "topic '" + p->topic +
@@ -274,10 +276,10 @@ PyObject* close(PyObject* self, PyObject*) {
     p->closing = true;  // whoever waits inside gives up, and closes for us
     if (p->occupant.is_us()) Py_RETURN_NONE;
     OneAtATime turn(p->occupant);
-    if (turn.entered && p->seat && !p->reserved) leave_topic(*p);
+    if (turn.entered && p->participant && !p->reserved) leave_topic(*p);
     p->closing = false;
     if (!turn.entered) return nullptr;
-    if (p->seat) return close(self, nullptr);  // reserved meanwhile: says so
+    if (p->participant) return close(self, nullptr);  // reserved meanwhile: says so
     Py_RETURN_NONE;
 }
 
@@ -290,7 +292,7 @@ PyObject* wait_for_readers(PyObject* self, PyObject* const* args, Py_ssize_t cou
     if (given[1] && !parse_timeout(given[1], timeout_ns)) return nullptr;
     long wanted = given[0] ? PyLong_AsLong(given[0]) : 1;
     if (wanted == -1 && PyErr_Occurred()) return nullptr;
-    const Segment& s = p->seat->segment();
+    const TopicFile& s = p->participant->topic_file();
     Deadline deadline(timeout_ns);
     for (;;) {
         Bell bell{s.header().membership.futex(), s.header().membership.load(std::memory_order_acquire)};
@@ -298,7 +300,7 @@ PyObject* wait_for_readers(PyObject* self, PyObject* const* args, Py_ssize_t cou
         uint32_t used = p->ring().slots_used();
         for (uint32_t i = 0; i < used; ++i)
             readers +=
-                i != p->seat->slot() && slot_taken(s, i) &&
+                i != p->participant->slot() && slot_taken(s, i) &&
                 s.slot(i).role.load(std::memory_order_relaxed) == static_cast<uint32_t>(Role::reader) &&
                 s.slot(i).busy.load(std::memory_order_acquire) == 0 && slot_alive(s, i);  // [PLACE]
         if (readers >= wanted) return PyLong_FromLong(readers);
@@ -307,7 +309,7 @@ PyObject* wait_for_readers(PyObject* self, PyObject* const* args, Py_ssize_t cou
             return raise("Timeout", "topic '" + p->topic + "' has " + std::to_string(readers) + " of the " +
                                         std::to_string(wanted) + " readers waited for, after " +
                                         seconds(timeout_ns));
-        std::shared_ptr<Segment> keep = p->seat->shared();  // another thread may close us meanwhile
+        std::shared_ptr<TopicFile> keep = p->participant->shared();  // another thread may close us meanwhile
         sleep_without_gil(bell, std::min(kSlice_ns, left));
         if (PyErr_CheckSignals() != 0 || !(p = usable(self))) return nullptr;
     }
@@ -316,14 +318,14 @@ PyObject* wait_for_readers(PyObject* self, PyObject* const* args, Py_ssize_t cou
 PyObject* all_read(PyObject* self, void*) {
     PublisherState* p = usable(self);
     if (!p) return nullptr;
-    const Segment& s = p->seat->segment();
+    const TopicFile& s = p->participant->topic_file();
     uint64_t commit = s.header().commit.load(std::memory_order_acquire) & kPositionMask;
-    if (s.contract == Contract::pipe)  // counts its reader even before it came
+    if (traits(s.contract).keeps_unread)  // counts its reader even before it came
         return PyBool_FromLong(
-            (s.slot(kPipeReaderSlot).hold.load(std::memory_order_acquire) & kPositionMask) >= commit);
+            (s.slot(kOnlyReaderSlot).hold.load(std::memory_order_acquire) & kPositionMask) >= commit);
     uint32_t used = p->ring().slots_used();
     for (uint32_t i = 0; i < used; ++i) {
-        bool behind = i != p->seat->slot() && slot_taken(s, i) &&
+        bool behind = i != p->participant->slot() && slot_taken(s, i) &&
                       s.slot(i).role.load(std::memory_order_relaxed) == static_cast<uint32_t>(Role::reader) &&
                       s.slot(i).position.load(std::memory_order_relaxed) < commit;
         if (behind && slot_alive(s, i)) Py_RETURN_FALSE;
@@ -333,7 +335,7 @@ PyObject* all_read(PyObject* self, void*) {
 
 PyObject* is_closed(PyObject* self, void*) {
     const PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
-    return PyBool_FromLong(!p->seat || p->closing);
+    return PyBool_FromLong(!p->participant || p->closing);
 }
 
 PyObject* next_sequence(PyObject* self, void*) {
@@ -346,16 +348,17 @@ PyObject* next_sequence(PyObject* self, void*) {
 PyObject* describe(PyObject* self, PyObject*) {
     PublisherState* p = usable(self);
     if (!p) return nullptr;
-    const Segment& s = p->seat->segment();
-    return Py_BuildValue("sKKKI", contract_name(s.contract), s.capacity_bytes, s.epoch, p->largest_bytes,
-                         p->seat->slot());
+    const TopicFile& s = p->participant->topic_file();
+    return Py_BuildValue("{sssKsKsKsI}", "contract", traits(s.contract).name, "capacity_bytes",
+                         s.capacity_bytes, "epoch", s.epoch, "max_message_bytes", p->largest_bytes, "slot",
+                         p->participant->slot());
 }
 
 PyObject* get_schema(PyObject* self, PyObject*) {
     PublisherState* p = usable(self);
     if (!p) return nullptr;
     try {
-        std::string schema = p->seat->segment().schema();
+        std::string schema = p->participant->topic_file().schema();
         return PyBytes_FromStringAndSize(schema.data(), static_cast<Py_ssize_t>(schema.size()));
     } catch (const Failure& failure) {
         return raise(failure);
@@ -367,8 +370,8 @@ PyObject* set_schema(PyObject* self, PyObject* schema) {
     Bytes data;
     if (!p || !data.get(schema)) return nullptr;
     try {
-        RosterLock lock(p->seat->segment());
-        p->seat->segment().set_schema({data.data, static_cast<size_t>(data.size)});
+        RosterLock lock(p->participant->topic_file());
+        p->participant->topic_file().set_schema({data.data, static_cast<size_t>(data.size)});
     } catch (const Failure& failure) {
         return raise(failure);
     }
@@ -412,9 +415,9 @@ PyMethodDef methods[] = {
     {"_send_as", send_as, METH_VARARGS, "Send under a given sequence number and time."},
     {"_set_sender", set_sender, METH_O, "What is written on the messages from now on."},
     {"_arm", arm, METH_O, "Have an Event rung when there may be room."},
-    {"_open", open, METH_VARARGS, "Take a seat in the topic."},
+    {"_open", open, METH_VARARGS, "Take a participant in the topic."},
     {"_close", close, METH_NOARGS, "Leave the topic."},
-    {"_describe", describe, METH_NOARGS, "(contract, capacity, epoch, largest message, slot)"},
+    {"_describe", describe, METH_NOARGS, "An EndpointRecord"},
     {"_schema", get_schema, METH_NOARGS, "The topic's schema, as bytes."},
     {"_set_schema", set_schema, METH_O, "Replace the topic's schema."},
     {"_set_encoder", set_encoder, METH_VARARGS, "What turns an object into bytes."},

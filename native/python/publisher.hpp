@@ -5,8 +5,8 @@
 #include <string>
 
 #include "clock.hpp"
-#include "copying.hpp"
 #include "endpoint.hpp"
+#include "measured_copy.hpp"
 #include "py.hpp"
 #include "spin.hpp"
 
@@ -14,7 +14,7 @@ namespace ringmain::py {
 
 struct PublisherState {
     std::shared_ptr<Directory> directory;
-    std::unique_ptr<Seat> seat;
+    std::unique_ptr<Participant> participant;
     std::unique_ptr<Writer> writer;
     std::string topic, sender;
     Clock clock;
@@ -27,7 +27,9 @@ struct PublisherState {
     bool reserved = false;        // a reservation is open: the turn is its own
     bool closing = false;
 
-    bool open() const { return seat && !seat->segment().forked.load(std::memory_order_relaxed); }
+    bool open() const {
+        return participant && !participant->topic_file().forked.load(std::memory_order_relaxed);
+    }
     const Ring& ring() const { return writer->ring(); }
 };
 
@@ -47,7 +49,7 @@ PyObject* raise_too_large(const PublisherState& p, uint64_t size, uint64_t envel
 PyObject* raise_status(const PublisherState& p, Status status);
 bool check_kind(std::string_view kind);
 
-// Gives the seat back. Only inside OneAtATime.
+// Gives the participant back. Only inside OneAtATime.
 void leave_topic(PublisherState& p);
 
 // Waits until what stopped the writer is gone. 1: try again; 0: time is up, Full is raised; -1: another exception.

@@ -9,7 +9,7 @@
 
 #include "bell.hpp"
 #include "failure.hpp"
-#include "segment.hpp"
+#include "topic_file.hpp"
 
 namespace ringmain::py {
 

@@ -13,7 +13,7 @@ namespace {
 struct ReservationState {
     PyObject* publisher = nullptr;  // kept alive
     PublisherState* p = nullptr;
-    std::shared_ptr<Segment> segment;  // keeps the mapping while views live
+    std::shared_ptr<TopicFile> topic_file;  // keeps the mapping while views live
     std::string kind;
     uint64_t size = 0;  // what will be sent
     uint64_t room = 0;  // what may be written
@@ -35,7 +35,9 @@ std::byte* payload(const ReservationState& r) {
 }
 
 // Is the publisher still where it was when this was reserved? In a forked child it is not: the place is the parent's.
-bool still_there(const ReservationState& r) { return r.p->open() && r.p->seat->shared() == r.segment; }
+bool still_there(const ReservationState& r) {
+    return r.p->open() && r.p->participant->shared() == r.topic_file;
+}
 
 // The turn goes back when the block has ended and the last view is gone.
 void settle(ReservationState& r) {
@@ -266,8 +268,8 @@ PyObject* reserve(PyObject*, PyObject* args) {
         p->writer->end();
         return nullptr;
     }
-    reinterpret_cast<ReservationObject*>(self)->state =
-        new ReservationState{Py_NewRef(publisher), p, p->seat->shared(), std::string(kind), size, size};
+    reinterpret_cast<ReservationObject*>(self)->state = new ReservationState{
+        Py_NewRef(publisher), p, p->participant->shared(), std::string(kind), size, size};
     p->reserved = true;
     return self;
 }

@@ -338,16 +338,17 @@ PyObject* describe(PyObject* self, PyObject*) {
     SubscriberState* s = usable_subscriber(self);
     if (!s) return nullptr;
     if (!s->attached()) Py_RETURN_NONE;
-    const Segment& segment = s->seat->segment();
-    return Py_BuildValue("sKKI", contract_name(segment.contract), segment.capacity_bytes, segment.epoch,
-                         s->seat->slot());
+    const TopicFile& topic_file = s->participant->topic_file();
+    return Py_BuildValue("{sssKsKsI}", "contract", traits(topic_file.contract).name, "capacity_bytes",
+                         topic_file.capacity_bytes, "epoch", topic_file.epoch, "slot",
+                         s->participant->slot());
 }
 
 PyObject* get_schema(PyObject* self, PyObject*) {
     SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
     if (!s->attached()) return PyBytes_FromStringAndSize("", 0);
     try {
-        std::string schema = s->seat->segment().schema();
+        std::string schema = s->participant->topic_file().schema();
         return PyBytes_FromStringAndSize(schema.data(), static_cast<Py_ssize_t>(schema.size()));
     } catch (const Failure& failure) {
         return raise(failure);
@@ -441,12 +442,11 @@ PyMethodDef methods[] = {
      "fileno()\n--\n\nA descriptor that is readable while a message is there, for select and event loops."},
     {"_raise_timeout", timed_out, METH_O, "Raise what recv(timeout) would."},
     {"_arm", arm, METH_O, "Have an Event rung when there may be something to read."},
-    {"_open", open, METH_VARARGS, "Take a seat in the topic, or wait for it to appear."},
+    {"_open", open, METH_VARARGS, "Take a participant in the topic, or wait for it to appear."},
     {"_close", close, METH_NOARGS, "Leave the topic."},
     {"_screen", screen, METH_VARARGS, "Set which senders and kinds are passed over."},
     {"_set_decoder", set_decoder, METH_O, "What turns bytes into an object, or None."},
-    {"_describe", describe, METH_NOARGS,
-     "(contract, capacity, epoch, slot), or None before the topic exists"},
+    {"_describe", describe, METH_NOARGS, "An EndpointRecord, or None before the topic exists"},
     {"_directory_count", directory_count, METH_NOARGS, "Changes when topics come or go; for wait()."},
     {"_schema", get_schema, METH_NOARGS, "The topic's schema, as bytes."},
     {nullptr, nullptr, 0, nullptr}};

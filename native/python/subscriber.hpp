@@ -14,7 +14,7 @@ namespace ringmain::py {
 
 struct SubscriberState {
     std::shared_ptr<Directory> directory;
-    std::unique_ptr<Seat> seat;
+    std::unique_ptr<Participant> participant;
     std::unique_ptr<Reader> reader;
     std::string directory_path, topic, name;
     Start start = Start::latest, on_lap = Start::latest;
@@ -35,7 +35,9 @@ struct SubscriberState {
     std::string last_sender, last_kind;
     PyObject *last_sender_str = nullptr, *last_kind_str = nullptr;
 
-    bool attached() const { return seat && !seat->segment().forked.load(std::memory_order_relaxed); }
+    bool attached() const {
+        return participant && !participant->topic_file().forked.load(std::memory_order_relaxed);
+    }
     uint64_t lost() const { return lost_before + (reader ? reader->lost : 0); }
     // From which position on bytes are still needed.
     uint64_t keep() const {
@@ -52,10 +54,10 @@ struct SubscriberObject {
 // Raises unless the subscriber can be used; nullptr then. It may not be attached yet. To be asked inside OneAtATime.
 SubscriberState* usable_subscriber(PyObject* self);
 
-// Takes a seat. 1: attached; 0: there is no such topic yet; -1: raised.
+// Takes a participant. 1: attached; 0: there is no such topic yet; -1: raised.
 int attach(PyObject* self, SubscriberState& s);
 
-// Gives the seat back for good. Only inside OneAtATime.
+// Gives the participant back for good. Only inside OneAtATime.
 void leave_topic(SubscriberState& s);
 
 // Has the event rung at the next message. 0: one is there already, or nothing can be watched; -1: raised.

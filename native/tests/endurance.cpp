@@ -26,8 +26,8 @@ constexpr uint64_t kBatch = 64;
     std::exit(1);
 }
 
-void write_all(const Seat& seat, uint64_t messages) {
-    Writer w(ring_of(seat.segment()), seat.slot());
+void write_all(const Participant& participant, uint64_t messages) {
+    Writer w(ring_of(participant.topic_file()), participant.slot());
     if (w.attach() != Status::ok) wrong("a writer cannot begin", 0);
     for (uint64_t sent = 0; sent < messages;) {
         if (w.begin() != Status::ok) wrong("a writer cannot go on", sent);
@@ -46,8 +46,8 @@ void write_all(const Seat& seat, uint64_t messages) {
     }
 }
 
-uint64_t read_all(const Seat& seat, uint64_t messages) {
-    Reader r(ring_of(seat.segment()), seat.slot(), Start::oldest, false);
+uint64_t read_all(const Participant& participant, uint64_t messages) {
+    Reader r(ring_of(participant.topic_file()), participant.slot(), Start::oldest, false);
     if (r.attach(Start::oldest, true) != Status::ok) wrong("a reader cannot begin", 0);
     uint64_t received = 0;
     for (uint64_t due = 0; due < messages;) {
@@ -77,7 +77,7 @@ uint64_t read_all(const Seat& seat, uint64_t messages) {
 
 int main(int argc, char** argv) {
     std::optional<Contract> contract = argc == 3 ? contract_named(argv[1]) : std::nullopt;
-    if (!contract || !has_one_writer(*contract)) {
+    if (!contract || !traits(*contract).one_writer) {
         std::fputs("endurance broadcast|pipe MESSAGES\n", stderr);
         return 2;
     }
@@ -90,7 +90,7 @@ int main(int argc, char** argv) {
     request.capacity_bytes = kCapacity;
     request.name = "endurance";
     auto began = std::chrono::steady_clock::now();
-    auto seat = join_as_writer(directory, "t", request);
+    auto participant = join_as_writer(directory, "t", request);
     pid_t child = fork();
     if (child == 0) {
         auto own = std::make_shared<Directory>(path, false);
@@ -100,16 +100,17 @@ int main(int argc, char** argv) {
         reader.reset();
         std::exit(0);
     }
-    uint64_t first = seat->segment().header().commit.load(std::memory_order_acquire) & kPositionMask;
+    uint64_t first =
+        participant->topic_file().header().commit.load(std::memory_order_acquire) & kPositionMask;
     // Not before the reader is there: it must see the first message.
-    while (seat->segment().header().membership.load(std::memory_order_acquire) < 3) usleep(200);
-    write_all(*seat, messages);
+    while (participant->topic_file().header().membership.load(std::memory_order_acquire) < 3) usleep(200);
+    write_all(*participant, messages);
     int status = 0;
     waitpid(child, &status, 0);
-    uint64_t last = seat->segment().header().commit.load(std::memory_order_acquire) & kPositionMask;
+    uint64_t last = participant->topic_file().header().commit.load(std::memory_order_acquire) & kPositionMask;
     double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
     std::printf("positions %#lx to %#lx, %.1f s\n", first, last, seconds);
-    seat.reset();
+    participant.reset();
     unlinkat(directory->fd(), "bell", 0);
     return status != 0 || rmdir(path) != 0;
 }

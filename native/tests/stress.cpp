@@ -2,7 +2,7 @@
 //
 //   stress CONTRACT processes|threads MESSAGES [WRITERS READERS]
 //
-// As processes: each opens the topic by itself, as in life. As threads: each has its own seat, and all use one mapping,
+// As processes: each opens the topic by itself, as in life. As threads: each has its own participant, and all use one mapping,
 // so that ThreadSanitizer sees that they touch the same memory. Checked: every message whole, each writer's in order, none
 // missing where the contract waits, and lost + received = sent where it laps. The ring is small, so that it wraps often;
 // RINGMAIN_LAB_ORIGIN moves its beginning to where 32 or 63 bits wrap.
@@ -48,7 +48,7 @@ void check_whole(const Payload& p, uint64_t bytes) {
         if (p.filler[i] != static_cast<uint8_t>(p.writer * 31 + p.counter * 7)) wrong("a torn message");
 }
 
-void publish(Writer& w, const Segment& segment, const Payload& p) {
+void publish(Writer& w, const TopicFile& topic_file, const Payload& p) {
     for (;;) {
         Status status = w.begin();
         if (status == Status::ok) {
@@ -58,7 +58,7 @@ void publish(Writer& w, const Segment& segment, const Payload& p) {
         }
         if (status != Status::blocked)
             wrong("a writer cannot go on: " + std::to_string(static_cast<int>(status)));
-        if (reap_if_dead(segment, w.obstacle.slot)) continue;
+        if (reap_if_dead(topic_file, w.obstacle.slot)) continue;
         if (Bell bell = w.arm(); bell.word) sleep_on(bell, kSlice_ns);
     }
     copy_in(w.payload(0, 0), &p, p.bytes());
@@ -66,28 +66,28 @@ void publish(Writer& w, const Segment& segment, const Payload& p) {
     w.commit();
 }
 
-void write_all(Ring ring, const Seat& seat, uint64_t number, uint64_t messages) {
-    Writer w(ring, seat.slot());
-    if (has_one_writer(ring.contract) && w.attach() != Status::ok) wrong("a writer cannot begin");
-    for (uint64_t i = 0; i < messages; ++i) publish(w, seat.segment(), compose(number, i));
+void write_all(Ring ring, const Participant& participant, uint64_t number, uint64_t messages) {
+    Writer w(ring, participant.slot());
+    if (ring.contract.one_writer && w.attach() != Status::ok) wrong("a writer cannot begin");
+    for (uint64_t i = 0; i < messages; ++i) publish(w, participant.topic_file(), compose(number, i));
     Payload goodbye{number, kGoodbye, 0, {}};
     // Where a reader can be lapped, it may miss a goodbye: go on until all have gone, at most a minute.
-    publish(w, seat.segment(), goodbye);
-    for (int i = 0; !writer_waits(ring.contract) && i < 60'000; ++i) {
+    publish(w, participant.topic_file(), goodbye);
+    for (int i = 0; !ring.contract.writer_waits() && i < 60'000; ++i) {
         bool anybody = false;
         for (uint32_t s = 0; s < ring.slots_used(); ++s)
             anybody |=
-                slot_taken(seat.segment(), s) && s != seat.slot() &&
+                slot_taken(participant.topic_file(), s) && s != participant.slot() &&
                 ring.slots[s].role.load(std::memory_order_relaxed) == static_cast<uint32_t>(Role::reader);
         if (!anybody) return;
         usleep(1000);
-        publish(w, seat.segment(), goodbye);
+        publish(w, participant.topic_file(), goodbye);
     }
 }
 
 // Returns how many it received.
-uint64_t read_all(Ring ring, const Seat& seat, uint64_t writers) {
-    Reader r(ring, seat.slot(), Start::oldest, false);
+uint64_t read_all(Ring ring, const Participant& participant, uint64_t writers) {
+    Reader r(ring, participant.slot(), Start::oldest, false);
     if (r.attach(Start::oldest) != Status::ok) wrong("a reader cannot begin");
     std::map<uint64_t, uint64_t> due;
     uint64_t gone = 0, received = 0, began = r.sequence(), next_seq = began;
@@ -140,14 +140,14 @@ WriterRequest request(Contract contract) {
 }
 
 // No writer starts before all are there, and those who hold do: readers of the oldest then see everything.
-void wait_for_members(const Segment& s, uint32_t count) {
+void wait_for_participants(const TopicFile& s, uint32_t count) {
     for (;;) {
         uint32_t there = 0;
         for (uint32_t i = 0; i < kSlotCount; ++i) {
             bool writes =
                 s.slot(i).role.load(std::memory_order_relaxed) == static_cast<uint32_t>(Role::writer);
             bool holds = (s.slot(i).hold.load(std::memory_order_acquire) & kPositionMask) != kNoHold;
-            there += slot_taken(s, i) && (writes || holds || !writer_waits(s.contract));
+            there += slot_taken(s, i) && (writes || holds || !traits(s.contract).writer_waits());
         }
         if (there >= count) return;
         usleep(200);
@@ -156,23 +156,23 @@ void wait_for_members(const Segment& s, uint32_t count) {
 
 int as_processes(const std::shared_ptr<Directory>& directory, Contract contract, uint64_t messages,
                  uint32_t writers, uint32_t readers) {
-    auto founder = Segment::create(directory, "t", {contract, kCapacity, 0600, true, ""});
+    auto founder = TopicFile::create(directory, "t", {contract, kCapacity, 0600, true, ""});
     founder->give_name();
     std::vector<pid_t> children;
     for (uint32_t i = 0; i < writers + readers; ++i) {
         pid_t child = fork();
         if (child == 0) {
             auto own = std::make_shared<Directory>(directory->path(), false);
-            auto seat =
+            auto participant =
                 i < writers ? join_as_writer(own, "t", request(contract)) : join_as_reader(own, "t", "r");
-            Ring ring = ring_of(seat->segment());
+            Ring ring = ring_of(participant->topic_file());
             if (i < writers) {
-                wait_for_members(seat->segment(), writers + readers);
-                write_all(ring, *seat, i, messages);
+                wait_for_participants(participant->topic_file(), writers + readers);
+                write_all(ring, *participant, i, messages);
             } else {
-                read_all(ring, *seat, writers);
+                read_all(ring, *participant, writers);
             }
-            seat.reset();
+            participant.reset();
             std::exit(0);
         }
         children.push_back(child);
@@ -190,20 +190,21 @@ int as_processes(const std::shared_ptr<Directory>& directory, Contract contract,
 
 int as_threads(const std::shared_ptr<Directory>& directory, Contract contract, uint64_t messages,
                uint32_t writers, uint32_t readers) {
-    std::vector<std::unique_ptr<Seat>> seats;
-    for (uint32_t i = 0; i < writers; ++i) seats.push_back(join_as_writer(directory, "t", request(contract)));
-    for (uint32_t i = 0; i < readers; ++i) seats.push_back(join_as_reader(directory, "t", "r"));
-    Ring ring = ring_of(seats[0]->segment());
+    std::vector<std::unique_ptr<Participant>> all_participants;
+    for (uint32_t i = 0; i < writers; ++i)
+        all_participants.push_back(join_as_writer(directory, "t", request(contract)));
+    for (uint32_t i = 0; i < readers; ++i) all_participants.push_back(join_as_reader(directory, "t", "r"));
+    Ring ring = ring_of(all_participants[0]->topic_file());
     std::vector<std::thread> threads;
     for (uint32_t i = writers; i < writers + readers; ++i)
         threads.emplace_back([&, i] {
-            read_all(ring, *seats[i], writers);
-            seats[i].reset();
+            read_all(ring, *all_participants[i], writers);
+            all_participants[i].reset();
         });
     for (uint32_t i = 0; i < writers; ++i)
         threads.emplace_back([&, i] {
-            wait_for_members(seats[i]->segment(), writers + readers);
-            write_all(ring, *seats[i], i, messages);
+            wait_for_participants(all_participants[i]->topic_file(), writers + readers);
+            write_all(ring, *all_participants[i], i, messages);
         });
     for (std::thread& thread : threads) thread.join();
     return 0;
@@ -217,12 +218,12 @@ int main(int argc, char** argv) {
         std::fputs("stress CONTRACT processes|threads MESSAGES [WRITERS READERS]\n", stderr);
         return 2;
     }
-    bool one = has_one_writer(*contract);
+    bool one = traits(*contract).one_writer;
     uint64_t messages = std::strtoull(argv[3], nullptr, 0);
     uint32_t writers = one ? 1 : argc > 4 ? static_cast<uint32_t>(std::atoi(argv[4])) : 2;
-    uint32_t readers = *contract == Contract::pipe ? 1
-                       : argc > 5                  ? static_cast<uint32_t>(std::atoi(argv[5]))
-                                                   : 2;
+    uint32_t readers = traits(*contract).one_reader ? 1
+                       : argc > 5                   ? static_cast<uint32_t>(std::atoi(argv[5]))
+                                                    : 2;
     char path[] = "/dev/shm/ringmain-stress-XXXXXX";
     if (!mkdtemp(path)) return 1;
     int failed = 1;

@@ -1,4 +1,4 @@
-// The parts of the core by themselves: text, segment, roster, and the rule in one process.
+// The parts of the core by themselves: text, topic_file, roster, and the rule in one process.
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -52,7 +52,7 @@ void sizes_are_what_the_layout_says() {
     CHECK(footprint(1, 1, 0) == 40);
     for (Contract c : {Contract::broadcast, Contract::pipe, Contract::bus, Contract::reliable}) {
         uint64_t most = largest_message(c, 4096);
-        CHECK(room_for(footprint(most, 0, 0)) <= (writer_waits(c) ? 4096 : 2048));
+        CHECK(room_for(footprint(most, 0, 0)) <= (traits(c).writer_waits() ? 4096 : 2048));
     }
     CHECK(round_capacity(4097) == 8192);
     CHECK(topic_name(file_name("a/b")) == "a/b");
@@ -61,15 +61,15 @@ void sizes_are_what_the_layout_says() {
 
 void what_is_no_topic_is_refused() {
     auto directory = fresh_directory();
-    CHECK_FAULT(not_found, Segment::open(directory, "t", Access::read));
+    CHECK_FAULT(not_found, TopicFile::open(directory, "t", Access::read));
     int fd = openat(directory->fd(), "t.ring", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    CHECK_FAULT(corrupt, Segment::open(directory, "t", Access::read));
+    CHECK_FAULT(corrupt, TopicFile::open(directory, "t", Access::read));
     CHECK(ftruncate(fd, 1 << 20) == 0);
-    CHECK_FAULT(corrupt, Segment::open(directory, "t", Access::write));
+    CHECK_FAULT(corrupt, TopicFile::open(directory, "t", Access::write));
     CHECK_FAULT(corrupt, unlink_topic(directory, "t", false));
     CHECK(unlink_topic(directory, "t", true));
     CHECK(symlinkat("/etc/passwd", directory->fd(), "t.ring") == 0);
-    CHECK_FAULT(not_allowed, Segment::open(directory, "t", Access::read));
+    CHECK_FAULT(not_allowed, TopicFile::open(directory, "t", Access::read));
     CHECK_FAULT(not_allowed, unlink_topic(directory, "t", true));
     unlinkat(directory->fd(), "t.ring", 0);
     close(fd);
@@ -93,7 +93,7 @@ void one_writer_is_one_writer() {
     auto directory = fresh_directory();
     auto first = join_as_writer(directory, "t", request(Contract::broadcast));
     CHECK_FAULT(busy, join_as_writer(directory, "t", request(Contract::broadcast)));
-    Writer old(ring_of(first->segment()), first->slot());
+    Writer old(ring_of(first->topic_file()), first->slot());
     CHECK(old.attach() == Status::ok && old.begin() == Status::ok);
     old.end();
     WriterRequest wanted = request(Contract::broadcast);
@@ -111,14 +111,14 @@ void the_dead_are_reaped() {
     pid_t child = fork();
     if (child == 0) {
         auto own = std::make_shared<Directory>(directory->path(), false);
-        auto seat = join_as_reader(own, "t", "dead");
-        Reader reader(ring_of(seat->segment()), seat->slot(), Start::latest, false);
+        auto participant = join_as_reader(own, "t", "dead");
+        Reader reader(ring_of(participant->topic_file()), participant->slot(), Start::latest, false);
         _exit(reader.attach(Start::latest) == Status::ok ? 7 : 8);  // without leaving
     }
     int status = 0;
     waitpid(child, &status, 0);
     CHECK(WEXITSTATUS(status) == 7);
-    Segment& s = writer->segment();
+    TopicFile& s = writer->topic_file();
     uint32_t dead = writer->slot() + 1;
     CHECK(slot_taken(s, dead) && !slot_alive(s, dead));
     CHECK((s.slot(dead).hold.load(std::memory_order_relaxed) & kPositionMask) != kNoHold);
@@ -137,7 +137,7 @@ void a_schema_is_whole_or_the_one_before() {
     WriterRequest wanted = request(Contract::bus);
     wanted.schema = "first";
     auto writer = join_as_writer(directory, "t", wanted);
-    Segment& s = writer->segment();
+    TopicFile& s = writer->topic_file();
     CHECK(s.schema() == "first");
     for (std::string next : {std::string(4000, 'x'), std::string(), std::string("third")}) {
         RosterLock lock(s);
@@ -156,17 +156,17 @@ void a_removal_begun_is_finished() {
     auto directory = fresh_directory();
     auto writer = join_as_writer(directory, "t", request(Contract::bus));
     {
-        RosterLock lock(writer->segment());
-        stop_writers(writer->segment(), lock);  // and then whoever removes it dies
+        RosterLock lock(writer->topic_file());
+        stop_writers(writer->topic_file(), lock);  // and then whoever removes it dies
     }
-    Writer w(ring_of(writer->segment()), writer->slot());
+    Writer w(ring_of(writer->topic_file()), writer->slot());
     CHECK(w.begin() == Status::taken_over);
     auto next = join_as_writer(directory, "t", request(Contract::bus));
-    CHECK(next->segment().inode != writer->segment().inode && writer->segment().retired());
-    next->segment().header().retired.store(1, std::memory_order_release);  // marked, and then it dies
+    CHECK(next->topic_file().inode != writer->topic_file().inode && writer->topic_file().retired());
+    next->topic_file().header().retired.store(1, std::memory_order_release);  // marked, and then it dies
     auto third = join_as_writer(directory, "t", request(Contract::bus));
-    CHECK(third->segment().inode != next->segment().inode);
-    CHECK(finish_removal(writer->segment()) && !finish_removal(third->segment()));
+    CHECK(third->topic_file().inode != next->topic_file().inode);
+    CHECK(finish_removal(writer->topic_file()) && !finish_removal(third->topic_file()));
     writer.reset();
     next.reset();
     third.reset();
@@ -176,7 +176,7 @@ void a_removal_begun_is_finished() {
 void bulk_copies_are_copies() {
     std::string from(70'000, '\0');
     for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<char>(i * 31 + i / 256);
-    for (CopyWay way : {CopyWay::ordinary, CopyWay::string, CopyWay::streaming})
+    for (CopyMethod way : {CopyMethod::ordinary, CopyMethod::string, CopyMethod::streaming})
         for (size_t at : {0, 1, 63})
             for (size_t size : {0, 1, 63, 64, 200, 65'536, 69'000}) {
                 std::string to(70'000, '!');
@@ -187,31 +187,31 @@ void bulk_copies_are_copies() {
 }
 
 // Copies as long as it takes to settle; returns which way was taken most among the last hundred.
-CopyWay settles_on(CopyChoice& choice, const std::function<float(CopyWay)>& cost) {
+CopyMethod settles_on(CopyChoice& choice, const std::function<float(CopyMethod)>& cost) {
     std::vector<int> taken(3);
     for (int i = 0; i < 2000; ++i) {
-        CopyWay way = choice.next();
+        CopyMethod way = choice.next();
         choice.learn(way, cost(way));
         if (i >= 1900) ++taken[static_cast<size_t>(way)];
     }
-    return static_cast<CopyWay>(std::max_element(taken.begin(), taken.end()) - taken.begin());
+    return static_cast<CopyMethod>(std::max_element(taken.begin(), taken.end()) - taken.begin());
 }
 
 void the_fastest_way_to_copy_is_found() {
-    if (kCopyWays == 1) return;
-    using enum CopyWay;
+    if (kCopyMethods == 1) return;
+    using enum CopyMethod;
     CopyChoice choice;
-    auto near = [](CopyWay way) { return way == ordinary ? 2.1f : way == string ? 1.9f : 2.6f; };
-    auto far = [](CopyWay way) { return way == ordinary ? 17.f : way == string ? 20.f : 3.5f; };
+    auto near = [](CopyMethod way) { return way == ordinary ? 2.1f : way == string ? 1.9f : 2.6f; };
+    auto far = [](CopyMethod way) { return way == ordinary ? 17.f : way == string ? 20.f : 3.5f; };
     CHECK(settles_on(choice, near) == string);
     CHECK(settles_on(choice, far) == streaming);  // the reader was moved to another die
     CHECK(settles_on(choice, near) == string);    // and back
     uint32_t count = 0;
-    auto interrupted = [&](CopyWay way) { return near(way) * (++count % 3 ? 1.f : 40.f); };
+    auto interrupted = [&](CopyMethod way) { return near(way) * (++count % 3 ? 1.f : 40.f); };
     CHECK(settles_on(choice, interrupted) == string);
     int hopeless = 0;
     for (int i = 0; i < 10'000; ++i) {
-        CopyWay way = choice.next();
+        CopyMethod way = choice.next();
         hopeless += way != streaming;
         choice.learn(way, far(way));
     }
@@ -222,9 +222,9 @@ void the_fastest_way_to_copy_is_found() {
 void a_sender_needs_no_kind() {
     auto directory = fresh_directory();
     auto writer = join_as_writer(directory, "t", request(Contract::broadcast));
-    Reader reader(ring_of(writer->segment()), writer->slot(), Start::oldest, false);
+    Reader reader(ring_of(writer->topic_file()), writer->slot(), Start::oldest, false);
     CHECK(reader.attach(Start::oldest) == Status::ok);
-    Writer w(ring_of(writer->segment()), writer->slot());
+    Writer w(ring_of(writer->topic_file()), writer->slot());
     CHECK(w.attach() == Status::ok && w.begin() == Status::ok);
     CHECK(w.prepare(room_for(footprint(0, 2, 0))) == Status::ok);
     copy_in(w.payload(2, 0), nullptr, 0);

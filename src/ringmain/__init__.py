@@ -17,8 +17,14 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from ringmain._bridge import Bridge, bridge
+from ringmain._inspect import Participant, TopicInfo, clean, info, topics, unlink
+from ringmain._latest import Latest
+from ringmain._message import Message
 from ringmain._native import Batch, Lease, Reservation
-from ringmain.bridge import Bridge, bridge
+from ringmain._publisher import MessageStream, Publisher
+from ringmain._subscriber import Subscriber, wait
+from ringmain._syncqueue import SyncQueue
 from ringmain.errors import (
     Closed,
     CodecNotFound,
@@ -54,12 +60,6 @@ from ringmain.frames import (
     frame_streams,
     peek_frame,
 )
-from ringmain.inspect import Participant, TopicInfo, clean, info, topics, unlink
-from ringmain.latest import Latest
-from ringmain.message import Message
-from ringmain.publisher import MessageStream, Publisher
-from ringmain.subscriber import Subscriber, wait
-from ringmain.syncqueue import SyncQueue
 
 if TYPE_CHECKING:
     from ringmain.recording import Player, Recorder, Recording, replay

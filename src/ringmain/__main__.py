@@ -2,7 +2,7 @@
 
 import sys
 
-from ringmain.cli import main
+from ringmain._cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

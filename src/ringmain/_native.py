@@ -12,6 +12,7 @@ else:
     from ringmain._ring_lab import *  # noqa: F403
 
 __all__ = [  # noqa: F405
+    "CONTRACTS",
     "DEFAULT_CAPACITY",
     "FRAMES_LAYOUT",
     "LAYOUT",

@@ -2,24 +2,44 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Any, Literal, NoReturn, Self, TypeAlias, TypedDict, TypeVar
+from typing import Any, Literal, NoReturn, Self, TypedDict, TypeVar
 
 from _typeshed import ReadableBuffer, WriteableBuffer
 
-from ringmain.frames.layout import FrameLayout
-from ringmain.frames.views import FrameViews
-from ringmain.message import Message
+from ringmain._message import Message
+from ringmain.frames._layout import FrameLayout
+from ringmain.frames._views import FrameViews
 
+CONTRACTS: list[dict[str, Any]]
 LAYOUT: dict[str, int]
 FRAMES_LAYOUT: dict[str, int]
 DEFAULT_CAPACITY: int
 SLOT_COUNT: int
 
-# slot, role, pid, uid, generation, joined_ns, position, sequence, messages, bytes, lost, holding, waits_for,
-# alive, name, hold
-Member: TypeAlias = tuple[
-    int, Literal["writer", "reader", "observer"], int, int, int, int, int, int, int, int, int, bool, int, bool, str, int
-]
+class ParticipantRecord(TypedDict):
+    slot: int
+    role: Literal["writer", "reader", "observer"]
+    pid: int
+    uid: int
+    generation: int
+    joined_ns: int
+    position: int
+    sequence: int
+    messages: int
+    bytes: int
+    lost: int
+    hold: int
+    holding: bool
+    waits_for: int
+    alive: bool
+    name: str
+
+class EndpointRecord(TypedDict):
+    contract: str
+    capacity_bytes: int
+    epoch: int
+    slot: int
+    max_message_bytes: int  # of a publisher
 
 class Inspection(TypedDict):
     contract: str
@@ -31,7 +51,7 @@ class Inspection(TypedDict):
     persist: bool
     schema: bytes
     turn: int
-    members: list[Member]
+    participants: list[ParticipantRecord]
 
 class Publisher:
     def send(self, data: Any, kind: str = "", timeout: float | None = None) -> int:
@@ -76,7 +96,7 @@ class Publisher:
     ) -> None: ...
     def _close(self) -> None: ...
     def _arm(self, event: Event, /) -> int: ...
-    def _describe(self) -> tuple[Any, int, int, int, int]: ...
+    def _describe(self) -> EndpointRecord: ...
     def _schema(self) -> bytes: ...
     def _set_schema(self, schema: bytes, /) -> None: ...
     def _set_encoder(self, encode: Callable[[Any], Any], accepts: tuple[type, ...] | None, /) -> None: ...
@@ -134,7 +154,7 @@ class Subscriber:
     def _arm(self, event: Event, /) -> int: ...
     def _screen(self, senders: Iterable[str], kinds: Iterable[str], /) -> None: ...
     def _set_decoder(self, decode: Callable[[Any], Any] | None, /) -> None: ...
-    def _describe(self) -> tuple[str, int, int, int] | None: ...
+    def _describe(self) -> EndpointRecord | None: ...
     def _schema(self) -> bytes: ...
 
 S = TypeVar("S", bound=Subscriber)

@@ -10,8 +10,8 @@ import sys
 import pytest
 
 import ringmain as rm
-from ringmain.cli.completion import SHELLS, script, shapes
-from ringmain.cli.main import COMMANDS
+from ringmain._cli.completion import SHELLS, script, shapes
+from ringmain._cli.main import COMMANDS
 
 
 @pytest.mark.parametrize("shell", SHELLS)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ringmain.demo import camera
-from ringmain.demo.messages import TOPICS
+from ringmain._demo import camera
+from ringmain._demo.messages import TOPICS
 from ringmain.recording import Recording
 
 

@@ -14,8 +14,8 @@ import stat
 import pytest
 
 import ringmain as rm
-from ringmain.cli import health
-from ringmain.cli.diagnosis import diagnose
+from ringmain._cli import machine_checks
+from ringmain._cli.topic_checks import diagnose
 
 
 def test_the_machine(ringmain):
@@ -39,7 +39,7 @@ def test_leftovers_are_named_with_what_to_do(ringmain, child):
 
 def test_a_directory_everybody_can_write_is_bad(runtime_dir, monkeypatch):
     runtime_dir.chmod(0o777)
-    found = {finding.what: finding for finding in health.examine()}
+    found = {finding.what: finding for finding in machine_checks.examine()}
     assert found["directory"].state == "bad"
     assert "chmod o-w" in found["directory"].remedy
     runtime_dir.chmod(stat.S_IRWXU)
@@ -47,7 +47,7 @@ def test_a_directory_everybody_can_write_is_bad(runtime_dir, monkeypatch):
 
 def test_little_room_is_a_note(monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: (64 << 20, 63 << 20, 1 << 20))
-    found = {finding.what: finding for finding in health.examine()}
+    found = {finding.what: finding for finding in machine_checks.examine()}
     assert found["shared memory"].state == "note"
     assert "--shm-size" in found["shared memory"].remedy
 
@@ -67,7 +67,7 @@ def test_java(tmp_path, monkeypatch, says, state, words):
     java.write_text(f"#!/bin/sh\n{says}\n")
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    found = {finding.what: finding for finding in health.examine()}["Java"]
+    found = {finding.what: finding for finding in machine_checks.examine()}["Java"]
     assert found.state == state
     assert words in found.text
     assert bool(found.remedy) == (state == "bad")
@@ -76,7 +76,7 @@ def test_java(tmp_path, monkeypatch, says, state, words):
 def test_few_files_and_little_address_space_are_notes(monkeypatch):
     limits = {resource.RLIMIT_NOFILE: (64, 4096), resource.RLIMIT_AS: (1 << 30, 1 << 30)}
     monkeypatch.setattr(resource, "getrlimit", lambda which: limits[which])
-    found = [finding for finding in health.examine() if finding.what == "limits"]
+    found = [finding for finding in machine_checks.examine() if finding.what == "limits"]
     assert [finding.remedy for finding in found] == ["ulimit -n 4096", "ulimit -v unlimited"]
 
 
@@ -85,8 +85,8 @@ def test_a_missing_part_names_its_extra(monkeypatch):
         raise importlib.metadata.PackageNotFoundError(distribution)
 
     monkeypatch.setattr(importlib.metadata, "version", version)
-    found = [finding for finding in health.examine() if finding.what == "optional"]
-    assert len(found) == len(health.PARTS)
+    found = [finding for finding in machine_checks.examine() if finding.what == "optional"]
+    assert len(found) == len(machine_checks.PARTS)
     assert all("pip install 'ringmain[" in finding.remedy for finding in found)
 
 
@@ -94,11 +94,11 @@ def test_whatever_is_not_well_says_what_to_do(monkeypatch, runtime_dir):
     """Of all that can be wrong with a machine, as much as can be made wrong here at once."""
     (runtime_dir / "garbage.ring").write_bytes(b"not a topic")
     monkeypatch.setattr(shutil, "disk_usage", lambda path: (64 << 20, 63 << 20, 1 << 20))
-    monkeypatch.setattr(health, "_file_system", lambda path: "ext4")
-    monkeypatch.setattr(health, "_FUTEX_WAITV", 9999)
-    monkeypatch.setattr(health, "_F_OFD_SETLK", 9999)
+    monkeypatch.setattr(machine_checks, "_file_system", lambda path: "ext4")
+    monkeypatch.setattr(machine_checks, "_FUTEX_WAITV", 9999)
+    monkeypatch.setattr(machine_checks, "_F_OFD_SETLK", 9999)
     monkeypatch.setenv("RINGMAIN_LAB", "1")
-    unwell = [finding for finding in health.examine() if finding.state != "ok"]
+    unwell = [finding for finding in machine_checks.examine() if finding.state != "ok"]
     (runtime_dir / "garbage.ring").unlink()
     assert {"futex_waitv", "OFD locks", "shared memory", "topics", "environment"} <= {each.what for each in unwell}
     assert all(finding.remedy for finding in unwell)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import ringmain as rm
-from ringmain.cli.exits import MEANING, Exit
-from ringmain.cli.main import COMMANDS
+from ringmain._cli.exit_codes import MEANING, Exit
+from ringmain._cli.main import COMMANDS
 from ringmain.recording import Recorder
 from tests.cli.conftest import PATIENCE_S, Imu
 
@@ -82,7 +82,7 @@ def test_ctrl_c(name, places, until):
     argv = [word.replace("RECORDING", str(places)) for word in words]
     # It says when the command's module is loaded: a Ctrl-C long before that ends the interpreter, not the command.
     script = (
-        "import os, sys; from ringmain.cli import main; m = sys.modules['ringmain.cli.main']; load = m.load\n"
+        "import os, sys; from ringmain._cli import main; m = sys.modules['ringmain._cli.main']; load = m.load\n"
         "def loaded(name):\n    module = load(name); os.write(1, b'begins\\n'); return module\n"
         "m.load = loaded; sys.exit(main(sys.argv[1:]))"
     )

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringmain.cli.expression import Filter, FilterError
+from ringmain._cli.expression import Filter, FilterError
 
 FIELDS = {"x": 3, "name": "left", "v": [1.0, 2.0, 9.8], "inner": {"y": None}, "flag": True}
 

@@ -8,8 +8,8 @@ import json
 import pytest
 
 import ringmain as rm
-from ringmain.cli.commands.delay import percentile
-from ringmain.cli.watching import Flow, Reading, flow
+from ringmain._cli.commands.delay import percentile
+from ringmain._cli.observe import Flow, Reading, flow
 from tests.cli.conftest import PATIENCE_S
 
 

@@ -10,8 +10,8 @@ import sys
 import pytest
 
 import ringmain as rm
-from ringmain.cli import main
-from ringmain.cli.main import COMMANDS, command_parser, load
+from ringmain._cli import main
+from ringmain._cli.main import COMMANDS, command_parser, load
 from tests.cli.conftest import Imu
 
 HEAVY = ("asyncio", "concurrent.futures", "multiprocessing", "numpy", "pandas", "pyarrow", "textual", "rich", "pyspark")
@@ -40,7 +40,7 @@ def test_simple_commands_import_nothing_heavy(command):
         pub.send(b"x")
         typed.send(Imu(1, (0, 0, 9.8)))
         script = (
-            "import sys; from ringmain.cli import main; main(sys.argv[1:]);"
+            "import sys; from ringmain._cli import main; main(sys.argv[1:]);"
             f"print('LOADED', *(m for m in {HEAVY} if m in sys.modules), file=sys.stderr)"
         )
         done = subprocess.run([sys.executable, "-c", script, *command], capture_output=True, text=True, timeout=60)

@@ -19,13 +19,13 @@ import numpy
 import pytest
 
 import ringmain as rm
-from ringmain.cli.live.model import HISTORY, Model, Seen
-from ringmain.cli.live.picture import half_blocks, shades, thumbnail
-from ringmain.cli.live.source import Topics
-from ringmain.cli.live.view import HEADS, bar, cells, details, frame_text, messages_text, sparkline, status_line, tone
-from ringmain.cli.tables import table
-from ringmain.cli.watching import Reading
-from ringmain.message import Message
+from ringmain._cli.live.model import HISTORY, Model, Seen
+from ringmain._cli.live.picture import half_blocks, shades, thumbnail
+from ringmain._cli.live.source import Topics
+from ringmain._cli.live.view import HEADS, bar, cells, details, frame_text, messages_text, sparkline, status_line, tone
+from ringmain._cli.observe import Reading
+from ringmain._cli.tables import table
+from ringmain._message import Message
 from tests.cli.conftest import Imu
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -203,7 +203,7 @@ def screen_text(app) -> str:
 def test_the_screens_are_what_they_were():
     """Sorted by loss, then the camera opened: two whole screens."""
     pytest.importorskip("textual")
-    from ringmain.cli.live.app import LiveView
+    from ringmain._cli.live.app import LiveView
 
     async def drive() -> tuple[str, str]:
         app = LiveView(MadeUp(), interval_s=3600)
@@ -342,7 +342,7 @@ def test_the_app_by_its_keys():
     pytest.importorskip("textual")
     from textual.widgets import DataTable, Static
 
-    from ringmain.cli.live.app import LiveView, TopicScreen
+    from ringmain._cli.live.app import LiveView, TopicScreen
 
     async def drive() -> None:
         app = LiveView(Topics(), interval_s=3600)
@@ -373,7 +373,7 @@ def test_the_app_by_its_keys():
 def test_a_look_while_a_topic_is_being_opened_does_no_harm():
     """The screen is there before its parts are."""
     pytest.importorskip("textual")
-    from ringmain.cli.live.app import LiveView, TopicScreen
+    from ringmain._cli.live.app import LiveView, TopicScreen
 
     async def drive() -> None:
         app = LiveView(MadeUp(), interval_s=3600)

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from ringmain.compat import msgq
-
-from ..conftest import PATIENCE_S, Child
+from tests.conftest import PATIENCE_S, Child
 
 PATIENCE_MS = int(PATIENCE_S * 1000)
 METHODS = ["fork", "spawn", "forkserver"]

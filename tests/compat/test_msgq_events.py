@@ -15,8 +15,7 @@ import pytest
 
 from ringmain.compat import msgq
 from ringmain.compat.msgq import Event
-
-from ..conftest import PATIENCE_S, Child
+from tests.conftest import PATIENCE_S, Child
 
 PATIENCE_MS = int(PATIENCE_S * 1000)
 

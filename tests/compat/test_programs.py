@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 import ringmain.compat
-
-from ..conftest import PATIENCE_S
+from tests.conftest import PATIENCE_S
 
 PROGRAMS = Path(__file__).parent / "programs"
 METHODS = ["fork", "spawn", "forkserver"]
@@ -92,7 +91,7 @@ def test_programs_that_a_program_starts(tmp_path: Path) -> None:
         "subprocess.run([sys.executable, __file__.replace('first', 'other')], check=True)\n"
     )
     done = run("-m", "ringmain.compat", tmp_path / "first.py", "--flag", "word", PYTHONPATH=os.pathsep.join(sys.path))
-    expected = "['--flag', 'word'] a module beside the program\nringmain.compat.msgq.sockets\n"
+    expected = "['--flag', 'word'] a module beside the program\nringmain.compat.msgq._sockets\n"
     assert (done.stdout, done.stderr) == (expected, "")
 
 

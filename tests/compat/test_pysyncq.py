@@ -12,8 +12,7 @@ import pytest
 
 import ringmain as rm
 from ringmain.compat import pysyncq as pq
-
-from ..conftest import PATIENCE_S, Child
+from tests.conftest import PATIENCE_S, Child
 
 
 def test_documentation_step_by_step() -> None:

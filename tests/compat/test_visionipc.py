@@ -14,8 +14,7 @@ import pytest
 
 from ringmain.compat import msgq
 from ringmain.compat.msgq.visionipc import VisionIpcClient, VisionIpcServer, VisionStreamType, get_endpoint_name
-
-from ..conftest import PATIENCE_S
+from tests.conftest import PATIENCE_S
 
 PATIENCE_MS = int(PATIENCE_S * 1000)
 ROAD, WIDE = VisionStreamType.VISION_STREAM_ROAD, VisionStreamType.VISION_STREAM_WIDE_ROAD

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ringmain as rm
-from ringmain.frames.layout import FrameLayout
+from ringmain.frames._layout import FrameLayout
 
 PATIENCE_S = 10.0
 

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import family
-import players
-from players import ACTS, ONE_WRITER, PATIENCE_S, POLL_S, WAITING, Board, Seat, Wrong, until
+import actors
+import child_processes
+from actors import ACTS, ONE_WRITER, PATIENCE_S, POLL_S, WAITING, Board, Seat, Wrong, until
 
 from ringmain.testing import die_at, stop_at
 
@@ -84,7 +84,7 @@ class World:
     # -------------------------------------------------------------------------------------------- processes
 
     def fork(self, name: str, program: Callable[..., None], *arguments: Any, env: dict[str, str] | None = None) -> int:
-        pid = family.fork()
+        pid = child_processes.fork()
         if pid:
             self.children[pid] = name
             return pid
@@ -133,11 +133,11 @@ class World:
     def start_survivors(self) -> None:
         seats = self.reader_seats
         self.survivors = {
-            "writer": self.fork("writer", players.writer, self.board.seat(0), self.contract, 1, seats),
+            "writer": self.fork("writer", actors.writer, self.board.seat(0), self.contract, 1, seats),
         }
         for i, seat in enumerate(seats):
             slow = self.lingers and i == len(seats) - 1
-            program = players.lingering_reader if slow else players.reader
+            program = actors.lingering_reader if slow else actors.reader
             self.survivors[f"reader {i}"] = self.fork(f"reader-{i}", program, seat, self.contract)
 
     def set_the_stage(self) -> None:
@@ -148,7 +148,7 @@ class World:
             if self.reader_first:
                 self.board.go_reader = True
             if any(act.founded for act in self.acts) and self.reader_first:
-                pid = self.fork("founder", players.found, self.next_seat(), self.contract, len(self.reader_seats))
+                pid = self.fork("founder", actors.found, self.next_seat(), self.contract, len(self.reader_seats))
                 self.expect_success(pid, "the founder")
             if self.writer_first:
                 self.board.go_writer = True
@@ -162,7 +162,7 @@ class World:
             as_writer = not first or (self.contract in ONE_WRITER and not self.writer_first)
             seat.done = as_writer
             if as_writer or self.contract != "pipe" or not self.reader_first:  # else its one reader lives
-                pid = self.fork("corpse", players.die_in_the_topic, seat, self.contract, 40)
+                pid = self.fork("corpse", actors.die_in_the_topic, seat, self.contract, 40)
                 self.reap(pid, "the corpse")
         self.board.paused = first and self.lingers
 
@@ -304,7 +304,7 @@ class World:
             result.error += "".join("\n" + n.read_text() for n in sorted(self.notes.iterdir()) if n.name != "trace")
         finally:
             for pid in list(self.children):
-                family.kill(pid)
+                child_processes.kill(pid)
             shutil.rmtree(self.directory, ignore_errors=True)
         return result
 

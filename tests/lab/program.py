@@ -1,6 +1,6 @@
 """Which scenarios there are, and playing them: one dies, two die, one stands still.
 
-Run with RINGMAIN_LAB set (tests/lab/account.py does):
+Run with RINGMAIN_LAB set (tests/lab/run_all.py does):
 
     RINGMAIN_LAB=1 python tests/lab/program.py die  --contract bus            every act, every point it passes
     RINGMAIN_LAB=1 python tests/lab/program.py pair --contract bus --seed 7 --seconds 20
@@ -25,9 +25,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 import arena
-import family
+import child_processes
+from actors import ACTS
 from arena import Result, Victim, play, trace
-from players import ACTS
 
 from ringmain.testing import crash_points
 
@@ -105,7 +105,7 @@ def play_all(contract: str, how: str, scenarios: Sequence[Scenario], width: int,
         queue.write(b"".join(i.to_bytes(4, "little") for i in range(len(scenarios))))
         queue.flush()
         os.lseek(queue.fileno(), 0, os.SEEK_SET)  # all workers share the file's offset: each number is read once
-        workers = [family.fork() for _ in range(width) if os.getpid() == PARENT]
+        workers = [child_processes.fork() for _ in range(width) if os.getpid() == PARENT]
         if os.getpid() != PARENT:
             code = 1
             try:
@@ -122,7 +122,7 @@ def play_all(contract: str, how: str, scenarios: Sequence[Scenario], width: int,
                     raise ChildProcessError(f"a worker of the lab ended with {os.waitstatus_to_exitcode(status)}")
         finally:
             for pid in workers:
-                family.kill(pid)
+                child_processes.kill(pid)
 
 
 def plan(options: argparse.Namespace) -> list[Scenario]:
@@ -161,7 +161,7 @@ def main() -> int:
     options = parser.parse_args()
     if not os.environ.get("RINGMAIN_LAB"):
         parser.error("set RINGMAIN_LAB=1: the crash points are in the lab build only")
-    family.end_in_order_when_told()
+    child_processes.end_in_order_when_told()
     deadline = time.monotonic() + (options.seconds or 1e9)
     with tempfile.TemporaryDirectory(prefix="ringmain-lab-", dir="/dev/shm") as arena.place:
         perform_all(options, deadline)

@@ -22,8 +22,8 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-import family
-from players import Board, Ledger, Seat, compose
+import child_processes
+from actors import Board, Ledger, Seat, compose
 
 import ringmain as rm
 from ringmain.testing import crash_points, die_at, stop_at
@@ -101,7 +101,7 @@ class Soak:
         index = self.free.pop()
         seat = self.board.seat(index)
         seat._words[0] = 0
-        pid = family.fork()
+        pid = child_processes.fork()
         if pid == 0:
             self.live(program, seat, contract, origin, fate, label, nth, seed)
         self.running[pid] = Running(seat, index, fate, time.monotonic())
@@ -169,7 +169,7 @@ class Soak:
             self.report(time.monotonic() - began)
         finally:  # also when told to end
             for pid in self.running:
-                family.kill(pid)
+                child_processes.kill(pid)
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def finish(self) -> None:
@@ -181,7 +181,7 @@ class Soak:
         if self.running and not self.failed:
             self.failed = f"{len(self.running)} processes did not end"
         while self.running:
-            family.kill(self.running.popitem()[0])
+            child_processes.kill(self.running.popitem()[0])
         self.account["topics cleaned up after the dead"] += len(rm.clean())
         for info in rm.topics():
             if info.contract == "pipe":
@@ -203,7 +203,7 @@ def main() -> int:
     options = parser.parse_args()
     if not os.environ.get("RINGMAIN_LAB"):
         parser.error("set RINGMAIN_LAB=1: the crash points are in the lab build only")
-    family.end_in_order_when_told()
+    child_processes.end_in_order_when_told()
     print(f"seed {options.seed}", flush=True)
     soak = Soak(options.seed)
     soak.run(options.minutes)

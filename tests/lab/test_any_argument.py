@@ -3,7 +3,7 @@ error is one that a user can catch.
 
 How: Hypothesis makes up arguments, most of them near the edges of what is allowed; each call is made on the ring in
 shared memory and on the fake one, and what comes back is compared: the value, or the kind of error. Orders of
-operations are in tests/test_reference.py, which does the same with whole programs.
+operations are in tests/ring/test_reference.py, which does the same with whole programs.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import hypothesis.strategies as st
 from hypothesis import HealthCheck, example, given, settings
 
 import ringmain as rm
+from ringmain.backends.fake import _world as worlds
 from ringmain.testing import World
-from ringmain.testing import world as worlds
 
 EXAMPLES = int(os.environ.get("RINGMAIN_EXAMPLES", "100"))
 quickly = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

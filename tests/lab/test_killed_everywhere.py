@@ -19,7 +19,7 @@ import pytest
 
 from ringmain.testing import crash_points, die_at, stop_at
 
-from .account import CONTRACTS, Scenario, play
+from .run_all import CONTRACTS, Scenario, play
 
 # Whether somebody sleeps depends on the pace of the others, so an act may miss these points; no contract may.
 DEPENDS_ON_PACE = ("publish: about to sleep", "read: about to sleep")

@@ -11,7 +11,7 @@ import pytest
 
 import ringmain as rm
 
-from .players import CAPACITY, TOPIC, WAITING, Board, Follower, Ledger, Wrong, compose
+from .actors import CAPACITY, TOPIC, WAITING, Board, Follower, Ledger, Wrong, compose
 
 WRITER, OTHER = 1, 10
 FIRST, SECOND, THIRD = 1001, 1002, 1003

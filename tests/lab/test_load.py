@@ -2,8 +2,8 @@
 
 How: real topics in /dev/shm, participants spread over processes. A clock is stepped by a shim that is loaded before
 libc's clock_gettime and adds what a file says to the wall clock: the machine's own cannot be stepped from a test.
-/dev/shm that is full is in tests/test_names_and_files.py; a thousand million messages and counters that wrap are in
-native/tests/endurance.cpp. `make lab` goes up to 4 GiB.
+/dev/shm that is full is in tests/ring/test_names_and_files.py; a thousand million messages and counters that wrap are
+in native/tests/endurance.cpp. `make lab` goes up to 4 GiB.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from ringmain.recording import RecordingWriter
-from ringmain.recording.format import RING_SCHEMA
+from ringmain.recording._format import RING_SCHEMA
 
 START_NS = 1_700_000_000_123_456_789
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from ringmain.recording import Recording, RecordingWriter, crash, list_segments
-from ringmain.recording.segments import Store
+from ringmain.recording import Recording, RecordingWriter, _crash, list_segments
+from ringmain.recording._segment.store import Store
 from tests.recording.conftest import payload_of, ring_batch
 
 ROOT = Path(__file__).parents[2]
@@ -102,9 +102,9 @@ def test_killed_while_retaining(tmp_path: Path, label: str) -> None:
 
 def test_every_label_of_the_code_is_tested() -> None:
     tested = {case.partition(":")[0] for case in CASES} | {"R9"}
-    assert tested == set(crash.POINTS)
-    source = "".join(path.read_text() for path in (ROOT / "src/ringmain/recording").glob("*.py"))
-    for label in crash.POINTS:
+    assert tested == set(_crash.POINTS)
+    source = "".join(path.read_text() for path in (ROOT / "src/ringmain/recording").rglob("*.py"))
+    for label in _crash.POINTS:
         assert f"[CRASH-{label}]" in source
 
 
@@ -134,6 +134,6 @@ def test_killed_at_random_under_load(tmp_path: Path, seed: int) -> None:
 
 def test_the_crash_setting_is_checked() -> None:
     with pytest.raises(ValueError, match="expected one of R1"):
-        crash.arm("R99")
+        _crash.arm("R99")
     with pytest.raises(ValueError, match="expected one of R1"):
-        crash.arm("R1:0")
+        _crash.arm("R1:0")

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from ringmain.errors import RecordingCorrupt, RingmainError
 from ringmain.recording import Position, Recording, RecordingWriter
-from ringmain.recording.format import sealed_name, stream_name
-from ringmain.recording.walk import StreamIndex
+from ringmain.recording._format import sealed_name, stream_name
+from ringmain.recording._segment.segment_reader import StreamIndex
 from tests.recording.conftest import START_NS, ring_batch
 
 Row = tuple[int, int, int, str, bytes]

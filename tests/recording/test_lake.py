@@ -13,7 +13,7 @@ from pyarrow import fs as pafs
 
 import ringmain as rm
 from ringmain.recording import RecordingWriter, register
-from ringmain.recording.format import Position
+from ringmain.recording._format import Position
 from tests.recording.conftest import payload_of, ring_batch
 
 SERVER = """

@@ -13,9 +13,9 @@ import pytest
 
 import ringmain as rm
 from ringmain.errors import RecordingError
-from ringmain.recording import recorder as recorder_module
-from ringmain.recording import tap as tap_module
-from ringmain.recording.tap import Tap
+from ringmain.recording._record import recorder as recorder_module
+from ringmain.recording._record import tap as tap_module
+from ringmain.recording._record.tap import Tap
 from tests.conftest import PATIENCE_S, Child
 
 Until = Callable[[Callable[[], object]], None]

@@ -18,7 +18,7 @@ from mcap.reader import make_reader
 
 import ringmain as rm
 from ringmain.recording import Recording, RecordingWriter
-from ringmain.recording.mcap import export_mcap
+from ringmain.recording._mcap import export_mcap
 from tests.recording.conftest import START_NS, payload_of, ring_batch
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from ringmain.errors import RecordingNotFound
 from ringmain.recording import COLUMNS, SCHEMA, Position, Recording, RecordingWriter, Store, list_segments
-from ringmain.recording.segments import StreamSegment
+from ringmain.recording._segment.store import StreamSegment
 from tests.recording.conftest import START_NS, payload_of, ring_batch
 
 

@@ -19,7 +19,7 @@ import pytest
 
 import ringmain as rm
 from ringmain.errors import RecorderBusy, RecordingError
-from ringmain.recording import crash
+from ringmain.recording import _crash
 from tests.conftest import PATIENCE_S, Child
 
 Until = Callable[[Callable[[], object]], None]
@@ -263,7 +263,7 @@ def test_without_resume_a_new_recorder_begins_with_what_comes(tmp_path: Path, un
     assert rm.Recording(path).gaps() == []
 
 
-CASES = [label for label in crash.POINTS if label != "R9"]  # R9 is retention's, and tested with the writer
+CASES = [label for label in _crash.POINTS if label != "R9"]  # R9 is retention's, and tested with the writer
 
 
 @pytest.mark.parametrize("label", CASES)

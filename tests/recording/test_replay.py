@@ -17,8 +17,8 @@ import pytest
 import ringmain as rm
 from ringmain.errors import RecordingNotFound
 from ringmain.recording import RecordingWriter
-from ringmain.recording.format import RING_SCHEMA
-from ringmain.recording.timeline import Selection, in_order
+from ringmain.recording._format import RING_SCHEMA
+from ringmain.recording._replay.merge import Selection, in_order
 from tests.conftest import PATIENCE_S
 
 InThread = Callable[..., Callable[[], object]]

@@ -7,11 +7,11 @@ import re
 import shutil
 from pathlib import Path
 
-from ringmain.recording import FORMAT_VERSION, SCHEMA, Position, Recording, consumers, crash
-from ringmain.recording.format import Meta
-from ringmain.recording.sealed import ROW_GROUP_BYTES, ROW_GROUP_ROWS, SEAL_KEY, STATS_KEY
-from ringmain.recording.segments import Store
-from ringmain.recording.stream import HEAD_LINE
+from ringmain.recording import FORMAT_VERSION, SCHEMA, Position, Recording, _crash, consumers
+from ringmain.recording._format import Meta
+from ringmain.recording._segment.parquet_segment import ROW_GROUP_BYTES, ROW_GROUP_ROWS, SEAL_KEY, STATS_KEY
+from ringmain.recording._segment.segment_writer import HEAD_LINE
+from ringmain.recording._segment.store import Store
 from tests.recording.conftest import START_NS, payload_of
 from tests.recording.golden import GOLDEN
 
@@ -70,7 +70,7 @@ def test_seal() -> None:
 
 
 def test_crashes() -> None:
-    assert tuple(row[0] for row in table("Crashes")) == crash.POINTS
+    assert tuple(row[0] for row in table("Crashes")) == _crash.POINTS
 
 
 def test_the_golden_recording_reads_as_it_always_did(tmp_path: Path) -> None:

@@ -19,9 +19,9 @@ from typing_extensions import Buffer
 import ringmain as rm
 from ringmain.errors import Corrupt, RecordingError
 from ringmain.recording import RecordingWriter
-from ringmain.recording.format import Position, stream_name
-from ringmain.recording.spool import PlainSpool, Spool
-from ringmain.recording.tap import Tap
+from ringmain.recording._format import Position, stream_name
+from ringmain.recording._record.spool import PlainSpool, Spool
+from ringmain.recording._record.tap import Tap
 from tests.conftest import PATIENCE_S
 from tests.recording.conftest import ring_batch
 
@@ -100,7 +100,7 @@ def test_a_failure_that_comes_while_others_wait_is_told_to_all(kind: type[Spool]
 def test_without_a_thread_to_be_had_it_writes_all_the_same(tmp_path: Path) -> None:
     script = """
 import os, resource, sys, threading
-from ringmain.recording.spool import Spool
+from ringmain.recording._record.spool import Spool
 os.setuid(65534)
 resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
 try:
@@ -164,7 +164,7 @@ def test_a_forked_child_ends(tmp_path: Path) -> None:
     """There the thread does not exist, and is not waited for."""
     script = """
 import os, sys
-from ringmain.recording.spool import Spool
+from ringmain.recording._record.spool import Spool
 fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
 spool = Spool()
 spool.put(fd, [bytes(1_000_000)])
@@ -259,7 +259,7 @@ class LateSpool(PlainSpool):
 
 @pytest.fixture
 def late(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ringmain.recording.writer.Spool", LateSpool)
+    monkeypatch.setattr("ringmain.recording._record.writer.Spool", LateSpool)
 
 
 def test_a_position_is_of_what_is_in_the_file(tmp_path: Path, late: None) -> None:

@@ -16,9 +16,9 @@ import pytest
 
 from ringmain.errors import RecorderBusy, RecordingError
 from ringmain.recording import COLUMNS, SCHEMA, Position, Recording, RecordingWriter, list_segments, register
-from ringmain.recording.format import RING_SCHEMA, sealed_name, stream_name
-from ringmain.recording.segments import Store, read_retired
-from ringmain.recording.writer import Fsync
+from ringmain.recording._format import RING_SCHEMA, sealed_name, stream_name
+from ringmain.recording._record.writer import Fsync
+from ringmain.recording._segment.store import Store, read_retired
 from tests.recording.conftest import START_NS, payload_of, ring_batch
 
 
@@ -317,7 +317,7 @@ def test_sealing_to_another_file_system(tmp_path: Path) -> None:
 
 
 def test_a_batch_beyond_the_limit_of_a_column_is_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ringmain.recording.writer._MAX_BATCH_BYTES", 10_000)
+    monkeypatch.setattr("ringmain.recording._record.writer._MAX_BATCH_BYTES", 10_000)
     with RecordingWriter(tmp_path / "r") as writer:
         assert writer.append("t", 1, ring_batch(0, 100, size=1000)) == 100
     assert [m.seq for m in Recording(tmp_path / "r")] == list(range(100))

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import record, rows, writer
+from tests.spark.recordings import record, rows, writer
 
 pyspark = pytest.importorskip("pyspark")
 
@@ -58,7 +58,7 @@ def wait_for_line(log: Path, text: str, timeout_s: float = 120) -> None:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     tmp_path = tmp_path_factory.mktemp("cluster")
-    from ringmain.spark.java import find_java
+    from ringmain.spark._java import find_java
 
     home = Path(pyspark.__file__).parent
     environment = {

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import record, rows
+from tests.spark.recordings import record, rows
 
 ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -70,7 +70,7 @@ def test_spark_connect(tmp_path: Path) -> None:
 def test_the_example_with_declarative_pipelines(tmp_path: Path) -> None:
     pytest.importorskip("yaml")
     path = record(tmp_path / "r", ("a", 1, rows(0, 50)), ("b", 1, rows(0, 30)))
-    from ringmain.spark.java import find_java
+    from ringmain.spark._java import find_java
 
     folder = tmp_path / "declarative"
     run(["cp", "-r", str(ROOT / "examples" / "declarative"), str(folder)])

@@ -14,11 +14,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 import ringmain.spark
 from ringmain.errors import RecordingNotFound
-from ringmain.recording.retention import retire
-from ringmain.recording.segments import Store
-from ringmain.spark.source import RingmainSource
-
-from .conftest import record, rows, writer
+from ringmain.recording._segment.store import Store
+from ringmain.recording._upkeep.retention import retire
+from ringmain.spark._source import RingmainSource
+from tests.spark.recordings import record, rows, writer
 
 
 def open_stream(path: Path, **options: str) -> Any:

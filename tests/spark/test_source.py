@@ -17,8 +17,7 @@ import msgspec
 import pytest
 
 import ringmain.spark
-
-from .conftest import START_NS, Imu, Imu2, Pose, imu, imu2, record, rows, schema_of, writer
+from tests.spark.recordings import START_NS, Imu, Imu2, Pose, imu, imu2, record, rows, schema_of, writer
 
 
 def load(spark: Any, path: Path | str, **options: Any) -> Any:

@@ -20,10 +20,9 @@ from pyspark.errors import StreamingQueryException
 
 import ringmain.spark
 from ringmain.recording import Position, consumers
-from ringmain.recording.retention import retire
-from ringmain.recording.segments import Store
-
-from .conftest import Imu, Imu2, imu, imu2, record, rows, schema_of, writer
+from ringmain.recording._segment.store import Store
+from ringmain.recording._upkeep.retention import retire
+from tests.spark.recordings import Imu, Imu2, imu, imu2, record, rows, schema_of, writer
 
 
 class Sink:
@@ -126,7 +125,7 @@ def test_a_killed_recorder_loses_nothing_that_was_flushed(spark: Any, tmp_path: 
 import os, signal, sys
 sys.path.insert(0, {str(Path(__file__).parents[2])!r})
 from pathlib import Path
-from tests.spark.conftest import rows, writer
+from tests.spark.recordings import rows, writer
 made = writer(Path({str(tmp_path / "r")!r}))
 made.append("a", 1, rows(0, 20)); made.flush()
 made.append("a", 1, rows(20, 20))

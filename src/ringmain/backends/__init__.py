@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, runtime_checkabl
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-    from ringmain.message import Message
+    from ringmain._message import Message
     from ringmain.typed import Schema
 
 __all__ = [
@@ -160,9 +160,9 @@ class Switch(type):
 def _held(cls: type, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """A native subscriber that `ringmain.testing.Lockstep` holds, not yet initialised; None if it does not."""
     from ringmain import _native
-    from ringmain.testing import held
+    from ringmain.backends.shm import _lockstep_client
 
-    held_class = held.held_class(cls, options.get("topic", args[0] if args else ""))
+    held_class = _lockstep_client.held_class(cls, options.get("topic", args[0] if args else ""))
     return None if held_class is None else _native.Subscriber.__new__(held_class)
 
 

@@ -16,12 +16,12 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ringmain import names
-from ringmain.compat.names import escaped
+from ringmain import _names
+from ringmain._inspect import info
+from ringmain._publisher import Publisher
+from ringmain._syncqueue import SyncQueue
+from ringmain.compat._names import escaped
 from ringmain.errors import Full, MessageTooLarge, TopicNotFound
-from ringmain.inspect import info
-from ringmain.publisher import Publisher
-from ringmain.syncqueue import SyncQueue
 
 __all__ = ["PySyncQ", "qset"]
 
@@ -93,7 +93,7 @@ class PySyncQ:
         self.sender: bytes | None = None
         self.scrnsend = qset(changed=self._rescreen)
         self.scrntype = qset(changed=self._rescreen)
-        self._directory = names.runtime_directory()
+        self._directory = _names.runtime_directory()
         self._queue: SyncQueue | None = None
         self._keeper: Publisher | None = None
         if create:
@@ -135,7 +135,7 @@ class PySyncQ:
             self.scrnsend.add(self.sender)
         if self._queue is not None:
             self._queue.close()  # opened before, or inherited from the parent, which stays a member
-        with names.directory_as(self._directory):
+        with _names.directory_as(self._directory):
             self._queue = SyncQueue(self._topic, name, ignore_senders=())
         self._rescreen()
 
@@ -191,7 +191,7 @@ class PySyncQ:
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        with names.directory_as(state["_directory"]):  # a fork server may have another environment
+        with _names.directory_as(state["_directory"]):  # a fork server may have another environment
             self.__init__(state["name"], False, state["size"], state["start"])  # type: ignore[misc]
         self.scrnsend.update(state["scrnsend"])
         self.scrntype.update(state["scrntype"])

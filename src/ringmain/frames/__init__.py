@@ -16,12 +16,12 @@ import msgspec
 
 from ringmain import _native
 from ringmain._native import Frame, FrameDraft
-from ringmain.frames.layout import FrameLayout, View
-from ringmain.frames.peek import FrameCopy, peek_frame
-from ringmain.frames.publisher import FramePublisher
-from ringmain.frames.streams import FrameStream, frame_stream, frame_streams
-from ringmain.frames.subscriber import FrameSubscriber
-from ringmain.frames.views import DraftViews, FrameViews, give_views
+from ringmain.frames._layout import FrameLayout, View
+from ringmain.frames._peek import FrameCopy, peek_frame
+from ringmain.frames._publisher import FramePublisher
+from ringmain.frames._streams import FrameStream, frame_stream, frame_streams
+from ringmain.frames._subscriber import FrameSubscriber
+from ringmain.frames._views import DraftViews, FrameViews, give_views
 
 __all__ = [
     "Frame",

@@ -10,13 +10,13 @@ The public names and where each lives: `run`, `Pipeline`, `Summary` (run.py), `A
 
 from __future__ import annotations
 
-from ringmain.pipeline.aligned import aligned
-from ringmain.pipeline.batch import Align
-from ringmain.pipeline.bronze import bronze
-from ringmain.pipeline.gold import gaps, senders, topic_health
-from ringmain.pipeline.lake import Lake
-from ringmain.pipeline.report import report
-from ringmain.pipeline.run import Pipeline, Summary, run
+from ringmain.pipeline._aligned import aligned
+from ringmain.pipeline._batch import Align
+from ringmain.pipeline._bronze import bronze
+from ringmain.pipeline._gold import gaps, senders, topic_health
+from ringmain.pipeline._lake import Lake
+from ringmain.pipeline._report import report
+from ringmain.pipeline._run import Pipeline, Summary, run
 
 __all__ = [
     "Align",

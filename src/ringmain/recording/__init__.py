@@ -4,17 +4,17 @@
 recorder writes with. docs/guide/recording.md shows how, docs/spec/recording.md says what is on disk.
 """
 
-from ringmain.recording.format import COLUMNS, FORMAT_VERSION, SCHEMA, Position
-from ringmain.recording.frames import RecordedFrame
-from ringmain.recording.player import Player, PlayerStatus, replay
-from ringmain.recording.reader import Gap, RecordedMessage, Recording
-from ringmain.recording.recorder import Recorder
-from ringmain.recording.repair import Report
-from ringmain.recording.retention import consumers, register, unregister
-from ringmain.recording.segments import SegmentRef, Store, list_segments
-from ringmain.recording.status import RecorderStatus, TopicStatus
-from ringmain.recording.stream import Damage
-from ringmain.recording.writer import RecordingWriter
+from ringmain.recording._format import COLUMNS, FORMAT_VERSION, SCHEMA, Position
+from ringmain.recording._frames import RecordedFrame
+from ringmain.recording._reader import Gap, RecordedMessage, Recording
+from ringmain.recording._record.recorder import Recorder
+from ringmain.recording._record.status import RecorderStatus, TopicStatus
+from ringmain.recording._record.writer import RecordingWriter
+from ringmain.recording._replay.player import Player, PlayerStatus, replay
+from ringmain.recording._segment.segment_writer import Damage
+from ringmain.recording._segment.store import SegmentRef, Store, list_segments
+from ringmain.recording._upkeep.repair import Report
+from ringmain.recording._upkeep.retention import consumers, register, unregister
 
 __all__ = [
     "COLUMNS",

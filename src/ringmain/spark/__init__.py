@@ -16,16 +16,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ringmain.spark.session import session
+from ringmain.spark._session import session
 
 if TYPE_CHECKING:
-    from ringmain.spark.fastest import read
-    from ringmain.spark.scan import gaps
-    from ringmain.spark.sink import RepeatFilter
+    from ringmain.spark._read import read
+    from ringmain.spark._scan import gaps
+    from ringmain.spark._sink import RepeatFilter
 
 __all__ = ["RepeatFilter", "gaps", "read", "session"]
 
-_WHERE = {"read": "ringmain.spark.fastest", "gaps": "ringmain.spark.scan", "RepeatFilter": "ringmain.spark.sink"}
+_WHERE = {"read": "ringmain.spark._read", "gaps": "ringmain.spark._scan", "RepeatFilter": "ringmain.spark._sink"}
 
 
 def __getattr__(name: str) -> Any:

@@ -7,12 +7,12 @@ crash injector, `crash_points`, `die_at` and `stop_at`: real processes that die 
 
 from __future__ import annotations
 
-from ringmain.testing.crash import crash_points, die_at, stop_at
-from ringmain.testing.fake_world import fake
-from ringmain.testing.lockstep import Held, Lockstep, NotHeld
-from ringmain.testing.schedule import Deadlock, Stuck
-from ringmain.testing.sequencer import Sequencer
-from ringmain.testing.world import Killed, World
+from ringmain.backends.fake._schedule import Deadlock, Stuck
+from ringmain.backends.fake._world import Killed, World
+from ringmain.testing._crash import crash_points, die_at, stop_at
+from ringmain.testing._fake import fake
+from ringmain.testing._lockstep import Held, Lockstep, NotHeld
+from ringmain.testing._sequencer import Sequencer
 
 __all__ = [
     "Deadlock",

@@ -7,10 +7,10 @@ the columns in Spark.
 
 from __future__ import annotations
 
-from ringmain.typed.codecs import Codec, SimpleCodec, codec_for, codec_from_schema, register_codec
-from ringmain.typed.columns import arrow_schema, decode_column, spark_ddl
-from ringmain.typed.compat import compatible, differences
-from ringmain.typed.schema import Schema
+from ringmain.typed._codecs import Codec, SimpleCodec, codec_for, codec_from_schema, register_codec
+from ringmain.typed._columns import arrow_schema, decode_column, spark_ddl
+from ringmain.typed._compatibility import compatible, differences
+from ringmain.typed._schema import Schema
 
 __all__ = [
     "Codec",

@@ -10,7 +10,7 @@ and `rm.bridge`).
 
 from __future__ import annotations
 
-from ringmain.compat.msgq.events import (
+from ringmain.compat.msgq._events import (
     Event,
     SocketEventHandle,
     delete_fake_prefix,
@@ -20,7 +20,7 @@ from ringmain.compat.msgq.events import (
     toggle_fake_events,
     wait_for_one_event,
 )
-from ringmain.compat.msgq.sockets import (
+from ringmain.compat.msgq._sockets import (
     NO_TRAVERSAL_LIMIT,
     Context,
     IpcError,

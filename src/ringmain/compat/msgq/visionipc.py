@@ -12,14 +12,14 @@ import time
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from ringmain.compat.msgq.endpoints import place
-from ringmain.compat.msgq.events import events_of
-from ringmain.compat.names import text
+from ringmain._inspect import info
+from ringmain._publisher import Publisher
+from ringmain.compat._names import text
+from ringmain.compat.msgq._endpoints import place
+from ringmain.compat.msgq._events import events_of
 from ringmain.errors import RingmainError, Timeout
 from ringmain.frames import FrameLayout, FramePublisher, FrameSubscriber, frame_streams
-from ringmain.frames.streams import FrameStream, frame_stream
-from ringmain.inspect import info
-from ringmain.publisher import Publisher
+from ringmain.frames._streams import FrameStream, frame_stream
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

@@ -1,0 +1,31 @@
+// TopicFile without a file: the explorer's memory, seen by one actor. The descriptor is the actor's number, which is
+// what kernel.cpp knows a lock's owner by.
+#include "topic_file.hpp"
+
+#include "actors.hpp"
+#include "model.hpp"
+
+namespace ringmain {
+
+std::atomic<uint32_t> forks{0};
+
+TopicFile::~TopicFile() = default;
+
+std::string file_name(std::string_view topic, FileKind) { return std::string(topic); }
+
+std::shared_ptr<TopicFile> TopicFile::open(std::shared_ptr<Directory>, std::string_view actor, Access,
+                                           FileKind) {
+    auto topic_file = std::make_shared<TopicFile>();
+    topic_file->fd_ = actor[0] - '0';
+    topic_file->topic = actor;
+    topic_file->control_ = explore::control();
+    topic_file->data_ = explore::data();
+    topic_file->contract = explore::topic.contract;
+    topic_file->capacity_bytes = explore::topic.capacity_bytes;
+    topic_file->flags = kPersist;  // the file's life is not explored here
+    return topic_file;
+}
+
+void TopicFile::retire() {}
+
+}  // namespace ringmain

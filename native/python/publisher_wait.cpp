@@ -1,0 +1,142 @@
+// A publisher whose way is not free: waiting for whoever is in it, and saying who that is.
+#include "publisher.hpp"
+
+namespace ringmain::py {
+
+PyObject* raise_too_large(const PublisherState& p, uint64_t size, uint64_t envelope_bytes) {
+    std::string advice = "; no topic takes more than 4 GiB in one message";
+    if (size <= UINT32_MAX) {
+        uint64_t needed = size + envelope_bytes + room_for(sizeof(MessageHeader));
+        if (!p.ring().contract.writer_waits()) needed *= 2;
+        advice = "; ask for capacity=" + std::to_string(round_capacity(needed)) + " or more";
+    }
+    return raise("MessageTooLarge", "a message of " +
+                                        (size == UINT64_MAX ? "2^64 or more" : std::to_string(size)) +
+                                        " bytes is too large for topic '" + p.topic + "': with its " +
+                                        std::to_string(p.ring().capacity_bytes) + " bytes it takes up to " +
+                                        std::to_string(p.largest_bytes - envelope_bytes) + advice);
+}
+
+PyObject* raise_status(const PublisherState& p, Status status) {
+    bool removed = false;
+    if (status == Status::taken_over) {
+        try {
+            removed = finish_removal(p.participant->topic_file());
+        } catch (const Failure& failure) {
+            return raise(failure);
+        }
+    }
+    if (removed || (status == Status::taken_over && p.participant->topic_file().retired()))
+        return raise("TopicNotFound", "topic '" + p.topic + "' was removed; open it again to go on", ENOENT);
+    if (status == Status::taken_over)
+        return raise("TakenOver",
+                     "another writer has taken over topic '" + p.topic + "'; this one cannot send any more",
+                     ECONNABORTED);
+    return raise("Corrupt",
+                 "the ring of topic '" + p.topic +
+                     "' contradicts itself: some process wrote where it must not. Unlink the topic "
+                     "(force=True) and open it anew");
+}
+
+PublisherState* usable_slowly(PyObject* self) {
+    PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
+    if (p->open() && !p->closing) {
+        raise("InUse", "a reservation or stream of topic '" + p->topic +
+                           "' is still open, or a view of one is still alive: finish it first");
+        return nullptr;
+    }
+    if (p->participant &&
+        !p->closing) {  // inherited through fork: the slot is the parent's, take one of our own
+        PyObject* revived = PyObject_CallMethod(self, "_revive", nullptr);
+        Py_XDECREF(revived);
+        return revived ? usable(self) : nullptr;
+    }
+    raise("Closed", "the publisher of topic '" + p->topic + "' is closed");
+    return nullptr;
+}
+
+static std::string who_is_in_the_way(const PublisherState& p) {
+    const TopicFile& s = p.participant->topic_file();
+    const Obstacle& o = p.writer->obstacle;
+    if (!slot_taken(s, o.slot)) return "its reader, who has not come yet";
+    ParticipantInfo m = look_at(s, o.slot, true);
+    if (o.is_turn) return m.describe() + ", whose turn it is to write";
+    uint64_t behind = (s.header().commit.load(std::memory_order_relaxed) & kPositionMask) - m.hold;
+    uint64_t next = p.writer->seq();
+    return m.describe() + ", " + std::to_string(next > m.sequence ? next - m.sequence : 0) + " messages (" +
+           std::to_string(behind) + " bytes) behind";
+}
+
+void leave_topic(PublisherState& p) {
+    std::unique_ptr<Participant> participant = std::move(p.participant);
+    p.writer.reset();
+    WithoutGil unlocked;
+    participant.reset();
+}
+
+int wait_for_way(PublisherState& p, Deadline& deadline) {
+    const TopicFile& s = p.participant->topic_file();
+    Writer& w = *p.writer;
+    Obstacle o = w.obstacle;
+    if (deadline.left_ns() == 0) {
+        try {
+            if (reap_if_dead(s, o.slot)) return 1;
+        } catch (const Failure&) {
+        }
+        raise("Full", "topic '" + p.topic + "' had no room within " + seconds(deadline.timeout_ns()) +
+                          ": waiting for " + who_is_in_the_way(p));
+        return 0;
+    }
+    auto gone = [&] {
+        if (o.is_turn) return (s.header().turn.load(std::memory_order_relaxed) & ~kTurnSleeper) != o.slot + 1;
+        uint64_t hold = s.slot(o.slot).hold.load(std::memory_order_relaxed) & kPositionMask;
+        return hold == kNoHold || hold + s.capacity_bytes >= o.end;
+    };
+    if (p.spin.until(deadline.left_ns(), gone, w.seq())) return 1;
+    p.participant->own().waits_for.store(o.slot + 1, std::memory_order_relaxed);
+    int result = 1;
+    try {
+        if (!reap_if_dead(s, o.slot)) {
+            Bell bell = w.arm();
+            if (bell.word) sleep_without_gil(bell, std::min(kObstacleSlice_ns, deadline.left_ns()));
+        }
+    } catch (const Failure& failure) {
+        raise(failure);
+        result = -1;
+    }
+    p.participant->own().waits_for.store(0, std::memory_order_relaxed);
+    if (result == 1 && PyErr_CheckSignals() != 0) result = -1;
+    if (result == 1 && p.closing) {
+        // A reservation that is being written outlives this wait, and refuses the closing by itself.
+        if (!p.reserved) leave_topic(p);
+        raise("Closed", "the publisher of topic '" + p.topic + "' was closed while it waited");
+        result = -1;
+    }
+    return result;
+}
+
+bool start_message_slowly(PublisherState& p, uint64_t room, Deadline& deadline) {
+    for (;;) {
+        Status status = p.writer->begin();
+        if (status == Status::ok) [[likely]] {
+            status = p.writer->prepare(room);
+            if (status == Status::ok) [[likely]]
+                return true;
+            p.writer->end();
+        }
+        if (status != Status::blocked) {
+            raise_status(p, status);
+            return false;
+        }
+        if (wait_for_way(p, deadline) != 1) return false;
+    }
+}
+
+bool check_kind(std::string_view kind) {
+    if (kind.size() <= kMaxEnvelopeNameBytes) return true;
+    PyErr_Format(PyExc_ValueError, "kind is at most %zu bytes of UTF-8, this one has %zu",
+                 kMaxEnvelopeNameBytes, kind.size());
+    return false;
+}
+
+}  // namespace ringmain::py

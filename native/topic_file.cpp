@@ -1,0 +1,446 @@
+#include "topic_file.hpp"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+#include "lab.hpp"
+
+namespace ringmain {
+
+namespace {
+
+constexpr std::string_view suffix(FileKind kind) { return kind == FileKind::ring ? ".ring" : ".frames"; }
+
+[[noreturn]] void fail(Fault fault, std::string text) { throw Failure{fault, std::move(text)}; }
+
+[[noreturn]] void fail_errno(const std::string& what, int error = errno) {
+    Fault fault = error == ENOENT                     ? Fault::not_found
+                  : error == EACCES || error == EPERM ? Fault::not_allowed
+                                                      : Fault::system;
+    throw Failure{fault, what + ": " + std::strerror(error), error};
+}
+
+uint64_t page_bytes() {
+    static const uint64_t bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+    return bytes;
+}
+
+struct FileDescriptor {
+    int fd;
+    ~FileDescriptor() {
+        if (fd >= 0) ::close(fd);
+    }
+    int release() { return std::exchange(fd, -1); }
+};
+
+}  // namespace
+
+std::string file_name(std::string_view topic, FileKind kind) {
+    std::string name(topic);
+    for (char& c : name)
+        if (c == '/') c = '+';
+    return name.append(suffix(kind));
+}
+
+std::string topic_name(std::string_view file, FileKind kind) {
+    std::string_view end = suffix(kind);
+    if (file.size() <= end.size() || !file.ends_with(end)) return {};
+    std::string name(file.substr(0, file.size() - end.size()));
+    for (char& c : name)
+        if (c == '+') c = '/';
+    return name;
+}
+
+// A power of two, so that position & (capacity - 1) is the offset, and whole pages, so that it can be
+// mirrored.
+uint64_t round_capacity(uint64_t capacity_bytes) {
+    return std::bit_ceil(capacity_bytes < page_bytes() ? page_bytes() : capacity_bytes);
+}
+
+// ---------------------------------------------------------------------------------------------- directory
+
+Directory::Directory(std::string path, bool create) : path_(std::move(path)) {
+    if (create && mkdir(path_.c_str(), 0700) != 0 && errno != EEXIST)
+        fail_errno("cannot make the runtime directory " + path_);
+    fd_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd_ < 0) {
+        if (errno == ENOTDIR || errno == ELOOP)
+            fail(Fault::not_allowed, "the runtime directory " + path_ + " is a link or a file: refused");
+        fail_errno("cannot open the runtime directory " + path_);
+    }
+    FileDescriptor guard{fd_};
+    struct stat st;
+    if (fstat(fd_, &st) != 0) fail_errno("cannot examine " + path_);
+    owner_ = st.st_uid;
+    // In /dev/shm anybody could have made the directory that everybody here would take for ours.
+    bool own = path_ == "/dev/shm/ringmain-" + std::to_string(geteuid());
+    if (own && owner_ != geteuid() && owner_ != 0)
+        fail(Fault::not_allowed, "the runtime directory " + path_ + " belongs to user " +
+                                     std::to_string(owner_) +
+                                     ", not to you: refused (have it removed, or set RINGMAIN_DIR)");
+    bool anybody_may_write = (st.st_mode & S_IWOTH) && !(st.st_mode & S_ISVTX);
+    if (anybody_may_write)
+        fail(Fault::not_allowed, "everybody may write in the runtime directory " + path_ +
+                                     ", so its topics could be anybody's: refused (chmod o-w it)");
+    uint32_t mode = (st.st_mode & S_IWGRP) ? 0660 : 0600;
+    FileDescriptor bell{openat(fd_, "bell", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, mode)};
+    struct stat bell_st;
+    if (bell.fd >= 0 && fstat(bell.fd, &bell_st) == 0 && S_ISREG(bell_st.st_mode) && trusts(bell_st.st_uid)) {
+        if (bell_st.st_uid == geteuid()) (void)fchmod(bell.fd, mode);  // whatever the umask took away
+        if (bell_st.st_size >= 8 || posix_fallocate(bell.fd, 0, 8) == 0) {
+            void* at = mmap(nullptr, 8, PROT_READ | PROT_WRITE, MAP_SHARED, bell.fd, 0);
+            if (at != MAP_FAILED) bell_ = static_cast<Word<uint32_t>*>(at);
+        }
+    }
+    guard.release();
+}
+
+Directory::~Directory() {
+    if (bell_) munmap(bell_, 8);
+    ::close(fd_);
+}
+
+// Whoever may own a topic here: we, root, and the owner of the directory (who could replace any file anyway).
+bool Directory::trusts(uid_t owner) const { return owner == geteuid() || owner == 0 || owner == owner_; }
+
+Bell Directory::bell() const {
+    if (!bell_) return {};
+    return {bell_->futex(), bell_->load(std::memory_order_acquire)};
+}
+
+void Directory::ring() {
+    if (!bell_) return;
+    bell_->fetch_add(1, std::memory_order_release);
+    wake(bell_->futex());
+}
+
+// ------------------------------------------------------------------------------------------------- fork
+
+// After a fork the child shares our descriptors, and a lock lives as long as any descriptor of it. Were the
+// child to keep them, a parent that dies would look alive. So the child closes them at once, and its topic_files
+// say so.
+std::atomic<uint32_t> forks{0};
+
+struct OpenTopicFiles {
+    std::mutex mutex;
+    TopicFile* first = nullptr;
+
+    OpenTopicFiles() {
+        pthread_atfork([] { all().mutex.lock(); }, [] { all().mutex.unlock(); },
+                       [] {
+                           forks.fetch_add(1, std::memory_order_relaxed);  // relaxed: a child has one thread
+                           for (TopicFile* s = all().first; s; s = s->next_) {
+                               s->forked.store(true, std::memory_order_relaxed);
+                               ::close(s->fd_);
+                               s->fd_ = -1;
+                           }
+                           all().mutex.unlock();
+                       });
+    }
+    static OpenTopicFiles& all() {
+        static OpenTopicFiles* topic_files =
+            new OpenTopicFiles;  // never destroyed: forks may come at any time
+        return *topic_files;
+    }
+    void add(TopicFile* s) {
+        std::lock_guard lock(mutex);
+        s->next_ = first;
+        if (first) first->previous_ = s;
+        first = s;
+    }
+    void remove(TopicFile* s) {
+        std::lock_guard lock(mutex);
+        if (s->previous_) s->previous_->next_ = s->next_;
+        if (s->next_) s->next_->previous_ = s->previous_;
+        if (first == s) first = s->next_;
+    }
+};
+
+// ---------------------------------------------------------------------------------------------- topic_file
+
+TopicFile::~TopicFile() {
+    OpenTopicFiles::all().remove(this);
+    if (area_) munmap(area_, area_bytes_);
+    if (control_) munmap(control_, control_bytes_);
+    if (fd_ >= 0) ::close(fd_);
+}
+
+void TopicFile::map(Access access) {
+    control_bytes_ = data_offset;
+    int control_protection = access == Access::observe ? PROT_READ : PROT_READ | PROT_WRITE;
+    int data_protection = access == Access::write ? PROT_READ | PROT_WRITE : PROT_READ;
+    // A mapping keeps its open file description alive, and with it the locks, also in a forked child that has closed the
+    // descriptor: a parent that dies would look alive. So we map through a description of its own, which has no locks.
+    std::string self = "/proc/self/fd/" + std::to_string(fd_);
+    FileDescriptor through{::open(self.c_str(), (access == Access::observe ? O_RDONLY : O_RDWR) | O_CLOEXEC)};
+    if (through.fd < 0) fail_errno("cannot open topic '" + topic + "' again, to map it");
+    void* control = mmap(nullptr, control_bytes_, control_protection, MAP_SHARED, through.fd, 0);
+    if (control == MAP_FAILED) fail_errno("cannot map topic '" + topic + "'");
+    control_ = static_cast<std::byte*>(control);
+    // A ring is mapped twice; a pool once, with room to begin where a huge page does.
+    area_bytes_ = kind() == FileKind::ring ? 2 * capacity_bytes
+                                           : capacity_bytes + (flags & kHugePages ? kHugePageBytes : 0);
+    void* area = mmap(nullptr, area_bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (area == MAP_FAILED) fail_errno("cannot reserve address space for topic '" + topic + "'");
+    area_ = static_cast<std::byte*>(area);
+    kind() == FileKind::ring ? map_ring(data_protection, through.fd) : map_pool(data_protection, through.fd);
+    if (kind() == FileKind::ring && access != Access::observe) populate();
+}
+
+void TopicFile::map_ring(int protection, int through) {
+    data_ = area_;
+    for (int copy = 0; copy < 2; ++copy) {
+        void* at = mmap(data_ + copy * capacity_bytes, capacity_bytes, protection, MAP_SHARED | MAP_FIXED,
+                        through, static_cast<off_t>(data_offset));
+        if (at == MAP_FAILED) fail_errno("cannot map the ring of topic '" + topic + "'");
+    }
+}
+
+// Maps the pages of the ring now. Otherwise the first lap meets a fault on every page, in every process: microseconds, one
+// message in seventy at 32 bytes, which is all there was to see in the 99th centile. Of the second copy only what a message
+// of moderate size reaches across the end. A large ring would take long to open, and its messages are large: it faults.
+// A wish: kernels before 5.14 refuse it, and then it is as it was.
+void TopicFile::populate() const {
+    constexpr uint64_t kMostBytes = 16 << 20, kAcrossTheEndBytes = 64 << 10;
+    constexpr int kPopulateRead =
+        22;  // MADV_POPULATE_READ; of shared memory, such a page can be written, too
+    if (capacity_bytes > kMostBytes) return;
+    uint64_t across = std::min(capacity_bytes, kAcrossTheEndBytes);
+    (void)madvise(data_, capacity_bytes + across, kPopulateRead);
+}
+
+void TopicFile::map_pool(int protection, int through) {
+    data_ = area_;
+    if (flags & kHugePages) {  // buffers begin kPoolTableBytes into the data part
+        uint64_t first = align_up(reinterpret_cast<uint64_t>(area_) + kPoolTableBytes, kHugePageBytes);
+        data_ = reinterpret_cast<std::byte*>(first - kPoolTableBytes);
+    }
+    void* at = mmap(data_, capacity_bytes, protection, MAP_SHARED | MAP_FIXED, through,
+                    static_cast<off_t>(data_offset));
+    if (at == MAP_FAILED) fail_errno("cannot map the buffers of stream '" + topic + "'");
+    // A wish, not a demand: FramePublisher looks at what came of it.
+    if (flags & kHugePages) (void)madvise(data_, capacity_bytes, MADV_HUGEPAGE);
+}
+
+void TopicFile::populate(bool to_write) {
+    constexpr int kPopulateRead = 22,
+                  kPopulateWrite = 23;  // MADV_POPULATE_...: fail where touching would be a SIGBUS
+    (void)madvise(data_, capacity_bytes, to_write ? kPopulateWrite : kPopulateRead);
+}
+
+// All the space now: a full file system is an error here, not a SIGBUS in the middle of a message.
+void TopicFile::allocate() {
+    uint64_t file_bytes = data_offset + capacity_bytes;
+    if (flags & kHugePages) {
+        // Only pages that come through the advised mapping are huge, so fault them in before the rest is allocated.
+        if (ftruncate(fd_, static_cast<off_t>(file_bytes)) != 0)
+            fail_errno("cannot set the size of stream '" + topic + "'");
+        map(Access::write);
+        populate(true);
+    }
+    if (int error = posix_fallocate(fd_, 0, static_cast<off_t>(file_bytes)))
+        throw Failure{Fault::system,
+                      "cannot allocate " + std::to_string(file_bytes) + " bytes for topic '" + topic +
+                          "' in " + directory->path() + ": " + std::strerror(error),
+                      error};
+    if (flags & kHugePages) return;
+    map(Access::write);
+    if (kind() == FileKind::pool) populate(true);
+}
+
+std::shared_ptr<TopicFile> TopicFile::create(std::shared_ptr<Directory> directory, std::string_view topic,
+                                             const TopicOptions& options) {
+    auto topic_file = std::make_shared<TopicFile>();
+    OpenTopicFiles::all().add(topic_file.get());
+    TopicFile& s = *topic_file;
+    if (options.schema.size() > kMaxSchemaBytes)
+        fail(Fault::system, "a schema takes at most " + std::to_string(kMaxSchemaBytes) +
+                                " bytes, this one " + std::to_string(options.schema.size()));
+    s.directory = directory;
+    s.topic = topic;
+    s.contract = options.contract;
+    bool pool = s.kind() == FileKind::pool;
+    s.capacity_bytes = pool ? options.capacity_bytes : round_capacity(options.capacity_bytes);
+    s.schema_capacity_bytes = align_up(std::max<uint64_t>(8192, 4 * options.schema.size()), page_bytes());
+    s.data_offset = align_up(kSchemaOffset + s.schema_capacity_bytes, page_bytes());
+    if (pool &&
+        options.huge_pages)  // so that the first buffer, after the table, begins where a huge page does
+        s.data_offset = align_up(s.data_offset + kPoolTableBytes, kHugePageBytes) - kPoolTableBytes;
+    s.epoch = static_cast<uint64_t>(wall_ns());
+    s.flags = (options.persist ? uint32_t{kPersist} : 0) | (options.huge_pages ? uint32_t{kHugePages} : 0);
+
+    // No name until it is whole: a crash on the way leaves nothing, and nobody ever opens half a topic.
+    s.fd_ = openat(directory->fd(), ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (s.fd_ < 0) fail_errno("cannot create topic '" + s.topic + "' in " + directory->path());
+    if (fchmod(s.fd_, options.mode) != 0) fail_errno("cannot set the mode of topic '" + s.topic + "'");
+    s.allocate();
+    CRASH_POINT("create: file made, not filled");
+
+    Header& h = s.header();
+    h.magic = kMagic;
+    h.version = kVersion;
+    h.contract = s.contract;
+    h.capacity_bytes = s.capacity_bytes;
+    h.data_offset = s.data_offset;
+    h.schema_offset = kSchemaOffset;
+    h.schema_capacity_bytes = s.schema_capacity_bytes;
+    h.slot_count = kSlotCount;
+    h.flags = s.flags;
+    h.epoch = s.epoch;
+    std::memcpy(h.name, topic.data(), topic.size());
+    for (auto* word : {&h.claim, &h.tail, &h.commit}) word->store(lab::origin(), std::memory_order_relaxed);
+    for (uint32_t i = 0; i < kSlotCount; ++i) s.slot(i).hold.store(kNoHold, std::memory_order_relaxed);
+    if (traits(s.contract).keeps_unread) {  // holds from the beginning, before its reader came
+        s.slot(kOnlyReaderSlot).hold.store(lab::origin(), std::memory_order_relaxed);
+        h.slots_used.store(1, std::memory_order_relaxed);
+    }
+    if (!options.schema.empty()) s.set_schema(options.schema);
+
+    struct stat st;
+    if (fstat(s.fd_, &st) != 0) fail_errno("cannot examine topic '" + s.topic + "'");
+    s.inode = st.st_ino;
+    return topic_file;
+}
+
+std::shared_ptr<TopicFile> TopicFile::open(std::shared_ptr<Directory> directory, std::string_view topic,
+                                           Access access, FileKind kind) {
+    auto topic_file = std::make_shared<TopicFile>();
+    OpenTopicFiles::all().add(topic_file.get());
+    TopicFile& s = *topic_file;
+    s.directory = directory;
+    s.topic = topic;
+    std::string file = file_name(topic, kind);
+    std::string what = std::string(kind == FileKind::ring ? "topic '" : "the pool of stream '") + s.topic +
+                       "' (" + directory->path() + "/" + file + ")";
+
+    s.fd_ = openat(directory->fd(), file.c_str(),
+                   (access == Access::observe ? O_RDONLY : O_RDWR) | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (s.fd_ < 0) {
+        if (errno == ELOOP) fail(Fault::not_allowed, what + " is a symbolic link: refused");
+        if (errno == ENOENT)
+            fail(Fault::not_found, std::string("there is no ") +
+                                       (kind == FileKind::ring ? "topic '" : "stream of frames '") + s.topic +
+                                       "' in " + directory->path());
+        fail_errno("cannot open " + what);
+    }
+    struct stat st;
+    if (fstat(s.fd_, &st) != 0) fail_errno("cannot examine " + what);
+    s.inode = st.st_ino;
+    if (!S_ISREG(st.st_mode)) fail(Fault::not_allowed, what + " is not a regular file: refused");
+    if (!directory->trusts(st.st_uid))
+        fail(Fault::not_allowed, what + " belongs to user " + std::to_string(st.st_uid) +
+                                     ", who is neither you nor root nor the directory's owner: refused");
+
+    auto corrupt = [&](const std::string& why) { fail(Fault::corrupt, what + " is refused: " + why); };
+    alignas(Header) std::byte bytes[sizeof(Header)];
+    if (pread(s.fd_, bytes, sizeof bytes, 0) != static_cast<ssize_t>(sizeof bytes))
+        corrupt("too short to be a topic");
+    const Header& h = *reinterpret_cast<const Header*>(bytes);
+    if (h.magic != kMagic) corrupt("it does not begin like a topic (wrong magic)");
+    if (h.version != kVersion)
+        corrupt("its layout is version " + std::to_string(h.version) + ", this ringmain speaks version " +
+                std::to_string(kVersion) + "; close its users and run `ringmain clean`");
+    s.contract = h.contract;
+    s.capacity_bytes = h.capacity_bytes;
+    s.data_offset = h.data_offset;
+    s.schema_capacity_bytes = h.schema_capacity_bytes;
+    s.epoch = h.epoch;
+    s.flags = h.flags;
+    if (!is_contract(s.contract) || s.kind() != kind) corrupt("unknown contract");
+    bool pool = kind == FileKind::pool;
+    if (s.capacity_bytes < page_bytes() || s.capacity_bytes > kMaxCapacityBytes ||
+        (pool ? s.capacity_bytes % page_bytes() != 0 : !std::has_single_bit(s.capacity_bytes)))
+        corrupt("impossible capacity");
+    uint64_t slack = pool && (s.flags & kHugePages) ? kHugePageBytes : page_bytes();
+    if (h.slot_count != kSlotCount || h.schema_offset != kSchemaOffset ||
+        s.schema_capacity_bytes > 4 * kMaxSchemaBytes || s.data_offset % page_bytes() != 0 ||
+        s.data_offset < kSchemaOffset + s.schema_capacity_bytes ||
+        s.data_offset > kSchemaOffset + s.schema_capacity_bytes + slack)
+        corrupt("impossible offsets");
+    if (static_cast<uint64_t>(st.st_size) != s.data_offset + s.capacity_bytes)
+        corrupt("the file has " + std::to_string(st.st_size) + " bytes, the header says " +
+                std::to_string(s.data_offset + s.capacity_bytes));
+    if (strnlen(h.name, sizeof h.name) != topic.size() ||
+        std::memcmp(h.name, topic.data(), topic.size()) != 0)
+        corrupt("the header names another topic");
+    s.map(access);
+    return topic_file;
+}
+
+bool TopicFile::give_name() {
+    CRASH_POINT("create: joined, without a name");
+    std::string self = "/proc/self/fd/" + std::to_string(fd_);
+    if (linkat(AT_FDCWD, self.c_str(), directory->fd(), file_name(topic, kind()).c_str(),
+               AT_SYMLINK_FOLLOW) != 0) {
+        if (errno == EEXIST) return false;
+        fail_errno("cannot give topic '" + topic + "' its name in " + directory->path());
+    }
+    CRASH_POINT("create: named, bell not rung");
+    directory->ring();
+    return true;
+}
+
+bool TopicFile::has_its_name() const {
+    struct stat st;
+    return fstatat(directory->fd(), file_name(topic, kind()).c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+           st.st_ino == inode;
+}
+
+void TopicFile::retire() {
+    header().retired.store(1, std::memory_order_release);
+    CRASH_POINT("retire: marked, name kept");
+    if (has_its_name()) unlinkat(directory->fd(), file_name(topic, kind()).c_str(), 0);
+    CRASH_POINT("retire: unlinked, nobody told");
+    wake(header().commit.futex());
+    header().membership.fetch_add(1, std::memory_order_release);
+    wake(header().membership.futex());
+    directory->ring();
+}
+
+// The schema part has two halves. A new schema goes into the one that is not in use, and one store of the version makes
+// it the one: whoever dies on the way has changed nothing. Readers copy, and look again at the version as with messages.
+std::string TopicFile::schema() const {
+    constexpr int kPatience = 1000;
+    uint64_t room = schema_capacity_bytes / 2;
+    for (int attempt = 0; attempt < kPatience; ++attempt) {
+        uint32_t version = header().schema_version.load(std::memory_order_acquire);
+        uint64_t size = header().schema_bytes[version % 2].load(std::memory_order_relaxed);
+        if (size <= room) {
+            std::string copy(size, '\0');
+            copy_out(copy.data(), control_ + kSchemaOffset + version % 2 * room, size);
+            fence(std::memory_order_acquire);
+            if (header().schema_version.load(std::memory_order_relaxed) == version) return copy;
+        }
+        pause();
+    }
+    fail(Fault::corrupt, "the schema of topic '" + topic +
+                             "' cannot be read: some process wrote where it must not. Unlink the topic "
+                             "(force=True) and open it anew");
+}
+
+void TopicFile::set_schema(std::string_view schema) {
+    uint64_t room = schema_capacity_bytes / 2;
+    if (schema.size() > room)
+        fail(Fault::system, "the schema takes " + std::to_string(schema.size()) + " bytes and topic '" +
+                                topic + "' has room for " + std::to_string(room) +
+                                "; unlink the topic so that it is created anew");
+    uint32_t version = header().schema_version.load(std::memory_order_relaxed) + 1;
+    std::byte* half = control_ + kSchemaOffset + version % 2 * room;
+    // release: who reads bytes that we write here, of the schema before last, also sees that the version moved on.
+    fence(std::memory_order_release);
+    copy_in(half, schema.data(), schema.size() / 2);
+    CRASH_POINT("schema: half written");
+    copy_in(half + schema.size() / 2, schema.data() + schema.size() / 2, schema.size() - schema.size() / 2);
+    header().schema_bytes[version % 2].store(schema.size(), std::memory_order_relaxed);
+    CRASH_POINT("schema: written, not announced");
+    header().schema_version.store(version, std::memory_order_release);
+}
+
+}  // namespace ringmain

@@ -1,0 +1,132 @@
+// A topic's file: create, open, validate, map, unlink. Owns this invariant: nothing of a file is used before
+// its owner, header and sizes were checked, and the sizes used ever after are the copies checked, not the
+// shared ones.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "bell.hpp"
+#include "failure.hpp"
+#include "layout.hpp"
+
+namespace ringmain {
+
+// A topic's ring, or the pool of buffers beside it. Each has its file.
+enum class FileKind { ring, pool };
+
+enum class Access { observe, read, write };  // observe: nothing writable; read: control part only; write: all
+
+struct TopicOptions {
+    Contract contract = Contract::broadcast;
+    uint64_t capacity_bytes = 0;
+    uint32_t mode = 0600;
+    bool persist = false;
+    std::string schema;
+    bool huge_pages = false;  // of a pool
+};
+
+// Files are named after topics, with '+' for '/', since "a" and "a/b" may both be topics.
+std::string file_name(std::string_view topic, FileKind kind = FileKind::ring);
+// Empty if the file is not one of this kind.
+std::string topic_name(std::string_view file, FileKind kind = FileKind::ring);
+uint64_t round_capacity(uint64_t capacity_bytes);
+
+// The runtime directory, opened once and checked: ours or root's, not a link, not writable by everybody.
+class Directory {
+    int fd_ = -1;
+    std::string path_;
+    uid_t owner_ = 0;
+    Word<uint32_t>* bell_ = nullptr;
+
+  public:
+    Directory(std::string path, bool create);
+    ~Directory();
+    Directory(const Directory&) = delete;
+    Directory& operator=(const Directory&) = delete;
+
+    int fd() const { return fd_; }
+    const std::string& path() const { return path_; }
+    bool trusts(uid_t owner) const;
+
+    // Rings whenever a topic appears or goes. Without a bell (a directory we may not write), waits are
+    // slices.
+    Bell bell() const;
+    void ring();
+};
+
+// How many forks lie between this process and the one that loaded us: tells a child from its parent without a system call.
+extern std::atomic<uint32_t> forks;
+
+class TopicFile {
+    int fd_ = -1;
+    std::byte* control_ = nullptr;
+    uint64_t control_bytes_ = 0;
+    std::byte* data_ = nullptr;
+    std::byte* area_ = nullptr;  // the address space that the data part lies in
+    uint64_t area_bytes_ = 0;
+    TopicFile *previous_ = nullptr, *next_ = nullptr;  // all of this process, for the fork handler
+    friend struct OpenTopicFiles;
+
+    void map(Access access);
+    void map_ring(int protection, int through);
+    void map_pool(int protection, int through);
+    void populate() const;
+    void allocate();
+
+  public:
+    TopicFile() = default;
+    ~TopicFile();
+    TopicFile(const TopicFile&) = delete;
+    TopicFile& operator=(const TopicFile&) = delete;
+
+    // A created topic has no name yet: its creator joins first, so that nobody ever meets it empty.
+    static std::shared_ptr<TopicFile> create(std::shared_ptr<Directory> directory, std::string_view topic,
+                                             const TopicOptions& options);
+    static std::shared_ptr<TopicFile> open(std::shared_ptr<Directory> directory, std::string_view topic,
+                                           Access access, FileKind kind = FileKind::ring);
+
+    // The checked copies.
+    std::shared_ptr<Directory> directory;
+    std::string topic;
+    Contract contract{};
+    uint64_t capacity_bytes = 0;
+    uint64_t data_offset = 0;
+    uint64_t schema_capacity_bytes = 0;
+    uint64_t epoch = 0;
+    uint32_t flags = 0;
+    uint64_t inode = 0;
+
+    // True in a child that inherited this topic_file through fork: its slot is the parent's, so nothing may be
+    // used.
+    std::atomic<bool> forked{false};
+
+    int fd() const { return fd_; }
+    FileKind kind() const { return contract == Contract::frames ? FileKind::pool : FileKind::ring; }
+    Header& header() const { return *reinterpret_cast<Header*>(control_); }
+    Slot& slot(uint32_t index) const { return reinterpret_cast<Slot*>(control_ + kRosterOffset)[index]; }
+    std::byte* data() const { return data_; }
+
+    // The pages of a pool's buffers now, all at once, rather than one fault after the other in the middle of the first
+    // frames. A kernel that cannot (before 5.14) does it the slow way.
+    void populate(bool to_write);
+
+    // Shows a created topic to the world, under its name; false if another was faster.
+    bool give_name();
+    bool has_its_name() const;  // is the file of this name still this one?
+    bool retired() const { return header().retired.load(std::memory_order_acquire) != 0; }
+    // Takes the name away and tells everybody. Only under the roster lock.
+    void retire();
+
+    std::string schema() const;
+    // Only under the roster lock.
+    void set_schema(std::string_view schema);
+    // The number that changes with the schema.
+    uint32_t schema_version() const { return header().schema_version.load(std::memory_order_acquire); }
+};
+
+}  // namespace ringmain

@@ -1,0 +1,107 @@
+"""Waiting in an asyncio loop: no polling, no thread for each call, one descriptor for all that wait in a loop.
+
+A loop has one `_LoopBell`: an eventfd that the loop watches. Who finds nothing to do arms a watch on the very word
+whose change it awaits (`Subscriber._arm`, `Publisher._arm`), a native thread sleeps on all watched words, and the
+eventfd gives back the tokens of those that rang. Only readiness travels that way; a message is taken by the task
+itself, in one step, after it was woken. So a cancelled task has taken nothing, and nothing is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ringmain import _native
+from ringmain.errors import Full
+
+if TYPE_CHECKING:
+    from ringmain._message import Message
+    from ringmain._publisher import Publisher
+    from ringmain._subscriber import Subscriber
+
+T = TypeVar("T")
+
+_bells: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopBell] = weakref.WeakKeyDictionary()
+
+_FAIR_SHARE = 64
+"""Messages a task may take without waiting before it lets other tasks run."""
+
+
+class _LoopBell:
+    """What a loop waits on, and which future stands for which token."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._event = _native.Event()
+        self._futures: dict[int, asyncio.Future[None]] = {}
+        self._loop = weakref.ref(loop)
+        loop.add_reader(self._event.fileno(), self._rang)
+
+    @classmethod
+    def of_running_loop(cls) -> _LoopBell:
+        loop = asyncio.get_running_loop()
+        bell = _bells.get(loop)
+        if bell is None:
+            bell = _bells[loop] = cls(loop)
+        return bell
+
+    def _rang(self) -> None:
+        for token in self._event.take():
+            future = self._futures.pop(token, None)
+            if future is not None and not future.done():
+                future.set_result(None)
+
+    async def until_rung(self, arm: Callable[[_native.Event], int]) -> None:
+        """Wait for one ring of what `arm` arms; return at once if it says there is nothing to wait for."""
+        token = arm(self._event)
+        if token == 0:
+            return
+        future = asyncio.get_running_loop().create_future()
+        self._futures[token] = future
+        try:
+            await future
+        finally:
+            if self._futures.pop(token, None) is not None:
+                self._event.forget(token)
+
+
+async def receive(sub: Subscriber, timeout: float | None) -> Message:
+    """The next message; `Timeout` when nothing came in time."""
+    sub._in_a_row += 1
+    if sub._in_a_row >= _FAIR_SHARE:
+        # Before taking, not after: a task that is cancelled here has taken nothing.
+        sub._in_a_row = 0
+        await asyncio.sleep(0)
+    message = sub.try_recv_message()
+    if message is not None:
+        return message
+    bell = _LoopBell.of_running_loop()
+    try:
+        async with asyncio.timeout(timeout):
+            while message is None:
+                await bell.until_rung(sub._arm)
+                message = sub.try_recv_message()
+    except TimeoutError:
+        # The time may have run out just when a message came.
+        message = sub.try_recv_message()
+        if message is None:
+            sub._raise_timeout(timeout)
+    return message
+
+
+async def send(pub: Publisher, data: Any, kind: str, timeout: float | None) -> int:
+    """Send, waiting for room without blocking the loop."""
+    full: Full | None = None
+    try:
+        async with asyncio.timeout(timeout):
+            while True:
+                try:
+                    return pub.send(data, kind, 0)
+                except Full as error:
+                    full = error
+                await _LoopBell.of_running_loop().until_rung(pub._arm)
+    except TimeoutError:
+        if full is None:
+            raise
+        raise Full(str(full).replace("within 0 s", f"within {timeout:g} s")) from None

@@ -1,0 +1,84 @@
+"""Arguments that several commands share, and the checks on what they are given."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import TypeVar
+
+from ringmain._names import parse_bytes
+
+_Number = TypeVar("_Number", int, float)
+_SPANS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def add_topic(parser: argparse.ArgumentParser, *, many: bool = False) -> None:
+    """TOPIC, or any number of them."""
+    if many:
+        parser.add_argument("topic", nargs="*", help="the topics (default: all)")
+    else:
+        parser.add_argument("topic", help="the topic's name")
+
+
+def add_timeout(parser: argparse.ArgumentParser, help: str) -> None:
+    parser.add_argument("--timeout", type=seconds, metavar="S", help=help)
+
+
+def add_sampling(parser: argparse.ArgumentParser) -> None:
+    """How often and how long a command that measures does so."""
+    parser.add_argument(
+        "--interval", type=positive_seconds, default=1.0, metavar="S", help="seconds a line (default: 1)"
+    )
+    parser.add_argument("--count", type=positive, metavar="N", help="stop after N lines (default: at Ctrl-C)")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+
+
+def _number(text: str, read: Callable[[str], _Number], good: Callable[[_Number], bool], wanted: str) -> _Number:
+    """What `text` says, if that is a good number; otherwise a sentence that says what is wanted."""
+    try:
+        if good(number := read(text)):
+            return number
+    except (ValueError, KeyError):
+        pass
+    raise argparse.ArgumentTypeError(f"{wanted}, not {text!r}")
+
+
+def positive(text: str) -> int:
+    """A whole number above zero."""
+    return _number(text, int, lambda n: n > 0, "a whole number above 0 is wanted")
+
+
+def natural(text: str) -> int:
+    """A whole number, zero or more."""
+    return _number(text, int, lambda n: n >= 0, "a whole number, 0 or more, is wanted")
+
+
+def seconds(text: str) -> float:
+    """Seconds, zero or more."""
+    return _number(text, float, lambda n: 0 <= n < 1e9, "seconds are wanted, 0 or more")
+
+
+def positive_seconds(text: str) -> float:
+    """Seconds, more than zero."""
+    if (number := seconds(text)) > 0:
+        return number
+    raise argparse.ArgumentTypeError("more than 0 seconds are wanted")
+
+
+def rate(text: str) -> float:
+    """Times a second, more than zero."""
+    return _number(text, float, lambda n: 0 < n < 1e9, "a rate in Hz above 0 is wanted")
+
+
+def size(text: str) -> int:
+    """Bytes, more than zero: 1000000, 64MiB, 10GB."""
+    return _number(text, parse_bytes, lambda n: n > 0, "a size is wanted, like 64MiB or 10GB")
+
+
+def _span_s(text: str) -> float:
+    return float(text.rstrip("smhd")) * _SPANS_S[text.lstrip("0123456789.") or "s"]
+
+
+def span(text: str) -> float:
+    """A stretch of time in seconds, more than zero: 90, 90s, 30m, 24h, 7d."""
+    return _number(text, _span_s, lambda n: 0 < n < 1e10, "a time is wanted, like 90s, 30m, 24h or 7d")

@@ -1,0 +1,53 @@
+"""`ringmain bridge`: carry a topic to another, here or on another machine."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from contextlib import suppress
+
+from ringmain._bridge import bridge, parse_end
+from ringmain._cli.arguments import positive_seconds
+from ringmain._cli.exit_codes import Exit, UsageError, missing_part
+from ringmain._cli.tables import bytes_text, count_text
+from ringmain._cli.topic_summary import dump_json
+
+EXAMPLES = [
+    ("out of shared memory, on a port", "ringmain bridge imu 'zmq:imu@tcp://*:5555'"),
+    ("on the other machine, into shared memory", "ringmain bridge zmq:imu@tcp://robot:5555 imu"),
+    ("a copy under another name", "ringmain bridge imu imu/copy"),
+]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", help="a topic, zmq:topic or zmq:topic@tcp://host:port")
+    parser.add_argument("target", help="likewise")
+    parser.add_argument(
+        "--duration", type=positive_seconds, metavar="S", help="stop after S seconds (default: at Ctrl-C)"
+    )
+    parser.add_argument("--json", action="store_true", help="print what was carried as a JSON object")
+
+
+def run(args: argparse.Namespace) -> int:
+    try:
+        for end in (args.source, args.target):
+            parse_end(end)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    try:
+        carrying = bridge(args.source, args.target)
+    except ImportError as error:
+        raise missing_part("zmq", error) from None
+    end_s = time.monotonic() + args.duration if args.duration else float("inf")
+    with carrying:
+        with suppress(KeyboardInterrupt):
+            print(f"ringmain bridge: {args.source} -> {args.target}; Ctrl-C ends it", file=sys.stderr, flush=True)
+            while carrying.error is None and time.monotonic() < end_s:
+                time.sleep(min(0.1, max(0.0, end_s - time.monotonic())))
+    traffic = carrying.traffic
+    if args.json:
+        print(dump_json({slot: getattr(traffic, slot) for slot in traffic.__slots__}))
+    else:
+        print(f"{count_text(traffic.carried)} messages, {bytes_text(traffic.carried_bytes)}, {traffic.dropped} dropped")
+    return Exit.OK

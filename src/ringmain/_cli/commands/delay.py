@@ -1,0 +1,70 @@
+"""`ringmain delay`: how long messages are under way, from `send` to a reader that was waiting for them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from contextlib import suppress
+
+from ringmain._cli.arguments import add_sampling, add_timeout, add_topic
+from ringmain._cli.exit_codes import CommandError, Exit
+from ringmain._cli.observe import watch
+from ringmain._cli.tables import Right, duration_text, table
+from ringmain._subscriber import Subscriber
+from ringmain.errors import Timeout
+
+EXAMPLES = [
+    ("a line a second", "ringmain delay imu"),
+    ("one measurement over ten seconds, in nanoseconds", "ringmain delay imu --interval 10 --count 1 --json"),
+]
+PERCENTILES = (50, 90, 99, 100)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_topic(parser)
+    add_sampling(parser)
+    add_timeout(parser, "give up (exit code 4) when nothing came for S seconds")
+
+
+def run(args: argparse.Namespace) -> int:
+    left = args.count or -1
+    # Conflating: only the newest message is looked at, so our own slowness does not look like the topic's.
+    with suppress(KeyboardInterrupt), watch(args.topic, "delay", conflate=True) as sub:
+        while left != 0:
+            _print(args, collect(sub, args.interval, args.timeout))
+            left -= 1
+    return Exit.OK
+
+
+def collect(sub: Subscriber, interval_s: float, timeout_s: float | None) -> list[int]:
+    """Delays in nanoseconds, of messages that came within the interval; sorted, at least one."""
+    delays: list[int] = []
+    end = time.monotonic() + interval_s
+    while not delays or time.monotonic() < end:
+        wait = max(0.0, end - time.monotonic()) if delays else timeout_s
+        try:
+            message = sub.recv_message(wait)
+        except Timeout as error:
+            if delays:
+                break
+            raise CommandError(str(error), Exit.TIMEOUT) from None
+        delays.append(time.time_ns() - message.time_ns)
+    return sorted(delays)
+
+
+def percentile(ordered: list[int], percent: float) -> int:
+    """The smallest value that `percent` of all do not exceed."""
+    return ordered[max(0, -(-len(ordered) * percent // 100).__int__() - 1)]
+
+
+def _print(args: argparse.Namespace, delays: list[int]) -> None:
+    found = {f"p{p}" if p < 100 else "max": percentile(delays, p) for p in PERCENTILES}
+    if args.json:
+        shown = {f"{name}_ns": value for name, value in found.items()}
+        print(json.dumps({"topic": args.topic, "messages": len(delays), **shown}), flush=True)
+    else:
+        cells = [Right(duration_text(value)) for value in found.values()]
+        print(table(("TOPIC", "LOOKED AT", *map(str.upper, found)), [[args.topic, len(delays), *cells]]), flush=True)
+    if delays[0] < 0:
+        raise CommandError("messages come from the future: they were stamped by another clock, or replayed")

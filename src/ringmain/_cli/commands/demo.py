@@ -1,0 +1,60 @@
+"""`ringmain demo`: a small robot in about two minutes."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from ringmain._cli.exit_codes import CommandError, Exit, missing_part
+from ringmain._cli.tables import bold
+
+EXAMPLES = [
+    ("the whole story", "ringmain demo"),
+    ("in a few seconds, without Spark", "ringmain demo --fast --no-spark"),
+    ("keep the recording, the tables and the report", "ringmain demo --out demo/"),
+]
+SECONDS, FAST_SECONDS = 45.0, 2.0
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--fast", action="store_true", help="a few seconds instead of a minute")
+    parser.add_argument("--no-spark", action="store_true", help="stop after the recording")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="where to put recording, tables, report (default: a new one)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    try:
+        import numpy  # noqa: F401 -- the camera needs it
+
+        from ringmain._demo import narrator, processes, scenario
+    except ImportError as error:
+        raise missing_part("numpy,record", error) from None
+    out = args.out or Path(tempfile.mkdtemp(prefix="ringmain-demo-"))
+    recording = out / "recording"
+    if recording.exists():
+        raise CommandError(f"{recording} is there already; give another --out")
+    tell = narrator.Narrator()
+    # Topics of its own, so that a demo never meets the topics of somebody's robot.
+    with tempfile.TemporaryDirectory(prefix="ringmain-demo-", dir="/dev/shm") as shared:
+        os.environ["RINGMAIN_DIR"] = shared
+        command = (
+            "ringmain" if shutil.which("ringmain") else os.path.relpath(sys.argv[0])
+        )  # not on PATH: as it was called
+        tell.say(f"watch it from another terminal: {bold(f'RINGMAIN_DIR={shared} {command} top')}")
+        try:
+            scenario.run_robot(recording, FAST_SECONDS if args.fast else SECONDS, tell)
+        except processes.DemoFailed as error:
+            raise CommandError(str(error)) from None
+    report = None if args.no_spark else scenario.run_pipeline(recording, out, tell)
+    tell.say("what was recorded:")
+    print(f"\n{scenario.summary(recording)}\n")
+    print(f"recording  {recording}")
+    if report is not None:
+        print(f"tables     {out / 'lake'}\nreport     {bold(str(report))}")
+    return Exit.OK

@@ -1,0 +1,55 @@
+"""`ringmain doctor`: is this machine fit, and is a topic stuck?"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import asdict
+
+import ringmain as rm
+from ringmain._cli.arguments import positive_seconds
+from ringmain._cli.exit_codes import Exit
+from ringmain._cli.machine_checks import Finding, examine
+from ringmain._cli.tables import coloured, printable
+from ringmain._cli.topic_checks import diagnose
+from ringmain._cli.topic_summary import dump_json, stream_of
+
+EXAMPLES = [
+    ("kernel, memory, limits, leftovers, Java, optional parts", "ringmain doctor"),
+    ("is it stuck, and who is in the way?", "ringmain doctor jobs"),
+    ("for scripts: exit code 5 if something needs mending", "ringmain doctor --json"),
+]
+MARKS = {"ok": ("ok  ", "green"), "note": ("note", "yellow"), "bad": ("BAD ", "red")}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("topic", nargs="?", help="look at this topic instead of the machine")
+    parser.add_argument(
+        "--interval",
+        type=positive_seconds,
+        default=0.5,
+        metavar="S",
+        help="between two looks at a topic (default: 0.5)",
+    )
+    parser.add_argument("--json", action="store_true", help="print a JSON array of findings")
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.topic:
+        before = rm.info(args.topic)
+        time.sleep(args.interval)
+        findings = list(diagnose(before, rm.info(args.topic), args.interval, stream_of(args.topic)))
+    else:
+        findings = list(examine())
+    if args.json:
+        print(dump_json([asdict(finding) for finding in findings]))
+    else:
+        print("\n".join(map(show, findings)))
+    return Exit.UNWELL if any(finding.state == "bad" for finding in findings) else Exit.OK
+
+
+def show(finding: Finding) -> str:
+    """A finding in a line, and what to do about it in another."""
+    mark, colour = MARKS[finding.state]
+    line = f"{coloured(mark, colour)}  {finding.what + ':':<15} {printable(finding.text)}"
+    return f"{line}\n      {'':<15} -> {finding.remedy}" if finding.remedy else line

@@ -1,0 +1,59 @@
+"""`ringmain list`: the topics that are there."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from ringmain._cli.exit_codes import Exit
+from ringmain._cli.tables import Right, bytes_text, count_text, table
+from ringmain._cli.topic_summary import capacity_bytes, dump_json, stream_of, survey, topic_dict, type_name, used_share
+from ringmain._inspect import Participant, TopicInfo
+
+EXAMPLES = [
+    ("all topics", "ringmain list"),
+    ("those under camera/, as JSON", "ringmain list 'camera/*' --json"),
+    ("only names, one a line, for scripts", "ringmain list --names"),
+]
+HEADS = ("TOPIC", "CONTRACT", "TYPE", "WRITERS", "READERS", "MESSAGES", "USED", "CAPACITY", "LOST")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("pattern", nargs="?", default="*", help="which topics, like 'camera/*' (default: all)")
+    parser.add_argument("--names", action="store_true", help="print the names only")
+    parser.add_argument("--json", action="store_true", help="print a JSON array")
+
+
+def run(args: argparse.Namespace) -> int:
+    found, unreadable = survey(args.pattern)
+    if args.json:
+        print(dump_json([topic_dict(topic, stream_of(topic.name)) for topic in found]))
+    elif args.names:
+        print("".join(f"{topic.name}\n" for topic in found), end="")
+    elif found:
+        print(table(HEADS, map(_row, found)))
+    else:
+        print("no topics", file=sys.stderr)
+    for broken in unreadable:
+        print(f"ringmain list: {broken.why}", file=sys.stderr)
+    return Exit.OK
+
+
+def _row(topic: TopicInfo) -> list[object]:
+    stream = stream_of(topic.name)
+    return [
+        topic.name,
+        topic.contract,
+        type_name(topic, stream),
+        _living(topic.writers),
+        _living(topic.readers),
+        Right(count_text(topic.next_sequence)),
+        Right(f"{100 * used_share(topic, stream):.0f}%"),
+        Right(bytes_text(capacity_bytes(topic, stream))),
+        Right(count_text(sum(reader.lost for reader in topic.readers))),
+    ]
+
+
+def _living(members: list[Participant]) -> Right:
+    dead = sum(not member.alive for member in members)
+    return Right(f"{len(members) - dead} (+{dead} dead)" if dead else str(len(members)))

@@ -1,0 +1,142 @@
+"""`ringmain play`: publish a recording again, with its timing."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from ringmain._cli.arguments import natural, rate
+from ringmain._cli.exit_codes import Exit, UsageError, missing_part
+from ringmain._cli.topic_summary import dump_json
+
+if TYPE_CHECKING:
+    from ringmain.recording import Player, Recording
+
+KEYS = "space pauses and resumes, s or the right arrow lets one message out, q ends it"
+EXAMPLES = [
+    ("as it was", "ringmain play drive"),
+    (
+        "twice as fast, one topic, under another name",
+        "ringmain play drive --topics imu --speed 2 --map imu=replayed/imu",
+    ),
+    ("from the tenth second to the twentieth", "ringmain play drive --from 10 --to 20"),
+    ("as fast as readers take it, once there is one", "ringmain play drive --lockstep --wait-readers 1"),
+    ("over and over", "ringmain play drive --loop"),
+]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", help="the recording's directory")
+    parser.add_argument("--topics", nargs="+", metavar="TOPIC", help="names or patterns (default: all)")
+    parser.add_argument(
+        "--speed", type=_speed, default=1.0, metavar="X", help="2 is twice as fast, inf as fast as it goes"
+    )
+    parser.add_argument("--map", nargs="+", default=[], metavar="OLD=NEW", help="publish OLD on the topic NEW")
+    parser.add_argument(
+        "--from", dest="since", metavar="WHEN", help="seconds after the first message, or a date and time (ISO 8601)"
+    )
+    parser.add_argument("--to", dest="until", metavar="WHEN", help="likewise; what was published then is left out")
+    parser.add_argument("--loop", action="store_true", help="begin again at the end, until Ctrl-C")
+    parser.add_argument("--lockstep", action="store_true", help="each message waits until all readers took the last")
+    parser.add_argument("--original", action="store_true", help="keep sequence numbers and times as recorded")
+    parser.add_argument("--paused", action="store_true", help="hold before the first message; space lets it go")
+    parser.add_argument("--wait-readers", type=natural, default=0, metavar="N", help="wait for N readers on each topic")
+    parser.add_argument("--capacity", metavar="BYTES", help="of the rings (default: fits the largest message)")
+    parser.add_argument("--json", action="store_true", help="print how it went as a JSON object")
+
+
+def run(args: argparse.Namespace) -> int:
+    try:
+        from ringmain.recording import Player, Recording
+    except ImportError as error:
+        raise missing_part("record", error) from None
+    from ringmain._cli.keyboard import Keyboard
+
+    recording = Recording(args.path)
+    with Player(
+        recording,
+        topics=args.topics,
+        rename=_renames(args.map),
+        since=_when("--from", args.since, recording),
+        until=_when("--to", args.until, recording),
+        speed=args.speed,
+        loop=args.loop,
+        lockstep=args.lockstep,
+        original=args.original,
+        readers=args.wait_readers,
+        capacity=args.capacity,
+        paused=args.paused,
+    ) as player:
+        code = Exit.OK
+        try:
+            with Keyboard(lambda key: _press(player, key)) as keyboard:
+                if keyboard.active:
+                    print(f"ringmain play: {KEYS}", file=sys.stderr, flush=True)
+                player.run()
+        except KeyboardInterrupt:
+            code = Exit.OK if args.loop else Exit.INTERRUPTED
+        status = player.status()
+    if args.json:
+        told = {
+            "messages": status.messages,
+            "bytes": status.bytes,
+            "loops": status.loops,
+            "late_max_s": status.late_max_s,
+        }
+        print(dump_json(told))
+    else:
+        late = f", at most {status.late_max_s * 1000:.1f} ms late" if math.isfinite(args.speed) else ""
+        print(f"ringmain play: {status.messages} messages{late}", file=sys.stderr)
+    return code
+
+
+def _press(player: Player, key: str) -> None:
+    if key == " ":
+        said = "goes on" if player.paused else "paused"
+        (player.resume if player.paused else player.pause)()
+    elif key in ("s", "right"):
+        player.step()
+        said = "one message"
+    elif key == "q":
+        player.stop()
+        said = "ends"
+    else:
+        said = KEYS
+    print(f"ringmain play: {said} ({player.status().messages} messages so far)", file=sys.stderr, flush=True)
+
+
+def _speed(text: str) -> float:
+    return math.inf if text == "inf" else rate(text)
+
+
+def _when(option: str, text: str | None, recording: Recording) -> int | datetime | None:
+    """A publish time: seconds after the recording's first message, or a date."""
+    if text is None:
+        return None
+    try:
+        after_s = float(text)
+    except ValueError:
+        try:
+            at = datetime.fromisoformat(text)
+        except ValueError:
+            raise UsageError(
+                f"{option} is seconds after the first message, or a date and time (ISO 8601), not {text!r}"
+            ) from None
+        return at.astimezone() if at.tzinfo is None else at
+    if not math.isfinite(after_s) or abs(after_s) > timedelta.max.total_seconds():
+        raise UsageError(f"{option}: {text} seconds is out of range")
+    times = recording.time_range_ns
+    return times[0] + round(after_s * 1e9) if times is not None else 0
+
+
+def _renames(pairs: list[str]) -> dict[str, str]:
+    renames = {}
+    for pair in pairs:
+        old, equals, new = pair.partition("=")
+        if not (old and equals and new):
+            raise UsageError(f"--map is written OLD=NEW, not {pair!r}")
+        renames[old] = new
+    return renames

@@ -1,0 +1,24 @@
+"""`ringmain report`: a page about what the pipeline found."""
+
+from __future__ import annotations
+
+import argparse
+
+from ringmain._cli.exit_codes import Exit, missing_part
+
+EXAMPLES = [("one self-contained page", "ringmain report lake -o report.html")]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("lake", metavar="LAKE", help="what `ringmain pipeline run` made")
+    parser.add_argument("-o", "--output", default="report.html", metavar="FILE", help="the page to write (report.html)")
+    parser.add_argument("--title", help="of the page; by default the lake's name")
+
+
+def run(args: argparse.Namespace) -> int:
+    try:
+        from ringmain.pipeline._report import report
+    except ImportError as error:
+        raise missing_part("spark", error) from None
+    print(report(args.lake, args.output, title=args.title))
+    return Exit.OK

@@ -1,0 +1,65 @@
+"""Writing a recording as one file: MCAP, Parquet or lines of JSON. Needs pyarrow.
+
+A file appears under its name only when it is whole.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import IO
+
+import pyarrow.parquet
+
+from ringmain._cli.messages import Decoder, json_line
+from ringmain._message import Message
+from ringmain.recording import SCHEMA, Recording
+from ringmain.recording._mcap import export_mcap
+from ringmain.typed import Schema
+
+
+def export(recording: Recording, out: str, suffix: str, topics: list[str] | None, *, raw: bool = False) -> int:
+    """Writes the topics to `out`; returns how many messages."""
+    if out == "-":
+        return _lines(recording, topics, sys.stdout)
+    if suffix == ".mcap":
+        return export_mcap(recording, out, raw=raw, topics=topics)
+    temporary = Path(out + ".tmp")
+    try:
+        if suffix == ".jsonl":
+            with temporary.open("w") as file:
+                count = _lines(recording, topics, file)
+        else:
+            count = _parquet(recording, topics, temporary)
+        temporary.replace(out)
+        return count
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _parquet(recording: Recording, topics: list[str] | None, path: Path) -> int:
+    count = 0
+    with pyarrow.parquet.ParquetWriter(path, SCHEMA, compression="zstd") as writer:
+        for _where, batch in recording.batches(topics=topics):
+            writer.write_batch(batch)
+            count += batch.num_rows
+    return count
+
+
+def _lines(recording: Recording, topics: list[str] | None, file: IO[str]) -> int:
+    decoders: dict[tuple[str, int], Decoder] = {}
+    schemas = recording.schemas()
+    count = 0
+    for row in recording.messages(topics=topics):
+        life = (row.topic, row.epoch)
+        if life not in decoders:
+            meta = schemas.get(life)
+            decoders[life] = Decoder(Schema.from_bytes(meta.schema) if meta and meta.schema else None)
+        try:
+            data = decoders[life].plain(row.data)
+        except ValueError:
+            data = row.data  # what does not decode is exported as its bytes
+        message = Message(data, row.seq, row.time_ns, row.sender, row.kind, row.lost, row.topic)
+        file.write(json_line(message) + "\n")
+        count += 1
+    return count

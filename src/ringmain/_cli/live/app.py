@@ -1,0 +1,214 @@
+"""The live view on the terminal: a table of topics, and a topic opened. Needs Textual; computes nothing."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, ClassVar
+
+from rich.text import Text
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, VerticalScroll
+from textual.screen import Screen
+from textual.widgets import DataTable, Footer, Input, Static
+
+from ringmain._cli.live.model import Model, Row
+from ringmain._cli.live.picture import half_blocks, shades, thumbnail
+from ringmain._cli.live.source import Source
+from ringmain._cli.live.view import (
+    HEADS,
+    NUMBERS,
+    cells,
+    details,
+    frame_text,
+    headline,
+    messages_text,
+    status_line,
+    tone,
+)
+
+NEWEST = 10
+MOST_COLUMNS = 100
+"""Of a picture."""
+STYLES = {"": "", "note": "yellow", "bad": "bold red"}
+
+
+class Topics(DataTable[Text]):
+    """The table of topics."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select_cursor", "open")]
+
+
+class TopicScreen(Screen[None]):
+    """One topic: members, schema, newest messages, a picture if they are images."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,backspace", "app.pop_screen", "back"),
+        Binding("p", "app.pause", "pause"),
+        Binding("ctrl+c", "app.quit", "quit", show=False),
+    ]
+
+    def __init__(self, topic: str) -> None:
+        super().__init__()
+        self.topic = topic
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="headline", classes="bar", markup=False)
+        with Horizontal():
+            with VerticalScroll():
+                yield Static(id="details", markup=False)
+                yield Static(id="messages", markup=False)
+            yield Static(id="picture", markup=False)
+        yield Footer()
+
+    def show(self, headline: str | Text, details: str = "", messages: str = "", picture: Text | None = None) -> None:
+        """`picture`: None if there is nothing to be seen."""
+        self.query_one("#headline", Static).update(headline)
+        self.query_one("#details", Static).update(details)
+        self.query_one("#messages", Static).update(messages)
+        shown = self.query_one("#picture", Static)
+        shown.display = picture is not None
+        shown.update(picture or "")
+
+
+class LiveView(App[None]):
+    """`ringmain top`."""
+
+    TITLE = "ringmain top"
+    ENABLE_COMMAND_PALETTE = False
+    CSS = """
+    #filter { display: none; dock: bottom; }
+    #filter.shown { display: block; }
+    .bar { height: 1; background: $panel; padding: 0 1; }
+    #topics { height: 1fr; }
+    #details, #messages { padding: 1 1 0 1; }
+    #picture { padding: 1 2; width: auto; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q", "quit", "quit"),
+        Binding("s", "sort", "sort"),
+        Binding("slash", "filter", "filter", key_display="/"),
+        Binding("p", "pause", "pause"),
+        Binding("ctrl+c", "quit", "quit", show=False, priority=True),
+    ]
+
+    def __init__(self, source: Source, interval_s: float = 1.0) -> None:
+        super().__init__()
+        self.model = Model()
+        self._source = source
+        self._interval_s = interval_s
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="status", classes="bar", markup=False)
+        yield Topics(id="topics", cursor_type="row", zebra_stripes=True)
+        yield Input(placeholder="part of a topic's name; Enter keeps it, Esc clears it", id="filter")
+        yield Footer()
+
+    def on_mount(self) -> None:
+        table = self.query_one(Topics)
+        for number, head in enumerate(HEADS):
+            table.add_column(Text(head, justify="right" if head in NUMBERS else "left"), key=str(number))
+        self.refresh_now()
+        self.set_interval(self._interval_s, self.refresh_now)
+        table.focus()
+
+    def refresh_now(self) -> None:
+        """Looks, and shows what was seen."""
+        self.model.look(self._source.look())
+        self.show_table()
+        self.show_topic()
+
+    def show_table(self) -> None:
+        base = self.screen_stack[0]
+        table = base.query_one(Topics)
+        at, top = table.cursor_row, table.scroll_y
+        table.clear()
+        for row in self.model.rows():
+            table.add_row(*_styled(row), key=row.info.name)
+        table.move_cursor(row=min(at, max(0, table.row_count - 1)), scroll=False)
+        table.scroll_to(y=top, animate=False)
+        base.query_one("#status", Static).update(status_line(self.model))
+
+    def show_topic(self) -> None:
+        """The topic that is open, if one is."""
+        screen = self.screen
+        if not isinstance(screen, TopicScreen) or not screen.query("#picture"):
+            return  # or it was opened so recently that it has no parts yet
+        if self.model.paused and screen.query_one("#details", Static).content:
+            return
+        row = self.model.row(screen.topic)
+        if row is None:
+            screen.show(f"{screen.topic} is gone")
+            return
+        head = Text(headline(row), style=STYLES[tone(row)])
+        if row.stream is not None:
+            frame = self._source.newest_frame(screen.topic)
+            screen.show(head, details(row, time.time_ns()), frame_text(frame), self._picture(frame))
+        else:
+            newest = self._source.newest(screen.topic, NEWEST)
+            image = newest[-1].data if newest else None
+            screen.show(head, details(row, time.time_ns()), messages_text(newest), self._picture(image))
+
+    def _picture(self, image: Any) -> Text | None:
+        """In colour where the terminal can, else in shades; None if it is no image."""
+        columns, rows = min(MOST_COLUMNS, self.size.width // 2 - 4), self.size.height - 4
+        pixels = None if image is None or min(columns, rows) < 8 else thumbnail(image, columns, rows)
+        if pixels is None:
+            return None
+        if self.console.color_system in (None, "standard") or self.console.no_color:
+            return Text("\n".join(shades(pixels)))
+        lines = [Text.assemble(*(("▀", f"{upper} on {lower}") for upper, lower in row)) for row in half_blocks(pixels)]
+        return Text("\n").join(lines)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Sorting and filtering are for the table: a topic that is open does not offer them."""
+        return action not in ("sort", "filter") or not isinstance(self.screen, TopicScreen)
+
+    def action_sort(self) -> None:
+        self.model.next_sort()
+        self.show_table()
+
+    def action_pause(self) -> None:
+        self.model.paused = not self.model.paused
+        self.show_table()
+
+    def action_filter(self) -> None:
+        field = self.query_one("#filter", Input)
+        field.add_class("shown")
+        field.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self.model.filter = event.value
+        self.show_table()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        self._leave_filter()
+
+    def on_key(self, event: object) -> None:
+        if getattr(event, "key", "") == "escape" and self.query_one("#filter", Input).has_focus:
+            self.query_one("#filter", Input).value = ""
+            self._leave_filter()
+
+    def _leave_filter(self) -> None:
+        self.query_one("#filter", Input).remove_class("shown")
+        self.query_one(Topics).focus()
+
+    def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
+        if event.row_key.value is not None:
+            self.push_screen(TopicScreen(event.row_key.value), callback=None)
+            self.call_after_refresh(self.show_topic)
+
+
+def _styled(row: Row) -> list[Text]:
+    """A row's cells, to the left or right, in the colour of its trouble."""
+    style = STYLES[tone(row)]
+    shown = [
+        Text(text, justify="right" if head in NUMBERS else "left") for head, text in zip(HEADS, cells(row), strict=True)
+    ]
+    shown[0].stylize("bold")
+    shown[4].stylize("cyan")
+    guilty = {"FULL": row.full > 0.9, "BEHIND": row.behind, "DELAY": row.behind, "LOST": row.lost, "WHO IS SLOW": True}
+    for text, head in zip(shown, HEADS, strict=True):
+        if guilty.get(head):
+            text.stylize(style)
+    return shown

@@ -1,0 +1,64 @@
+"""Where the live view looks: topics seen from outside. No slot is taken, nothing is held, nobody is slowed."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ringmain import _names, _native
+from ringmain._cli.live.model import Seen
+from ringmain._cli.messages import Decoder
+from ringmain._cli.observe import read_counters
+from ringmain._cli.topic_summary import stream_of, survey
+from ringmain._inspect import info
+from ringmain._message import Message
+from ringmain.errors import RingmainError
+from ringmain.frames._peek import FrameCopy, peek_frame
+
+_MOST_BYTES = 1 << 20  # a larger message is named, not shown
+
+
+class Source(Protocol):
+    """What the app needs to see."""
+
+    def look(self) -> list[Seen]: ...
+    def newest(self, topic: str, count: int) -> list[Message]: ...
+    def newest_frame(self, stream: str) -> FrameCopy | None: ...
+
+
+class Topics:
+    """The real topics."""
+
+    def look(self) -> list[Seen]:
+        return [
+            Seen(topic, reading, stream_of(topic.name))
+            for topic in survey()[0]
+            if (reading := read_counters(topic.name)) is not None
+        ]
+
+    def newest(self, topic: str, count: int) -> list[Message]:
+        """The newest messages, decoded, oldest first; none if the topic is gone."""
+        try:
+            decoder = Decoder(info(topic).schema)
+            seen = _native.peek(_names.runtime_directory(), topic, count, _MOST_BYTES)
+        except (RingmainError, ValueError):
+            return []
+        return [
+            Message(_shown(decoder, data, size), seq, time_ns, sender, kind)
+            for seq, time_ns, sender, kind, size, data in seen
+        ]
+
+    def newest_frame(self, stream: str) -> FrameCopy | None:
+        """A copy of the newest frame; none if there is none that stays for long enough, or the stream is gone."""
+        try:
+            return peek_frame(stream)
+        except (RingmainError, ValueError):
+            return None
+
+
+def _shown(decoder: Decoder, data: bytes | None, size: int) -> object:
+    if data is None:
+        return f"({size} bytes)"
+    try:
+        return decoder.plain(data)
+    except ValueError:
+        return data

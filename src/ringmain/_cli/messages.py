@@ -1,0 +1,220 @@
+"""Messages for people: decoded by the topic's schema, printed as what they are.
+
+`Decoder` turns payloads into plain data (dicts, lists, numbers, text; arrays and tables stay what they are) without the
+class they were made from. `block` prints a message in several lines, `json_line` in one that programs read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from ringmain._cli.tables import bytes_text, dim, printable
+from ringmain._message import Message
+from ringmain.errors import CodecNotFound, SchemaError
+from ringmain.frames._descriptor import read_descriptor
+from ringmain.typed import Codec, Schema, codec_from_schema
+
+BRIEF_BYTES = 256
+"""Of a payload of bytes, how much is shown unless all is asked for."""
+BRIEF_ITEMS = 16
+"""Of a list, likewise."""
+_MISREADS = (ValueError, TypeError, KeyError)  # msgspec's, numpy's and Arrow's errors are all one of these
+
+
+class Decoder:
+    """Decodes one topic's payloads. What has no schema, or one that is not known here, stays bytes; with `frames`, of a
+    stream, a message is what it says of its frame."""
+
+    def __init__(self, schema: Schema | None, *, frames: bool = False) -> None:
+        self.schema = schema
+        self._frames = frames
+        self.why_bytes: str | None = None
+        self._codec: Codec | None = None
+        if schema is not None:
+            try:
+                self._codec = codec_from_schema(schema)
+            except (CodecNotFound, SchemaError, ImportError) as error:
+                self.why_bytes = str(error)
+
+    def plain(self, payload: bytes) -> Any:
+        """The message as plain data. `ValueError` if it does not decode."""
+        if self._codec is None:
+            frame = read_descriptor(payload) if self._frames else None
+            return payload if frame is None else frame._asdict()
+        try:
+            return plain(self._codec.decode(payload))
+        except _MISREADS as error:
+            raise ValueError(f"does not decode as {self._codec.schema.type_name}: {error}") from error
+
+
+def plain(value: Any) -> Any:
+    """Records as dicts, tuples as lists; arrays, tables and bytes stay."""
+    if _is_array(value) or _is_table(value):
+        return value
+    return msgspec.to_builtins(value, builtin_types=(bytes, bytearray, memoryview))
+
+
+def fields_of(message: Message) -> dict[str, Any]:
+    """What a filter can name: the message's fields, `data` as a whole, and the envelope as `message.seq` and so on."""
+    data = message.data
+    envelope = {
+        "seq": message.seq,
+        "time_ns": message.time_ns,
+        "sender": message.sender,
+        "kind": message.kind,
+        "lost": message.lost,
+    }
+    if isinstance(data, bytes):
+        envelope["size"] = len(data)
+        data = data.decode(errors="replace")
+    own = {str(key): value for key, value in data.items()} if isinstance(data, Mapping) else {}
+    return {"data": data, "message": envelope, **own}
+
+
+# ------------------------------------------------------------------------------------------------ for people
+
+
+def block(message: Message, *, full: bool = False, envelope: bool = True) -> str:
+    """A message in lines: its envelope, and what is in it."""
+    lines = [dim(envelope_line(message))] if envelope else []
+    return "\n".join([*lines, *value_lines(message.data, full=full)])
+
+
+def envelope_line(message: Message) -> str:
+    """Number, time of day, sender, kind, and how many were lost before."""
+    seconds, rest = divmod(message.time_ns, 1_000_000_000)
+    when = time.strftime("%H:%M:%S", time.localtime(seconds))
+    parts = [f"#{message.seq}", f"{when}.{rest // 1000:06d}"]
+    if message.sender:
+        parts.append(f"from {printable(message.sender)}")
+    if message.kind:
+        parts.append(f"kind {printable(message.kind)}")
+    if message.lost:
+        parts.append(f"({message.lost} lost before)")
+    return "  ".join(parts)
+
+
+def value_lines(value: Any, *, full: bool = False) -> list[str]:
+    """A value as indented lines."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return hex_lines(bytes(value), full=full)
+    if _is_array(value):
+        return _array_lines(value, full)
+    if _is_table(value):
+        return _table_lines(value, full)
+    if _is_nested(value):
+        return list(_tree(value, full))
+    return [inline(value, full)]
+
+
+def hex_lines(payload: bytes, *, full: bool = False) -> list[str]:
+    """Bytes as hex and text, sixteen a line."""
+    if not payload:
+        return ["(empty)"]
+    shown = payload if full else payload[:BRIEF_BYTES]
+    lines = []
+    width = min(16, len(payload)) * 3
+    for at in range(0, len(shown), 16):
+        row = shown[at : at + 16]
+        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
+        lines.append(f"{at:08x}  {row.hex(' '):<{width}} |{text}|")
+    if len(shown) < len(payload):
+        lines.append(f"... {bytes_text(len(payload) - len(shown))} more (--full shows all)")
+    return lines
+
+
+def inline(value: Any, full: bool = False) -> str:
+    """A value in one line."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        size = len(value)
+        head = bytes(value[: size if full else 32]).hex(" ")
+        return f"{head}{'' if full or size <= 32 else ' ...'} ({size} B)" if size else "(empty)"
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, list | tuple):
+        items = value if full else value[:BRIEF_ITEMS]
+        more = f", ... {len(value) - len(items)} more" if len(items) < len(value) else ""
+        return f"[{', '.join(inline(item, full) for item in items)}{more}]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{inline(key)}: {inline(item, full)}" for key, item in value.items()) + "}"
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "null"}[value]
+    return printable(str(value))
+
+
+def _is_nested(value: Any) -> bool:
+    return isinstance(value, Mapping) or (isinstance(value, list | tuple) and any(map(_is_nested, value)))
+
+
+def _tree(value: Any, full: bool) -> Iterator[str]:
+    """Nested records as YAML would have them."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            if _is_nested(item) and item:
+                yield f"{inline(key)}:"
+                yield from (f"  {line}" for line in _tree(item, full))
+            else:
+                yield f"{inline(key)}: {inline(item, full)}"
+        return
+    items = value if full else value[:BRIEF_ITEMS]
+    for item in items:
+        lines = _tree(item, full) if _is_nested(item) and item else [inline(item, full)]
+        for number, line in enumerate(lines):
+            yield f"{'  ' if number else '- '}{line}"
+    if len(items) < len(value):
+        yield f"... {len(value) - len(items)} more (--full shows all)"
+
+
+def _is_array(value: Any) -> bool:
+    return type(value).__module__ == "numpy"
+
+
+def _is_table(value: Any) -> bool:
+    return type(value).__module__.startswith("pyarrow")
+
+
+def _array_lines(array: Any, full: bool) -> list[str]:
+    import numpy
+
+    text = numpy.array2string(array, threshold=array.size + 1 if full else 64, edgeitems=3, max_line_width=110)
+    return [f"{array.dtype}{list(array.shape)}", *text.splitlines()]
+
+
+def _table_lines(table: Any, full: bool) -> list[str]:
+    rows = table.num_rows
+    lines = [f"{rows} row{'s' * (rows != 1)} of {', '.join(f'{f.name}: {f.type}' for f in table.schema)}"]
+    shown = table if full else table.slice(0, BRIEF_ITEMS)
+    lines += [inline(row, full) for row in shown.to_pylist()]
+    return lines if shown.num_rows == rows else [*lines, f"... {rows - shown.num_rows} more (--full shows all)"]
+
+
+# ---------------------------------------------------------------------------------------------- for programs
+
+
+def json_line(message: Message) -> str:
+    """A message as one line of JSON: the envelope, and `data`; bytes are `text` if they are that, else `base64`."""
+    out: dict[str, Any] = {"topic": message.topic} if message.topic else {}
+    out.update(seq=message.seq, time_ns=message.time_ns)
+    if message.sender:
+        out["sender"] = message.sender
+    if message.kind:
+        out["kind"] = message.kind
+    if message.lost:
+        out["lost"] = message.lost
+    data = message.data
+    if isinstance(data, bytes):
+        try:
+            out["text"] = data.decode()
+        except UnicodeDecodeError:
+            out["base64"] = data
+    elif _is_array(data):
+        out["data"] = {"dtype": str(data.dtype), "shape": list(data.shape), "values": data.tolist()}
+    elif _is_table(data):
+        out["data"] = data.to_pylist()
+    else:
+        out["data"] = data
+    return msgspec.json.encode(out, enc_hook=str).decode()

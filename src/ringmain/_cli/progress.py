@@ -1,0 +1,67 @@
+"""How a recorder is doing, as text: a table that is drawn over itself while it records, and a summary at the end."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, TextIO
+
+from ringmain._cli.tables import Right, bytes_text, count_text, rate_text, table
+
+if TYPE_CHECKING:
+    from ringmain.recording import RecorderStatus
+
+HEADS = ("TOPIC", "HZ", "BYTES/S", "MESSAGES", "BYTES", "LAG", "LOST", "PROBLEM")
+
+
+class Progress:
+    """Draws on a terminal, over what it drew before; on anything else it draws nothing."""
+
+    def __init__(self, out: TextIO, *, shown: bool = True) -> None:
+        self._out, self._shown = out, shown and out.isatty()
+        self._lines = 0
+
+    def show(self, status: RecorderStatus) -> None:
+        if not self._shown:
+            return
+        columns, rows = shutil.get_terminal_size()
+        lines = [line[: columns - 1] for line in progress(status, most_topics=max(1, rows - 4)).split("\n")]
+        back = f"\033[{self._lines - 1}A" if self._lines > 1 else ""
+        text = "".join(f"{line}\033[K\n" for line in lines)
+        print(f"{back}\r{text[:-1]}\033[J", end="", file=self._out, flush=True)
+        self._lines = len(lines)
+
+    def end(self) -> None:
+        if self._lines:
+            print(file=self._out, flush=True)
+            self._lines = 0
+
+
+def progress(status: RecorderStatus, most_topics: int = 1000) -> str:
+    """Rate, bytes, lag and loss of each topic, those furthest behind first, and of the whole, with the room left."""
+    topics = sorted(status.topics, key=lambda t: (-t.lag_bytes, t.topic))
+    cells = [
+        [
+            t.topic, Right(rate_text(t.rate_hz)), Right(bytes_text(t.bytes_per_s)), Right(count_text(t.messages)),
+            Right(bytes_text(t.bytes)), Right(count_text(t.lag_messages)), Right(count_text(t.lost)), t.problem,
+        ]
+        for t in topics[:most_topics]
+    ]  # fmt: skip
+    left = f", {bytes_text(status.disk_free_bytes)} left on disk" if status.disk_free_bytes is not None else ""
+    waiting = f", {status.segments_waiting} segments to be sealed" if status.segments_waiting > 1 else ""
+    more = f" and {len(topics) - most_topics} topics more" if len(topics) > most_topics else ""
+    total = (
+        f"{count_text(status.messages)} messages, {bytes_text(status.bytes)}, {rate_text(status.rate_hz)} Hz, "
+        f"{bytes_text(status.bytes_per_s)}/s, {count_text(status.lost)} lost{waiting}{left}{more}"
+    )
+    return f"{table(HEADS, cells)}\n{total}" if cells else f"no topics yet{left}"
+
+
+def summary(status: RecorderStatus) -> str:
+    """What was recorded, topic by topic."""
+    rows = [
+        [t.topic, t.contract, Right(count_text(t.messages)), Right(bytes_text(t.bytes)), t.lost, t.problem]
+        for t in status.topics
+    ]
+    heads = ("TOPIC", "CONTRACT", "MESSAGES", "BYTES", "LOST", "PROBLEM")
+    total = f"{status.messages} messages, {bytes_text(status.bytes)} in {status.elapsed_s:.1f} s, {status.lost} lost"
+    return f"{table(heads, rows)}\n{total}: {status.path}" if rows else f"no topics, nothing recorded: {status.path}"

@@ -1,0 +1,189 @@
+"""`Latest`: the newest message of many topics, and how each of them is doing. For control loops.
+
+One wait for all topics. Everything that came is taken in, so that loss is counted and rates are known, but only the
+newest message of a topic is kept, and decoded when it is asked for. Nothing grows with time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
+
+from ringmain import _names
+from ringmain._closing import Closing
+from ringmain._message import Message
+from ringmain._subscriber import Subscriber, wait
+from ringmain.errors import DecodeError
+
+T = TypeVar("T")
+
+_PERIODS_TO_LIVE = 10
+_RATE_TOLERANCE = 0.2
+_MOST_AT_ONCE = 100_000  # a publisher that never stops must not keep update() for ever
+
+
+class _Entry:
+    """One topic: its subscriber, its newest message, and the two points that its rate is measured between."""
+
+    def __init__(self, topic: str, rate_hz: float | None, type_: Any) -> None:
+        if rate_hz is not None and not 0 < rate_hz < 1e9:
+            raise ValueError(f"the expected rate of '{topic}' is a number of Hz above 0, or None, not {rate_hz!r}")
+        self.rate_hz = rate_hz
+        self.subscriber = Subscriber(topic)
+        self.codec: Any = None
+        self.own_type = type_ is not None
+        self.epoch: int | None = None
+        if type_ is not None:
+            from ringmain import typed
+
+            self.codec = typed.codec_for(type_)
+        self.message: Message | None = None
+        self.decoded: Any = None
+        self.is_decoded = False
+        self.updated = False
+        self.arrived_s = 0.0  # monotonic
+        # The rate is that between `mark` and now; every `_PERIODS_TO_LIVE` periods the newer mark takes over.
+        self.mark: tuple[int, int] | None = None
+        self.next_mark: tuple[int, int] | None = None
+
+    def take_in(self) -> bool:
+        newest = None
+        for _ in range(_MOST_AT_ONCE):
+            message = self.subscriber.try_recv_message()
+            if message is None:
+                break
+            newest = message
+        self.updated = newest is not None
+        if newest is None:
+            return False
+        if self.message is not None and newest.seq < self.message.seq:
+            self.mark = self.next_mark = None  # another life of the topic
+        self.message, self.is_decoded = newest, False
+        self.arrived_s = time.monotonic()
+        self._move_marks((newest.seq, newest.time_ns))
+        return True
+
+    def _move_marks(self, point: tuple[int, int]) -> None:
+        if self.mark is None or self.next_mark is None:
+            self.mark = self.next_mark = point
+        elif self.rate_hz is not None and (point[1] - self.next_mark[1]) * self.rate_hz >= _PERIODS_TO_LIVE * 1e9:
+            self.mark, self.next_mark = self.next_mark, point
+
+    def data(self) -> Any:
+        if self.message is None:
+            return None
+        if not self.is_decoded:
+            self.decoded, self.is_decoded = self._decode(self.message), True
+        return self.decoded
+
+    def _decode(self, message: Message) -> Any:
+        if not self.own_type and self.epoch != self.subscriber.epoch:
+            from ringmain import typed
+
+            self.epoch = self.subscriber.epoch
+            schema = self.subscriber.schema
+            self.codec = typed.codec_from_schema(schema) if schema else None
+        if self.codec is None:
+            return message.data
+        try:
+            return self.codec.decode(message.data)
+        except Exception as error:
+            raise DecodeError(self.subscriber.topic, message.seq, str(error)) from error
+
+    def age_s(self) -> float:
+        return time.monotonic() - self.arrived_s if self.message is not None else float("inf")
+
+    def alive(self) -> bool:
+        if self.message is None or self.rate_hz is None:
+            return self.message is not None
+        return self.age_s() * self.rate_hz <= _PERIODS_TO_LIVE
+
+    def rate_ok(self) -> bool:
+        if not self.alive() or self.rate_hz is None:
+            return self.alive()
+        assert self.mark is not None
+        assert self.message is not None
+        messages, ns = self.message.seq - self.mark[0], self.message.time_ns - self.mark[1]
+        if messages == 0 or ns <= 0:
+            return False  # one message alone has no rate
+        return abs(messages * 1e9 / ns / self.rate_hz - 1) <= _RATE_TOLERANCE
+
+
+class Column(Mapping[str, T], Generic[T]):
+    """One thing to know of every topic, looked up when it is asked for."""
+
+    def __init__(self, entries: dict[str, _Entry], look: Callable[[_Entry], T]) -> None:
+        self._entries = entries
+        self._look = look
+
+    def __getitem__(self, topic: str) -> T:
+        return self._look(self._entries[topic])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+class Latest(Closing, Mapping[str, Any]):
+    """The newest of many topics: `latest["imu"]` is the newest message's data, decoded if the topic is typed.
+
+    topics: each with its expected rate in Hz, or None.   types: as `type=` of a Subscriber, for those that have one;
+    without, a typed topic is decoded by its own schema.
+    """
+
+    def __init__(self, topics: Mapping[str, float | None], *, types: Mapping[str, Any] | None = None) -> None:
+        types = types or {}
+        if unknown := set(types) - set(topics):
+            raise ValueError(f"types are given for topics that are not watched: {sorted(unknown)}")
+        for topic in topics:
+            _names.check_topic(topic)
+        self._entries: dict[str, _Entry] = {}
+        try:
+            for topic, rate_hz in topics.items():
+                self._entries[topic] = _Entry(topic, rate_hz, types.get(topic))
+        except BaseException:
+            self.close()
+            raise
+        self._subscribers = [entry.subscriber for entry in self._entries.values()]
+        self.message: Column[Message | None] = Column(self._entries, lambda e: e.message)
+        """The newest message of each topic as it came, or None."""
+        self.updated: Column[bool] = Column(self._entries, lambda e: e.updated)
+        """Did the last `update` bring something new?"""
+        self.seen: Column[bool] = Column(self._entries, lambda e: e.message is not None)
+        """Has anything ever come?"""
+        self.alive: Column[bool] = Column(self._entries, _Entry.alive)
+        """Has something come within ten periods? Without an expected rate: has anything ever come?"""
+        self.rate_ok: Column[bool] = Column(self._entries, _Entry.rate_ok)
+        """Is it alive, and its rate within a fifth of what is expected?"""
+        self.lost: Column[int] = Column(self._entries, lambda e: e.subscriber.lost)
+        """Messages lost since the beginning."""
+        self.age_s: Column[float] = Column(self._entries, _Entry.age_s)
+        """Seconds since the newest message was taken in; infinite if there is none."""
+
+    def update(self, timeout: float | None = None) -> bool:
+        """Wait until something is new on any topic, and take in all that came. False: the time is up."""
+        wait(self._subscribers, timeout)
+        return sum(entry.take_in() for entry in self._entries.values()) > 0
+
+    def __getitem__(self, topic: str) -> Any:
+        return self._entries[topic].data()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def all_alive(self) -> bool:
+        return all(self.alive.values())
+
+    def close(self) -> None:
+        for entry in self._entries.values():
+            entry.subscriber.close()

@@ -1,0 +1,123 @@
+"""`SyncQueue`: members with names, each of whom sends to and hears all the others. pysyncq's queue, on `reliable`.
+
+A member is a writer and a reader of one topic. What pysyncq counts in each message (reads remaining) is here the
+smallest hold of the readers, which can be repaired: a member that dies is noticed, and stops nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from ringmain import _names
+from ringmain._closing import Closing
+from ringmain._inspect import info
+from ringmain._message import Message
+from ringmain._publisher import Publisher
+from ringmain._subscriber import ScreenSet, Subscriber, wait
+from ringmain.errors import Full
+
+
+class SyncQueue(Closing):
+    """A member of a queue that others join by its name: related processes, under fork, spawn or forkserver, or
+    strangers. Every message has a sender, a kind and a body, and every member hears it, from the moment it joined.
+
+    sender: this member's name.   capacity: of the ring, if it is created.
+    ignore_senders: whom not to hear; itself, to begin with.   ignore_kinds: what not to hear.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        sender: str,
+        *,
+        capacity: int | str | None = None,
+        ignore_senders: Iterable[str] | None = None,
+        ignore_kinds: Iterable[str] = (),
+    ) -> None:
+        if not sender:
+            raise ValueError("a member of a queue needs a name: SyncQueue(name, sender=...)")
+        self.name = name
+        self.sender = sender
+        ignored = {sender} if ignore_senders is None else ignore_senders
+        self._publisher = Publisher(name, contract="reliable", capacity=capacity, sender=sender)
+        try:
+            self._subscriber = Subscriber(
+                name, ignore_senders=ignored, ignore_kinds=ignore_kinds, name=_names.participant_name(None, sender)
+            )
+        except BaseException:
+            self._publisher.close()
+            raise
+
+    def append(self, kind: str, body: str | Any, block: bool = False, timeout: float | None = None) -> int:
+        """Send a message to all other members; returns its serial number. `Full` when there is no room: at once, or
+        with `block` when the time is up, naming the member that is furthest behind."""
+        data = body.encode() if isinstance(body, str) else body
+        try:
+            return self._publisher.send(data, kind, 0)
+        except Full:
+            # What is in the way may be what we do not want to hear, our own messages first of all: pass over it.
+            wait([self._subscriber], 0)
+        return self._publisher.send(data, kind, timeout if block else 0)
+
+    def pop(self, block: bool = False, timeout: float | None = None) -> Message | None:
+        """The next message, or None: at once, or with `block` when the time is up."""
+        if block and not wait([self._subscriber], timeout):
+            return None
+        message = self._subscriber.try_recv_message()
+        return None if message is None else msgspec.structs.replace(message, topic=self.name)
+
+    def __iter__(self) -> Iterator[Message]:
+        """What is there now."""
+        while (message := self.pop()) is not None:
+            yield message
+
+    @property
+    def ignore_senders(self) -> ScreenSet:
+        """Whose messages are passed over. Change it as any set."""
+        return self._subscriber.ignore_senders
+
+    @property
+    def ignore_kinds(self) -> ScreenSet:
+        """Which kinds of messages are passed over. Change it as any set."""
+        return self._subscriber.ignore_kinds
+
+    @property
+    def members(self) -> int:
+        """How many members there are, this one included. The dead do not count."""
+        return sum(reader.alive for reader in info(self.name).readers)
+
+    @property
+    def serial(self) -> int:
+        """The serial number of the next message."""
+        return self._publisher.next_sequence
+
+    def member(self, sender: str) -> SyncQueue:
+        """Another member of the same queue, for a thread or a forked child of one's own."""
+        return type(self)(self.name, sender, ignore_kinds=set(self.ignore_kinds))
+
+    @property
+    def closed(self) -> bool:
+        return self._publisher.closed and self._subscriber.closed
+
+    def close(self) -> None:
+        """Leave the queue. The last to leave takes it away."""
+        self._subscriber.close()
+        self._publisher.close()
+
+    def __repr__(self) -> str:
+        return f"<ringmain.SyncQueue '{self.name}' of '{self.sender}'{' closed' if self.closed else ''}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        directory = self._publisher._directory
+        screens = (set(self.ignore_senders), set(self.ignore_kinds))
+        return _rebuild, (type(self), directory, self.name, self.sender, *screens)
+
+
+def _rebuild(
+    cls: type[SyncQueue], directory: str, name: str, sender: str, senders: set[str], kinds: set[str]
+) -> SyncQueue:
+    with _names.directory_as(directory):
+        return cls(name, sender, ignore_senders=senders, ignore_kinds=kinds)

@@ -1,0 +1,1 @@
+"""Endpoints written in Python: what the `zmq` and `fake` publishers and subscribers share."""

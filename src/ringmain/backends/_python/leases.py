@@ -1,0 +1,192 @@
+"""Reservations, streams and leases of the backends written in Python: the same manners as the native ones.
+
+Owns this invariant: an array or view that outlives its block is noticed. Both are `bytearray`s, since a bytearray can
+say whether a view of it is alive (it cannot be resized then), and since in Python 3.11 only an extension of a builtin
+type can have the buffer protocol. What is zero-copy on shared memory is one copy here.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from ringmain.errors import InUse, Lapped
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+    from ringmain.backends._python.publisher import PlainPublisher
+    from ringmain.backends._python.reference_ring import Record
+    from ringmain.backends._python.subscriber import PlainSubscriber
+
+
+class Watched(bytearray):
+    """Bytes that know whether a view of them is alive."""
+
+    def viewed(self) -> bool:
+        try:
+            bytearray.append(self, 0)
+        except BufferError:
+            return True
+        bytearray.pop(self)
+        return False
+
+
+class PlainReservation(Watched):
+    """A message being written. Sent when its block is left, dropped on an exception."""
+
+    def __init__(self, publisher: PlainPublisher, size: int, kind: str) -> None:
+        super().__init__(size)
+        self._publisher, self._kind, self._size = publisher, kind, size
+        self._open = True
+
+    def __len__(self) -> int:
+        return self._size
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise ValueError("the reservation has ended: its block was left")
+
+    def __getitem__(self, key: Any) -> Any:
+        self._check_open()
+        return memoryview(self)[key]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._check_open()
+        with memoryview(self) as view:
+            view[key] = value
+
+    def truncate(self, size: int) -> None:
+        """Send only the first `size` bytes."""
+        self._check_open()
+        with memoryview(self) as view:
+            room = len(view)
+        if not 0 <= size <= room:
+            raise ValueError(f"truncate({size}): only {room} bytes are reserved")
+        self._size = size
+
+    def _append(self, data: ReadableBuffer, timeout: float | None) -> int:
+        """A stream writes on."""
+        self._check_open()
+        more = bytes(memoryview(data).cast("B"))
+        self._publisher._grow(self._size + len(more), self._kind, timeout)
+        bytearray.extend(self, more)
+        self._size += len(more)
+        return len(more)
+
+    def commit(self) -> int:
+        """Send it now; returns its sequence number."""
+        self._check_open()
+        self._open = False
+        if self.viewed():
+            raise InUse(
+                f"an array or view of the reservation on topic '{self._publisher.topic}' is still alive, so the "
+                "message was not sent: delete it before the block ends (nothing can be sent until it is gone)"
+            )
+        with memoryview(self) as view:
+            data = bytes(view[: self._size])
+        self._publisher._reservation = None
+        return self._publisher._finish(data, self._kind)
+
+    def discard(self) -> None:
+        """Do not send it."""
+        if self._open:
+            self._open = False
+            self.settled()
+
+    def settled(self) -> bool:
+        """Has the block ended and is the last view gone? Then the turn goes back."""
+        if self._open or self.viewed():
+            return False
+        if self._publisher._reservation is self:
+            self._publisher._reservation = None
+            self._publisher._abort()
+        return True
+
+    def __enter__(self) -> Self:
+        self._check_open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> Literal[False]:
+        if kind is not None:
+            self.discard()
+        elif self._open:
+            self.commit()
+        return False
+
+
+class PlainLease(Watched):
+    """A borrowed message."""
+
+    def __init__(self, subscriber: PlainSubscriber, record: Record, lost: int) -> None:
+        super().__init__(record.data)
+        self._subscriber, self._record, self._lost = subscriber, record, lost
+        self._open = True
+        self._data: Any = None
+
+    @property
+    def data(self) -> Any:
+        """The message as a read-only memoryview, or decoded on a typed topic."""
+        if not self._open:
+            raise ValueError("the borrowed message was given back")
+        if self._data is None:
+            codec = self._subscriber._codec
+            view = memoryview(self).toreadonly()
+            self._data = view if codec is None else codec.decode(view)
+        return self._data
+
+    @property
+    def seq(self) -> int:
+        return self._record.seq
+
+    @property
+    def time_ns(self) -> int:
+        return self._record.time_ns
+
+    @property
+    def sender(self) -> str:
+        return self._record.sender
+
+    @property
+    def kind(self) -> str:
+        return self._record.kind
+
+    @property
+    def lost(self) -> int:
+        return self._lost
+
+    def __enter__(self) -> Self:
+        if not self._open:
+            raise ValueError("the borrowed message was given back")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> Literal[False]:
+        if self._open and not self._end() and kind is None:
+            raise Lapped(
+                f"message {self.seq} of topic '{self._subscriber.topic}' was overwritten while it was borrowed: what "
+                "was read of it is worthless. Copy with recv(), ask for a larger capacity, or use the contract "
+                "'bus', where a borrowed message stays"
+            )
+        return False
+
+    def _end(self) -> bool:
+        self._open = False
+        data, self._data = self._data, None
+        if isinstance(data, memoryview):
+            with suppress(BufferError):  # somebody made a view of it: that one counts on
+                data.release()
+        del data
+        return self._subscriber._give_back(self._record)
+
+    def release(self) -> None:
+        """Give the message back. On `broadcast`, raises `Lapped` if the writer went over it."""
+        self.__exit__(None, None, None)
+
+    def __del__(self) -> None:
+        if self._open:
+            self._end()

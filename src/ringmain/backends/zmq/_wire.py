@@ -1,0 +1,61 @@
+"""What a message looks like on ZeroMQ: two frames, a header and the payload.
+
+    +0       +4       +5           +6         +7       +8    +16       +24
+    | "RMZ1" | flags  | sender_size| kind_size| 0      | seq | time_ns | epoch | sender kind |
+
+All little-endian. A *hello* (flag 1) comes when somebody has subscribed: its payload says what the topic is, and its
+`seq` is the number of the message to come. So a subscriber knows what it missed, and that it is where it wanted to be.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Literal
+
+import msgspec
+
+from ringmain.backends._python.reference_ring import Record
+from ringmain.errors import Corrupt
+
+HEADER = struct.Struct("<4sBBBxQqQ")
+MAGIC = b"RMZ1"
+HELLO_FLAG = 1
+
+
+class Hello(msgspec.Struct):
+    """What a publisher says of its topic to whoever comes."""
+
+    topic: str
+    contract: Literal["broadcast", "pipe"]
+    capacity: int
+    name: str
+    schema: bytes = b""
+
+
+def pack(record: Record, epoch: int) -> list[bytes]:
+    sender, kind = record.sender.encode(), record.kind.encode()
+    head = HEADER.pack(MAGIC, 0, len(sender), len(kind), record.seq, record.time_ns, epoch)
+    return [head + sender + kind, record.data]
+
+
+def pack_hello(hello: Hello, next_sequence: int, time_ns: int, epoch: int) -> list[bytes]:
+    return [HEADER.pack(MAGIC, HELLO_FLAG, 0, 0, next_sequence, time_ns, epoch), msgspec.json.encode(hello)]
+
+
+def unpack(topic: str, frames: list[bytes]) -> tuple[Record | Hello, int, int]:
+    """The message or hello, the topic's epoch, and the number in the header."""
+    try:
+        head, data = frames
+        magic, flags, sender_size, kind_size, seq, time_ns, epoch = HEADER.unpack_from(head)
+        if magic != MAGIC or len(head) != HEADER.size + sender_size + kind_size:
+            raise ValueError("another format")
+        if flags & HELLO_FLAG:
+            return msgspec.json.decode(data, type=Hello), epoch, seq
+        sender = head[HEADER.size : HEADER.size + sender_size].decode(errors="replace")
+        kind = head[HEADER.size + sender_size :].decode(errors="replace")
+        return Record(0, 0, seq, time_ns, sender, kind, data), epoch, seq
+    except (ValueError, struct.error, msgspec.DecodeError) as error:
+        raise Corrupt(
+            f"what came on topic '{topic}' is not a ringmain message ({error}): something else, or another version of "
+            "ringmain, publishes at its address"
+        ) from error

@@ -1,6 +1,0 @@
-"""A small robot, for `ringmain demo`: a process each for camera, vision, IMU, GPS, control and a dashboard that is too
-slow.
-
-Each part is a page and runs alone: `python -m ringmain.demo.imu`. They know one another by their topics only, which are
-in messages.py; stage.py starts and stops them, story.py tells what is to be seen.
-"""

@@ -1,0 +1,233 @@
+"""`FramePublisher`: sends frames to a stream. `frame` is the native type's own; see native/python."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from ringmain import _names, _native
+from ringmain._endpoint import Endpoint
+from ringmain._native import FrameDraft
+from ringmain._publisher import Publisher, _is_writer
+from ringmain.frames._layout import FrameLayout
+from ringmain.frames._memory import Pinned, huge_page_problem
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+MAX_BUFFERS = _native.FRAMES_LAYOUT["max_buffers"]
+DESCRIPTOR_RING_BYTES = 64 * 1024
+"""Room for some hundred descriptors; there are never more frames to read than buffers."""
+
+
+class FramePublisher(Endpoint, _native.FramePublisher):
+    """Sends frames to a stream, making it if need be.
+
+    shape, dtype: of an array.   size: instead, for bytes without a shape.   layout: instead, a `FrameLayout`, such as
+    `FrameLayout.of_image("nv12", 1928, 1208)`.
+    buffers: how many frames can be held or unread at once, 60 at most. Few, since memory that was just used is fast.
+    when_full: if readers hold all of them, "wait", or "drop" the new frame and count it in `dropped`.
+    huge_pages: ask for huge pages; `huge_pages` says whether they came.
+    sender, name, mode, takeover, spin: as for `Publisher`.
+    """
+
+    def __init__(
+        self,
+        stream: str,
+        shape: int | Sequence[int] | None = None,
+        dtype: npt.DTypeLike | None = None,
+        *,
+        size: int | None = None,
+        layout: FrameLayout | None = None,
+        buffers: int = 4,
+        when_full: Literal["wait", "drop"] = "wait",
+        huge_pages: bool = False,
+        sender: str = "",
+        name: str | None = None,
+        mode: int = 0o600,
+        takeover: bool = False,
+        spin: float | None = None,
+    ) -> None:
+        self.topic = _names.check_topic(stream)
+        self.layout = _choose_layout(shape, dtype, size, layout)
+        if isinstance(buffers, bool) or not isinstance(buffers, int) or not 1 <= buffers <= MAX_BUFFERS:
+            raise ValueError(f"buffers is a number from 1 to {MAX_BUFFERS}, not {buffers!r}")
+        if when_full not in ("wait", "drop"):
+            raise ValueError(f"when_full is 'wait' or 'drop', not {when_full!r}")
+        self.buffers = buffers
+        self.huge_pages = False
+        self._pinned: Pinned | None = None
+        self._options = {
+            "layout": self.layout,
+            "buffers": buffers,
+            "when_full": when_full,
+            "huge_pages": huge_pages,
+            "sender": sender,
+            "name": _names.participant_name(name, sender),
+            "mode": mode,
+            "spin": spin,
+        }
+        self._descriptors = Publisher(
+            stream,
+            contract="broadcast",
+            capacity=DESCRIPTOR_RING_BYTES,
+            sender=sender,
+            name=self._options["name"],
+            mode=mode,
+            takeover=takeover,
+            spin=spin,
+        )
+        try:
+            self._make_pool()
+        except BaseException:
+            self._descriptors.close()
+            raise
+        self._opened()
+
+    def _make_pool(self) -> None:
+        """Also called in a child that inherited the publisher through fork: the parent keeps its own pool."""
+        options = self._options
+        self._open(
+            self._descriptors,
+            self.layout,
+            self.buffers,
+            self.layout.size,
+            self.layout.format != "bytes",
+            options["mode"],
+            options["huge_pages"],
+            options["when_full"] == "drop",
+            self.layout.to_bytes(),
+            options["name"],
+        )
+        if options["huge_pages"]:
+            memory = self._memory()
+            problem = huge_page_problem(*memory) if memory else "the pool is closed"
+            self.huge_pages = problem is None
+            if problem:
+                warnings.warn(
+                    f"stream '{self.topic}' goes on with ordinary pages: {problem}", RuntimeWarning, stacklevel=3
+                )
+
+    def send(self, frame: Any, *, id: int | None = None, meta: dict[str, Any] | None = None,
+             timeout: float | None = None) -> int | None:  # fmt: skip
+        """Copy a frame into a buffer and send it; returns its sequence number, or None if it was dropped.
+
+        An array must have the stream's shape and dtype; for bytes and planar images, a buffer of that size will do.
+        """
+        source = _check_source(self.layout, self.topic, frame)
+        with self.frame(timeout) as draft:
+            if id is not None:
+                draft.id = id
+            if meta:
+                draft.meta = meta
+            if not draft.dropped:
+                _fill(draft, source)
+        return draft.seq
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.layout.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.layout.dtype
+
+    def wait_for_readers(self, count: int = 1, timeout: float | None = None) -> int:
+        """Wait until so many readers have joined; returns how many there are."""
+        return self._descriptors.wait_for_readers(count, timeout)
+
+    @property
+    def all_read(self) -> bool:
+        """Have all readers been given the newest frame?"""
+        return self._descriptors.all_read
+
+    @property
+    def next_sequence(self) -> int:
+        """The sequence number of the next frame."""
+        return self._descriptors.next_sequence
+
+    def pin_memory(self) -> bool:
+        """Register the buffers with CUDA, so that copies to a GPU are asynchronous. False where there is no torch with
+        CUDA: nothing is lost but speed."""
+        memory = self._memory()
+        if memory is None or self._pinned is not None:
+            return self._pinned is not None
+        self._pinned = Pinned.register(*memory, writable=True)
+        return self._pinned is not None
+
+    def _close(self) -> None:
+        if self._pinned is not None:
+            self._pinned.release()
+            self._pinned = None
+        if not self.closed:
+            self._check_no_drafts()
+            self._descriptors.close()
+            self._leave()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), _names.runtime_directory(), self.topic, self._options, os.getpid())
+
+
+def _rebuild(
+    cls: type[FramePublisher], directory: str, stream: str, options: dict[str, Any], pid: int
+) -> FramePublisher:
+    with _names.directory_as(directory):
+        return cls(stream, **options, takeover=_is_writer(directory, stream, pid))
+
+
+def _choose_layout(
+    shape: int | Sequence[int] | None, dtype: npt.DTypeLike | None, size: int | None, layout: FrameLayout | None
+) -> FrameLayout:
+    given = [what for what, value in (("shape", shape), ("size", size), ("layout", layout)) if value is not None]
+    if len(given) != 1:
+        raise ValueError(f"a stream is given by one of shape, size and layout, not by {' and '.join(given) or 'none'}")
+    if dtype is not None and shape is None:
+        raise ValueError(f"dtype goes with shape, not with {given[0]}")
+    if layout is not None:
+        if not isinstance(layout, FrameLayout):
+            raise TypeError(f"layout is a FrameLayout, not {type(layout).__name__}")
+        return layout
+    if shape is not None:
+        return FrameLayout.of_array(shape, "u1" if dtype is None else dtype)
+    assert size is not None
+    return FrameLayout.of_bytes(size)
+
+
+def _check_source(layout: FrameLayout, stream: str, frame: Any) -> Any:
+    """What is to be copied: an array of the stream's shape, or a buffer of bytes. Checked before a buffer is taken."""
+    if layout.format == "bytes" or (layout.planes and not hasattr(frame, "shape")):
+        try:
+            source = memoryview(frame)
+        except TypeError:
+            raise TypeError(f"stream '{stream}' takes buffers of bytes, not {type(frame).__name__}") from None
+        if not source.c_contiguous:
+            source = memoryview(source.tobytes())
+        if source.nbytes > layout.size or (layout.planes and source.nbytes != layout.size):
+            most = "at most " if layout.format == "bytes" else ""
+            raise ValueError(f"a frame of stream '{stream}' has {most}{layout.size} bytes, this one {source.nbytes}")
+        return source
+    import numpy as np
+
+    array = np.asarray(frame)
+    if array.shape != layout.shape or array.dtype != layout.dtype:
+        raise ValueError(
+            f"a frame of stream '{stream}' is {layout.dtype} of shape {layout.shape}, "
+            f"this one is {array.dtype} of shape {array.shape}"
+        )
+    return array
+
+
+def _fill(draft: FrameDraft, source: Any) -> None:
+    if isinstance(source, memoryview):
+        draft._fill(source)
+        if source.nbytes != draft.size:
+            draft.size = source.nbytes
+        return
+    if source.flags.c_contiguous and not draft.layout.array.strides:
+        draft._fill(source)
+        return
+    import numpy as np
+
+    np.copyto(draft.array, source)

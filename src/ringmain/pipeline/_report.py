@@ -1,0 +1,158 @@
+"""`report()`: a lake's gold tables as one HTML page that needs nothing else: no network, no server, no Spark.
+
+This file makes the numbers, page.html draws them. The invariant owned here: the page's size does not grow with the
+recording. Time is cut into at most BINS bins, and lists of readers and senders keep the worst.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ringmain.errors import LakeError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+BINS = 240
+WORST = 30
+_PAGE = Path(__file__).with_name("page.html")
+_DATA = "/*DATA*/null"
+
+
+def report(lake: str | Path, out: str | Path, *, title: str | None = None) -> Path:
+    """Write the page for a lake and return its path."""
+    lake, out = Path(lake), Path(out)
+    health = _table(lake, "topic_health")
+    if health is None or health.empty:
+        raise LakeError(f"{lake} has no gold/topic_health to report on: run the pipeline first (ringmain pipeline run)")
+    senders = _table(lake, "senders")
+    data = {"title": title or lake.absolute().name, **numbers(health, senders), **_books(lake)}
+    # A sender's name may be anything: nothing in the data may end the script it is in.
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    out.write_text(_PAGE.read_text(encoding="utf-8").replace(_DATA, text), encoding="utf-8")
+    return out
+
+
+def numbers(health: pd.DataFrame, senders: pd.DataFrame | None) -> dict[str, Any]:
+    """Everything the page shows of messages."""
+    start, end = health["window_start"].min(), health["window_end"].max()
+    window_s = (health["window_end"] - health["window_start"]).iloc[0].total_seconds()
+    windows = max(1, round((end - start).total_seconds() / window_s))
+    per_bin = -(-windows // BINS)
+    bins = -(-windows // per_bin)
+    at = ((health["window_start"] - start).dt.total_seconds() / window_s // per_bin).astype(int)
+    health = health.assign(bin=at)
+    topics = [_topic(name, rows, bins, per_bin * window_s) for name, rows in health.groupby("topic")]
+    topics.sort(key=lambda t: (-t["loss"], -t["lost"], -t["late"], -t["p99"], t["name"]))
+    return {
+        "start_ms": _ms(start),
+        "bin_ms": per_bin * window_s * 1000,
+        "bins": bins,
+        "topics": topics,
+        "readers": _readers(health),
+        "senders": _senders(senders) if senders is not None else [],
+    }
+
+
+def _topic(name: Any, rows: pd.DataFrame, bins: int, bin_s: float) -> dict[str, Any]:
+    """Recorders of one topic see the same messages: how many there were is what the best of them saw, how many were
+    lost is what the worst of them lost."""
+    seen = rows.groupby(["window_start", "bin"]).agg(
+        messages=("messages", "max"), bytes=("bytes", "max"), lost=("lost", "max"), p50=("latency_p50_ms", "max"),
+        p99=("latency_p99_ms", "max"), late=("late", "max"), out_of_order=("out_of_order", "max"),
+        jitter=("jitter_ms", "max"), gaps=("gaps", "max"),
+    )  # fmt: skip
+    weighted = seen.assign(p50w=seen["p50"] * seen["messages"], jitterw=seen["jitter"] * seen["messages"])
+    binned = weighted.groupby("bin").agg(
+        messages=("messages", "sum"), lost=("lost", "sum"), p50w=("p50w", "sum"), p99=("p99", "max")
+    )
+    messages, lost = int(seen["messages"].sum()), int(seen["lost"].sum())
+    return {
+        "name": str(name),
+        "messages": messages,
+        "bytes": int(seen["bytes"].sum()),
+        "lost": lost,
+        "gaps": int(seen["gaps"].sum()),
+        "loss": lost / max(1, messages + lost),
+        "late": int(seen["late"].sum()),
+        "out_of_order": int(seen["out_of_order"].sum()),
+        "p50": _round(weighted["p50w"].sum() / max(1, messages)),
+        "p99": _round(seen["p99"].max()),
+        "p999": _round(rows["latency_p999_ms"].max()),
+        "jitter": _round(weighted["jitterw"].sum() / max(1, messages)),
+        "hz": _series(binned["messages"] / bin_s, bins, 0.0),
+        "p50s": _series(binned["p50w"] / binned["messages"], bins, None),
+        "p99s": _series(binned["p99"], bins, None),
+        "losts": _series(binned["lost"], bins, 0.0),
+    }
+
+
+def _readers(health: pd.DataFrame) -> list[dict[str, Any]]:
+    grouped = health.groupby(["recorder", "topic"]).agg(
+        messages=("messages", "sum"), lost=("lost", "sum"), gaps=("gaps", "sum"), late=("late", "sum"),
+        p99=("latency_p99_ms", "max"), worst=("latency_max_ms", "max"),
+    )  # fmt: skip
+    worst = grouped.sort_values(["lost", "late", "p99"], ascending=False).head(WORST).reset_index()
+    return [
+        {
+            "reader": str(r.recorder), "topic": str(r.topic), "messages": int(r.messages), "lost": int(r.lost),
+            "gaps": int(r.gaps), "late": int(r.late), "p99": _round(r.p99), "worst": _round(r.worst),
+        }
+        for r in worst.itertuples()
+    ]  # fmt: skip
+
+
+def _senders(senders: pd.DataFrame) -> list[dict[str, Any]]:
+    grouped = senders.groupby(["sender", "topic"]).agg(
+        messages=("messages", "sum"), bytes=("bytes", "sum"), silence=("longest_silence_ms", "max")
+    )
+    worst = grouped.sort_values("silence", ascending=False).head(WORST).reset_index()
+    return [
+        {
+            "sender": str(r.sender) or "(unnamed)", "topic": str(r.topic), "messages": int(r.messages),
+            "bytes": int(r.bytes), "silence": _round(r.silence),
+        }
+        for r in worst.itertuples()
+    ]  # fmt: skip
+
+
+def _books(lake: Path) -> dict[str, Any]:
+    """Where all rows went, over all batches."""
+    from ringmain.pipeline._lake import totals
+
+    total = {"rows_in": 0, "rows_out": 0, "quarantined": 0, "duplicates": 0}
+    for topic in totals(lake):
+        for name in total:
+            total[name] += getattr(topic, name)
+    return {"books": total}
+
+
+def _table(lake: Path, name: str) -> pd.DataFrame | None:
+    import pyarrow.dataset as ds
+
+    folder = lake / "gold" / name
+    files = sorted(map(str, folder.rglob("*.parquet")))
+    if not files:
+        return None
+    frame: pd.DataFrame = ds.dataset(files, format="parquet").to_table().to_pandas()
+    return frame
+
+
+def _series(values: pd.Series, bins: int, empty: float | None) -> list[float | None]:
+    found: list[float | None] = [empty] * bins
+    for index, value in values.items():
+        found[int(index)] = _round(value)
+    return found
+
+
+def _round(value: float) -> float:
+    number = float(value)
+    return float(f"{number:.4g}") if np.isfinite(number) else 0.0
+
+
+def _ms(moment: pd.Timestamp) -> int:
+    return int(moment.timestamp() * 1000)

@@ -1,0 +1,196 @@
+"""A recording as MCAP, for Foxglove, PlotJuggler and whatever else reads that. Needs the extra `mcap`.
+
+A topic becomes a channel; its publish time the message's `publish_time`, its record time the `log_time`, its sequence
+number the low 32 bits of `sequence`. What MCAP has no field for (epoch, sender, kind, contract) is in the channel's
+metadata, so messages of one topic that differ in these are on channels of their own, of the same topic.
+
+What those programs cannot decode they cannot show, so records are written as JSON with a JSON schema, and frames of
+the usual pixel formats as `foxglove.RawImage`, in JSON too. Everything else, and everything with `raw=True`, goes out
+as the bytes it was, with ringmain's own schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ringmain.recording._format import FRAMES, TopicMeta
+from ringmain.recording._reader import RecordedMessage, Recording
+
+RAW_ENCODING = "ringmain"
+# Pixel formats of ours, and what `foxglove.RawImage` calls them.
+IMAGE_ENCODINGS = {"gray": "mono8", "rgb": "rgb8", "bgr": "bgr8", "rgba": "rgba8", "bgra": "bgra8"}
+
+
+class _Time(msgspec.Struct):
+    sec: int
+    nsec: int
+
+
+class RawImage(msgspec.Struct):
+    """Foxglove's schema of that name: https://docs.foxglove.dev/docs/visualization/message-schemas/raw-image"""
+
+    timestamp: _Time
+    frame_id: str
+    width: int
+    height: int
+    encoding: str
+    step: int
+    data: bytes
+
+
+class _Form(NamedTuple):
+    """How the messages of a life are written."""
+
+    message_encoding: str = ""
+    schema_name: str = ""
+    schema_encoding: str = ""
+    schema: bytes = b""
+    encode: Callable[[RecordedMessage], bytes] = lambda message: message.data
+
+
+def export_mcap(recording: Recording, path: str | Path, *, raw: bool = False, **filters: Any) -> int:
+    """Write the messages that the filters of `Recording.batches` let through; returns how many. The file is
+    written under a temporary name, so an export that fails leaves none that looks whole."""
+    try:
+        from mcap.writer import Writer
+    except ImportError as error:
+        raise ImportError("exporting to MCAP needs the package mcap: pip install 'ringmain[mcap]'") from error
+    target = Path(path)
+    temporary = target.with_name(target.name + ".tmp")
+    count = 0
+    try:
+        with open(temporary, "wb") as file:
+            writer: Any = Writer(file)
+            writer.start(profile="", library="ringmain")
+            channels = _Channels(writer, recording.schemas(), raw)
+            for message in recording.messages(**filters):
+                channel, data = channels.place(message)
+                writer.add_message(
+                    channel,
+                    log_time=message.record_time_ns,
+                    publish_time=message.time_ns,
+                    sequence=message.seq & 0xFFFFFFFF,
+                    data=data,
+                )
+                count += 1
+            writer.finish()
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return count
+
+
+class _Channels:
+    """MCAP's channels and schemas, registered when they are first needed."""
+
+    def __init__(self, writer: Any, schemas: dict[tuple[str, int], TopicMeta], raw: bool) -> None:
+        self._writer, self._schemas, self._raw = writer, schemas, raw
+        self._channels: dict[tuple[str, int, str, str, str], int] = {}
+        self._forms: dict[tuple[str, int], _Form] = {}
+        self._registered: dict[tuple[str, bytes], int] = {}
+
+    def place(self, message: RecordedMessage) -> tuple[int, bytes]:
+        """A message's channel, and its bytes there. One that does not decode keeps its own bytes, on a channel for
+        those."""
+        try:
+            form = self._form(message)
+            data = form.encode(message)
+        except (ValueError, TypeError):
+            form = _as_it_is(self._meta(message))
+            data = message.data
+        key = (message.topic, message.epoch, message.sender, message.kind, form.message_encoding)
+        if key not in self._channels:
+            self._channels[key] = self._register(message, form)
+        return self._channels[key], data
+
+    def _meta(self, message: RecordedMessage) -> TopicMeta:
+        life = (message.topic, message.epoch)
+        return self._schemas.get(life, TopicMeta(*life))
+
+    def _form(self, message: RecordedMessage) -> _Form:
+        life, meta = (message.topic, message.epoch), self._meta(message)
+        if meta.contract == FRAMES and not self._raw:  # each frame says what it is
+            return _IMAGE if message.value.layout.format in IMAGE_ENCODINGS else _Form()
+        if life not in self._forms:
+            self._forms[life] = _form_of(meta, self._raw)
+        return self._forms[life]
+
+    def _register(self, message: RecordedMessage, form: _Form) -> int:
+        channel: int = self._writer.register_channel(
+            topic=message.topic,
+            message_encoding=form.message_encoding,
+            schema_id=self._schema_id(form),
+            metadata={
+                "epoch": str(message.epoch),
+                "sender": message.sender,
+                "kind": message.kind,
+                "contract": self._meta(message).contract,
+            },
+        )
+        return channel
+
+    def _schema_id(self, form: _Form) -> int:
+        if not form.schema:
+            return 0  # MCAP's way of saying: no schema, bytes are bytes
+        key = (form.schema_name, form.schema)
+        if key not in self._registered:
+            self._registered[key] = self._writer.register_schema(
+                name=form.schema_name, encoding=form.schema_encoding, data=form.schema
+            )
+        return self._registered[key]
+
+
+def _as_it_is(meta: TopicMeta) -> _Form:
+    return _Form(RAW_ENCODING, meta.name, RAW_ENCODING, meta.schema) if meta.schema else _Form()
+
+
+def _form_of(meta: TopicMeta, raw: bool) -> _Form:
+    """Records as JSON; what is not a record, or not known here, as it is."""
+    as_it_is = _as_it_is(meta)
+    if raw or not meta.schema:
+        return as_it_is
+    from ringmain import typed
+    from ringmain.typed._materialise import materialise
+
+    try:
+        schema = typed.Schema.from_bytes(meta.schema)
+        described = _json_schema(materialise(schema)) if schema.codec == "msgpack" else {}
+    except (ValueError, LookupError, TypeError, ImportError):
+        return as_it_is
+    if described.get("type") != "object":
+        return as_it_is
+    encode = msgspec.json.Encoder().encode
+    return _Form("json", schema.type_name, "jsonschema", encode(described), lambda message: encode(message.value))
+
+
+def _json_schema(type_: Any) -> dict[str, Any]:
+    """Of a type, with what it refers to inside: programs that show data want the fields at the top."""
+    schema = msgspec.json.schema(type_)
+    name = str(schema.get("$ref", "")).rpartition("/")[2]
+    inner = schema.get("$defs", {})
+    if name in inner:
+        schema = {**inner[name], "$defs": inner}
+    return schema
+
+
+def _encode_image(message: RecordedMessage) -> bytes:
+    frame = message.value
+    sec, nsec = divmod(frame.start_ns or message.time_ns, 1_000_000_000)
+    image = RawImage(
+        _Time(sec, nsec), message.topic, frame.width, frame.height, IMAGE_ENCODINGS[frame.layout.format], frame.stride,
+        bytes(frame.data),
+    )  # fmt: skip
+    return msgspec.json.encode(image)
+
+
+_IMAGE = _Form(
+    "json",
+    "foxglove.RawImage",
+    "jsonschema",
+    msgspec.json.encode({**_json_schema(RawImage), "title": "foxglove.RawImage"}),
+    _encode_image,
+)

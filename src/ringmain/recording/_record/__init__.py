@@ -1,0 +1,1 @@
+"""The recorder: from live topics to segments."""

@@ -1,0 +1,97 @@
+"""Where the messages of a topic's life are taken up, so that a recording has each of them once and counts the others.
+
+The invariant owned here: of one life of a topic, recorded + lost = the number of messages up to the newest recorded,
+counted from where recording of that life began (`first_seq` in meta.json). It began with the first message if the life
+began under a recorder's eyes, and otherwise where the tap joined. A recorder that is restarted goes on where the one
+before it stopped.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ringmain.errors import RecordingCorrupt
+from ringmain.recording._format import RING_SCHEMA
+from ringmain.recording._segment.store import Store, list_segments
+
+_SEQ = RING_SCHEMA.get_field_index("seq")
+_LOST = RING_SCHEMA.get_field_index("lost")
+
+
+class Continuity:
+    """Knows the next message of each life, and corrects the first batch that a tap gives of it."""
+
+    def __init__(self, started_ns: int) -> None:
+        self._started_ns = started_ns
+        self._next: dict[str, tuple[int, int]] = {}  # of each topic: epoch, and the sequence number to come
+        self._known: dict[tuple[str, int], int] = {}
+
+    def know(self, topic: str, epoch: int, next_seq: int) -> None:
+        """An earlier recorder got this far."""
+        self._known[topic, epoch] = next_seq
+
+    def first_seq(self, epoch: int, joined_at: int) -> int:
+        """Where the recording of a life begins that no earlier recorder knew."""
+        return 0 if epoch >= self._started_ns else joined_at
+
+    def correct(self, topic: str, epoch: int, ring: pa.RecordBatch, *, joined: bool) -> pa.RecordBatch:
+        """The batch, and if the tap has just `joined` this life: without what was recorded before, and with what was
+        missed before its first row in `lost`. Otherwise the ring itself has counted."""
+        if joined and len(ring) and (expected := self._expected(topic, epoch)) is not None:
+            ring = _with_lost(_without_known(ring, expected), expected)
+        if len(ring):
+            self._next[topic] = epoch, ring.column(_SEQ)[len(ring) - 1].as_py() + 1
+        return ring
+
+    def _expected(self, topic: str, epoch: int) -> int | None:
+        life, seq = self._next.get(topic, (None, 0))
+        if life == epoch:
+            return seq
+        return self._known.get((topic, epoch), 0 if epoch >= self._started_ns else None)
+
+
+def _without_known(ring: pa.RecordBatch, expected: int) -> pa.RecordBatch:
+    seqs = ring.column(_SEQ)
+    if seqs[0].as_py() >= expected:
+        return ring
+    return ring.filter(pc.greater_equal(seqs, pa.scalar(expected, pa.uint64())))
+
+
+def _with_lost(ring: pa.RecordBatch, expected: int) -> pa.RecordBatch:
+    if not len(ring):
+        return ring
+    missing = ring.column(_SEQ)[0].as_py() - expected
+    lost = ring.column(_LOST)
+    if missing == lost[0].as_py():
+        return ring
+    corrected = pa.concat_arrays([pa.array([missing], pa.uint64()), lost.slice(1)])
+    return ring.set_column(_LOST, RING_SCHEMA.field(_LOST), corrected)
+
+
+def lost_in(ring: pa.RecordBatch) -> int:
+    """How many messages were lost before its rows."""
+    return int(pc.sum(ring.column(_LOST)).as_py() or 0)
+
+
+def last_recorded(store: Store, wanted: set[tuple[str, int]]) -> dict[tuple[str, int], int]:
+    """The last sequence number in the recording of each of these lives (topic, epoch), newest segments first. A
+    segment that cannot be read is passed over: what is in it may then be recorded once more, where it can be read."""
+    found: dict[tuple[str, int], int] = {}
+    for ref in reversed(list_segments(store)):
+        if wanted <= found.keys():
+            break
+        try:
+            segment = ref.open()
+        except (RecordingCorrupt, OSError):
+            continue
+        try:
+            for stats in segment.stats():
+                key = (stats.topic, stats.epoch)
+                if key in wanted and key not in found:
+                    found[key] = stats.last_seq
+        except RecordingCorrupt:
+            continue
+        finally:
+            segment.close()
+    return found

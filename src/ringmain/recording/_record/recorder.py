@@ -1,0 +1,413 @@
+"""`Recorder`: drains live topics into a recording until it is told to stop.
+
+    topics ── taps: one wait for all ──► recv_batch ──► continuity ──► RecordingWriter ──► directory
+
+One thread takes, and meets every error, since it is the one that can stop. The invariant owned here: whatever ends it,
+the taps go before anything is sealed, so that no publisher waits for a recorder that has stopped recording; then what
+was taken is flushed and sealed, as far as the disk allows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypedDict, Unpack
+
+from ringmain import _names, _native
+from ringmain._subscriber import Start
+from ringmain.errors import RingmainError, TopicMismatch
+from ringmain.recording._format import FRAMES
+from ringmain.recording._record.continuity import Continuity, last_recorded, lost_in
+from ringmain.recording._record.status import Meter, RecorderStatus, State, TopicStatus
+from ringmain.recording._record.tap import FrameTap, Tap
+from ringmain.recording._record.tap_set import Taps
+from ringmain.recording._record.writer import Fsync, RecordingWriter
+
+_MOST_MESSAGES = 24576  # at a time from one topic: then it is the others' turn
+_MOST_BYTES = 8 << 20  # likewise; what is copied is written while it is still in the cache
+_LONGEST_WAIT_S = 0.1  # stop() is noticed after this long at most
+_PAUSE_S = 0.001  # rings that are nearly empty are left alone for so long: fewer, larger batches, and fewer wake-ups
+
+
+class WriterOptions(TypedDict, total=False):
+    """What a Recorder passes on to its RecordingWriter."""
+
+    recorder: str | None
+    flush_interval_s: float
+    fsync: Fsync
+    segment_bytes: int
+    segment_age_s: float
+    keep_bytes: int | None
+    keep_age_s: float | None
+    keep_force: bool
+    sealed_uri: str
+
+
+class Recorder:
+    """Records topics into a directory, new or continued: `Recorder("drive", ["imu", "camera/*"]).run()`, or in the
+    background for as long as a block lasts: `with Recorder("drive", "*"): ...`.
+
+    topics: names or patterns (`*`, `?`, `[abc]`); topics that appear later are recorded from their first message.
+    exclude: names or patterns to leave out.
+    frames: record streams of frames too: the pixels are the payload, and `RecordedMessage.value` has the array.
+    observe: never make a writer wait, also on `reliable`; then messages can be lost there, and are counted. On a `pipe`
+        it always only observes: the one reader's place is not taken.
+    start: where to begin with topics that are already there: the "latest" or the "oldest" message.
+    resume: go on after the last message recorded, if the directory was recorded to before and a topic still lives: what
+        its ring has kept is recorded, what it has not is counted as lost.
+    duration_s, messages, max_bytes: stop by itself after so long, after exactly so many messages, with so many bytes.
+    name: what the rosters call it.
+    The rest is for the writer: recorder, flush_interval_s, fsync, segment_bytes, segment_age_s, keep_bytes, keep_age_s,
+        keep_force, sealed_uri; see docs/guide/recording.md.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        topics: str | Sequence[str] = "*",
+        *,
+        exclude: str | Sequence[str] = (),
+        frames: bool = True,
+        observe: bool = False,
+        start: Start = "latest",
+        resume: bool = True,
+        duration_s: float | None = None,
+        messages: int | None = None,
+        max_bytes: int | None = None,
+        name: str = "recorder",
+        **writer: Unpack[WriterOptions],
+    ) -> None:
+        self.path = Path(path)
+        self._patterns = _patterns("topics", topics)
+        self._exclude = _patterns("exclude", exclude)
+        if not self._patterns:
+            raise ValueError("nothing to record: give names or patterns of topics, such as 'camera/*'")
+        for what, limit in (("duration_s", duration_s), ("messages", messages), ("max_bytes", max_bytes)):
+            if limit is not None and limit <= 0:
+                raise ValueError(f"{what} must be positive, not {limit!r}; leave it out to record until stopped")
+        self._frames, self._observe, self._start, self._resume, self._name = frames, observe, start, resume, name
+        self._duration_s, self._max_messages, self._max_bytes = duration_s, messages, max_bytes
+        self._writer_options = writer
+        self._writer: RecordingWriter | None = None
+        self._taps: Taps | None = None
+        self._meters: dict[str, Meter] = {}
+        self._total = Meter()
+        self._state: State = "ready"
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+        self._started_s = self._ended_s = time.monotonic()
+
+    # ------------------------------------------------------------------------------------- running
+
+    def run(self) -> RecorderStatus:
+        """Record until `stop()`, Ctrl-C or a limit; returns how it went. Raises `RecordingError` when the recording
+        cannot be written any more: what was flushed is in it."""
+        self._open()
+        try:
+            with contextlib.suppress(KeyboardInterrupt), _interrupts_as(self.stop):
+                self._record()
+        except BaseException as error:
+            self._state, self._error = "failed", error
+            self._finish()
+            raise
+        return self._finish()
+
+    def start(self) -> Self:
+        """Record in a thread of its own. The topics that exist have been joined when this returns."""
+        self._open()
+        self._thread = threading.Thread(target=self._record_in_thread, name="ringmain-recorder", daemon=True)
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """Ask it to stop; safe from any thread and from a signal handler. What was published before is still taken."""
+        self._stop.set()
+
+    def close(self) -> RecorderStatus:
+        """Stop, seal what there is, and raise what went wrong, if anything did. Safe to call twice."""
+        self.stop()
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            while thread.is_alive():
+                thread.join(0.2)
+            if self._error is not None:
+                raise self._error
+        elif self._state == "recording":
+            return self._finish()
+        return self.status()
+
+    def __enter__(self) -> Self:
+        return self if self._state == "recording" else self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            with contextlib.suppress(RingmainError):  # the first error is the one to be seen
+                self.close()
+
+    def _open(self) -> None:
+        if self._state != "ready":
+            raise ValueError(f"this recorder is {self._state}; make a new one to record again")
+        started_ns = time.time_ns()
+        self._writer = RecordingWriter(self.path, **self._writer_options)
+        try:
+            self._continuity = Continuity(started_ns)
+            known = self._known_topics() if self._resume else set()
+            self._taps = Taps(
+                self._patterns,
+                self._exclude,
+                start=lambda topic: "oldest" if topic in known else self._start,
+                observe=self._observe,
+                frames=self._frames,
+                name=self._name,
+                before_closing=self._writer.settle,
+            )
+            for tap in self._taps.current():
+                self._declare(tap)
+            self._writer.flush()
+        except BaseException:
+            if self._taps is not None:
+                self._taps.close()
+            self._writer.close()
+            raise
+        self._state, self._started_s = "recording", time.monotonic()
+
+    def _known_topics(self) -> set[str]:
+        """Topics that an earlier recorder on this directory recorded, and that still live the same life."""
+        assert self._writer is not None
+        declared, alive = self._writer.declared, set()
+        for topic in {topic for topic, _ in declared}:
+            with contextlib.suppress(RingmainError):
+                alive.add((topic, _native.inspect(_names.runtime_directory(), topic)["epoch"]))
+        known = alive & declared.keys()
+        last = last_recorded(self._writer.store, known)
+        for topic, epoch in known:
+            seq = last.get((topic, epoch))
+            self._continuity.know(topic, epoch, declared[topic, epoch].first_seq if seq is None else seq + 1)
+        return {topic for topic, _ in known}
+
+    def _declare(self, tap: Tap | FrameTap) -> None:
+        """Say which lives a tap has joined, before anything of them is taken: who comes after us can then tell what we
+        have taken from what we could not keep."""
+        assert self._writer is not None
+        for life in tap.lives.values():
+            first_seq = self._continuity.first_seq(life.epoch, life.first_seq)
+            self._writer.declare(
+                tap.topic, epoch=life.epoch, contract=life.contract, schema=life.schema, first_seq=first_seq
+            )
+
+    def _record_in_thread(self) -> None:
+        try:
+            try:
+                self._record()
+            except BaseException as error:
+                self._state, self._error = "failed", error
+            self._finish()
+        except BaseException as error:
+            self._error = self._error or error
+
+    def _record(self) -> None:
+        assert self._writer is not None
+        assert self._taps is not None
+        try:
+            while not self._stop.is_set() and not self._is_full():
+                due_s = min(_LONGEST_WAIT_S, self._writer.tick(), self._left_s())
+                ready = self._taps.wait(0 if self._writer.busy else due_s)
+                if not ready:
+                    self._writer.settle()  # nobody sleeps while messages are borrowed
+                    continue
+                fullest = 0.0
+                for tap in ready:
+                    fullest = max(fullest, self._drain(tap))
+                if fullest < 1 / 8:
+                    self._writer.settle()
+                    time.sleep(_PAUSE_S)
+            self._take_the_rest()
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                self._take_the_rest()
+            raise
+        finally:
+            try:
+                self._writer.settle()  # what is borrowed is given back
+            finally:
+                self._taps.close()
+
+    def _finish(self) -> RecorderStatus:
+        """Seal. After an error of the writer's there is nothing more to be done than letting go."""
+        assert self._writer is not None
+        failed = self._state == "failed"
+        if not failed:
+            self._state = "sealing"
+        try:
+            self._writer.close()
+        except BaseException:
+            self._state = "failed"
+            raise
+        finally:
+            self._ended_s = time.monotonic()
+            if self._taps is not None:
+                self._taps.close()
+        if not failed:
+            self._state = "stopped"
+        return self.status()
+
+    # ------------------------------------------------------------------------------------- draining
+
+    def _drain(self, tap: Tap | FrameTap) -> float:
+        """Record what is there, up to a limit; returns how full the ring was found."""
+        assert self._writer is not None
+        assert self._taps is not None
+        most = _MOST_MESSAGES
+        if self._max_messages is not None:
+            most = min(most, self._max_messages - self._total.messages)
+        try:
+            taken = tap.take(most, _MOST_BYTES)
+        except TopicMismatch:  # a stream came back as a topic of messages
+            self._taps.change_kind(tap)
+            return 0.0
+        except RingmainError as error:
+            self._taps.set_aside(tap.topic, error)
+            return 0.0
+        if taken is None:
+            return 0.0
+        if tap.begun != taken.epoch and tap.sees_frames(taken):
+            self._taps.change_kind(tap)  # nothing of this life is recorded yet: it is taken anew, as frames
+            return 0.0
+        ring = self._continuity.correct(tap.topic, taken.epoch, taken.ring, joined=tap.begun != taken.epoch)
+        if len(ring):
+            tap.begun = taken.epoch
+            tap.refresh()
+            self._declare(tap)
+            try:
+                borrowed = [lease.data for lease in taken.in_place]
+                self._writer.append(tap.topic, taken.epoch, ring, in_place=borrowed, written=taken.release)
+            except BaseException:
+                taken.release()
+                raise
+            self._count(tap.topic, len(ring), taken.bytes, taken.lost if ring is taken.ring else lost_in(ring))
+        else:
+            taken.release()
+        if len(taken.ring) >= most or taken.bytes >= _MOST_BYTES // 2:
+            return 1.0  # there is probably more
+        return (taken.bytes + 32 * len(taken.ring)) / max(tap.capacity, 1)
+
+    def _count(self, topic: str, messages: int, size: int, lost: int) -> None:
+        meter = self._meters.get(topic)
+        if meter is None:
+            meter = self._meters[topic] = Meter()
+        meter.add(messages, size, lost)
+        self._total.add(messages, size, lost)
+
+    def _take_the_rest(self) -> None:
+        """What was published before the stop; a publisher that goes on must not keep us for ever."""
+        assert self._taps is not None
+        for tap in self._taps.current():
+            left, _ = tap.lag()
+            while left > 0 and not self._is_full():
+                before = self._total.messages
+                self._drain(tap)
+                taken = self._total.messages - before
+                left = left - taken if taken else 0
+
+    def _is_full(self) -> bool:
+        return (
+            (self._max_messages is not None and self._total.messages >= self._max_messages)
+            or (self._max_bytes is not None and self._writer is not None and self._writer.bytes >= self._max_bytes)
+            or self._left_s() <= 0
+        )
+
+    def _left_s(self) -> float:
+        if self._duration_s is None:
+            return float("inf")
+        return max(0.0, self._started_s + self._duration_s - time.monotonic())
+
+    # ------------------------------------------------------------------------------------- watching
+
+    @property
+    def error(self) -> BaseException | None:
+        """What ended it, if it did not end by itself."""
+        return self._error
+
+    def status(self) -> RecorderStatus:
+        """How it is doing. From any thread; a look at the rosters, so a few times a second is plenty."""
+        writer, taps = self._writer, self._taps
+        rate_hz, bytes_per_s = self._total.rates()
+        running = self._state == "recording"
+        return RecorderStatus(
+            path=str(self.path),
+            state=self._state,
+            elapsed_s=(time.monotonic() if running else self._ended_s) - self._started_s,
+            messages=self._total.messages,
+            bytes=writer.bytes if writer is not None else 0,
+            lost=self._total.lost,
+            rate_hz=rate_hz if running else 0.0,
+            bytes_per_s=bytes_per_s if running else 0.0,
+            topics=self._topics(taps) if taps is not None else [],
+            position=str(writer.position) if writer is not None else "",
+            segments_waiting=writer.segments_waiting if writer is not None else 0,
+            damaged=writer.damaged if writer is not None else [],
+            disk_free_bytes=_free_bytes(self.path),
+            error=str(self._error) if self._error is not None else "",
+        )
+
+    def _topics(self, taps: Taps) -> list[TopicStatus]:
+        live = {tap.topic: tap for tap in taps.current()}
+        problems = dict(taps.problems)
+        found = []
+        for topic in sorted({*live, *self._meters, *problems}):
+            meter = self._meters.get(topic) or Meter()
+            tap = live.get(topic)
+            lag_messages, lag_bytes = tap.lag() if tap is not None else (0, 0)
+            contract = next((life.contract for life in reversed((tap.lives if tap else {}).values())), "")
+            rate_hz, bytes_per_s = meter.rates()
+            found.append(
+                TopicStatus(
+                    topic, contract, self._observe or contract in ("pipe", "broadcast", FRAMES), meter.messages,
+                    meter.bytes, meter.lost, rate_hz, bytes_per_s, lag_messages, lag_bytes, problems.get(topic, ""),
+                )
+            )  # fmt: skip
+        return found
+
+
+@contextlib.contextmanager
+def _interrupts_as(stop: Callable[[], None]) -> Iterator[None]:
+    """Ctrl-C asks to stop, instead of breaking in between a write and the note that it was done. Whoever has a handler
+    of their own keeps it."""
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda *_: stop())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _patterns(what: str, given: str | Sequence[str]) -> list[str]:
+    patterns = [given] if isinstance(given, str) else list(given)
+    for pattern in patterns:
+        if not isinstance(pattern, str) or not pattern:
+            raise ValueError(f"{what}: a topic's name or pattern is a text, not {pattern!r}")
+        if not set("*?[") & set(pattern):
+            _names.check_topic(pattern)
+    return patterns
+
+
+def _free_bytes(path: Path) -> int | None:
+    try:
+        room = os.statvfs(path)
+    except OSError:
+        return None
+    return room.f_bavail * room.f_frsize

@@ -1,0 +1,1 @@
+"""Replay: from segments to live topics."""

@@ -1,0 +1,1 @@
+"""Segments, the files of a recording: written, read, sealed as Parquet, listed."""

@@ -1,0 +1,147 @@
+"""Turning a finished stream into a sealed segment, in the background, so that recording goes on meanwhile.
+
+    read the stream back, checking it -> NUMBER.parquet.tmp -> (fsync) -> rename to NUMBER.parquet -> remove
+    the stream
+
+The invariant owned here: at every moment at least one whole copy of the segment exists, and as soon as the
+sealed one has its name it is the one that counts. What is sealed is what the disk gives back, not what memory
+remembers.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from ringmain.errors import RecordingCorrupt
+from ringmain.recording import _crash
+from ringmain.recording._format import sealed_name, stream_name
+from ringmain.recording._segment import checksum
+from ringmain.recording._segment.parquet_segment import SealStats, write_sealed
+from ringmain.recording._segment.segment_writer import Damage
+from ringmain.recording._segment.store import SegmentRef, Store, StreamSegment, list_segments
+
+# There an object appears whole, when its upload is closed, and renaming is a copy: no temporary name needed.
+_OBJECT_STORES = frozenset({"s3", "gcs", "abfs"})
+
+
+def seal_segment(
+    store: Store, number: int, *, sync: bool, on_damage: Callable[[Damage], None] | None = None
+) -> SealStats | None:
+    """Seal one finished stream. None when it held no rows: then it is just removed. A damaged stream is left
+    as it is and raises RecordingCorrupt, unless `on_damage` takes note of what is left out. The caller holds
+    the lock."""
+    assert store.directory is not None
+    stream = store.directory / stream_name(number)
+    segment = StreamSegment(SegmentRef(number, False, store, 0))
+    temporary = store.directory / (sealed_name(number) + ".tmp")
+    stats = None
+    if segment.damage and on_damage is None:
+        raise RecordingCorrupt(f"{stream} is damaged and was not sealed: {segment.damage[0]}")
+    if segment.end_row:
+        try:
+            stats = write_sealed(temporary, number, segment.batches(on_damage=on_damage), segment.end_row)
+            if sync:
+                _sync_file(temporary)
+        except BaseException:
+            segment.close()
+            temporary.unlink(missing_ok=True)  # on a full disk, half a sealed file is the last thing to keep
+            raise
+        _crash.point("R6")  # [CRASH-R6] the sealed file is whole, under its temporary name
+        publish_sealed(store, temporary, number, sync=sync)
+        _crash.point("R7")  # [CRASH-R7] both files have their names: the sealed one counts
+    segment.close()
+    stream.unlink(missing_ok=True)
+    return stats
+
+
+def publish_sealed(store: Store, temporary: Path, number: int, *, sync: bool) -> None:
+    """Give a finished sealed file its name, here or in the file system that sealed segments go to."""
+    if not store.sealed_uri:
+        assert store.directory is not None
+        os.replace(temporary, store.directory / sealed_name(number))
+        if sync:
+            checksum.sync_directory(store.directory)
+        return
+    with open(temporary, "rb") as source:
+        upload(store, sealed_name(number), source.read)
+    temporary.unlink()
+
+
+def upload(store: Store, name: str, read: Callable[[int], bytes]) -> None:
+    """Copy to the sealed segments' file system so that the name appears only when the bytes are all there."""
+    filesystem, directory = store.filesystem()
+    direct = filesystem.type_name in _OBJECT_STORES
+    if not direct:
+        filesystem.create_dir(directory, recursive=True)
+    target = f"{directory}/{name}" if direct else f"{directory}/{name}.tmp"
+    with filesystem.open_output_stream(target) as sink:
+        while piece := read(1 << 20):
+            sink.write(piece)
+    if not direct:
+        filesystem.move(target, f"{directory}/{name}")
+
+
+def tidy(store: Store) -> list[int]:
+    """Finish what a dead recorder left half done; returns the streams that are still to be sealed."""
+    assert store.directory is not None
+    for leftover in store.directory.glob("*.tmp"):
+        leftover.unlink(missing_ok=True)
+    listed = list_segments(store)
+    for ref in listed:
+        if ref.sealed:
+            (store.directory / stream_name(ref.number)).unlink(missing_ok=True)
+    return [ref.number for ref in listed if not ref.sealed]
+
+
+def _sync_file(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+class Sealer:
+    """A thread that seals segments one after the other. An error stops it; `check()` raises it in the
+    recorder."""
+
+    def __init__(self, store: Store, *, sync: bool, after: Callable[[], None]) -> None:
+        self._store, self._sync, self._after = store, sync, after
+        self._queue: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+        self._error: Exception | None = None
+        self.damaged: list[int] = []  # streams left as they are, for repair()
+        self.waiting = 0
+        self._thread = threading.Thread(target=self._run, name="ringmain-sealer", daemon=True)
+        self._thread.start()
+
+    def submit(self, number: int) -> None:
+        self.waiting += 1
+        self._queue.put(number)
+
+    def check(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def close(self) -> None:
+        """Seal what is waiting, then stop. Ctrl-C breaks off the wait and leaves streams for the next
+        recorder."""
+        self._queue.put(None)
+        while self._thread.is_alive():
+            self._thread.join(0.2)
+        self.check()
+
+    def _run(self) -> None:
+        while (number := self._queue.get()) is not None:
+            if self._error is None:
+                try:
+                    seal_segment(self._store, number, sync=self._sync)
+                    self._after()
+                except RecordingCorrupt:
+                    self.damaged.append(number)
+                except Exception as error:
+                    self._error = error
+            self.waiting -= 1

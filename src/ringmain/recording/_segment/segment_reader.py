@@ -1,0 +1,212 @@
+"""Walking a growing segment: which batches are whole, where they are, and what is damaged.
+
+Heads are read with `pread`, so that a file that changes under the walk can do no harm, and payloads are not
+touched. Rows are then read from a mapping, and only inside blocks whose heads have proved themselves. The
+invariant owned here: no row is handed out, and none is called torn, on the word of bytes that fail their
+checksum.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from ringmain.errors import RecordingCorrupt
+from ringmain.recording._format import FORMAT_VERSION, SCHEMA
+from ringmain.recording._segment import checksum
+from ringmain.recording._segment.segment_writer import CONTINUATION, END_OF_STREAM, MARKER, PREFIX, Block, Damage
+
+MAX_HEAD_BYTES = 1 << 20
+_FIRST_READ_BYTES = 4096
+_LINE = re.compile(
+    rb"ringmain/%d head=([0-9a-f]{8}) id=([0-9a-f]{8}) segment=(\d{9}) row=(\d{12}) rows=(\d{10}) "
+    rb"length=(\d{12}) data=(\d{12}) front=([0-9a-f]{8}) back=([0-9a-f]{8}) "
+    rb"min=([+-]\d{19}) max=([+-]\d{19})" % FORMAT_VERSION
+)
+_SCHEMA_LINE = re.compile(
+    rb"ringmain/%d head=([0-9a-f]{8}) id=([0-9a-f]{8}) segment=(\d{9}) heads=(\d{7})" % FORMAT_VERSION
+)
+
+
+@dataclass(slots=True)
+class StreamIndex:
+    """The blocks of a stream, found by walking heads. `refresh()` goes on from where the last walk ended."""
+
+    path: Path
+    segment: int
+    blocks: list[Block] = field(default_factory=list)
+    damage: list[Damage] = field(default_factory=list)
+    rows: int = 0  # the number of the next row: complete rows, if nothing is damaged
+    end: int = 0  # bytes up to here are accounted for
+    size: int = 0  # of the file, as the last walk saw it
+    finished: bool = False  # the end mark is there
+    _id: bytes | None = None
+    _head_bytes: int = 0  # of every batch of this stream: all have the same columns and a line of the same width
+
+    def refresh(self) -> int:
+        """Walk on; returns how many new rows were found."""
+        before = self.rows
+        if self.finished:
+            return 0
+        fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            size = self.size = os.fstat(fd).st_size
+            if self.end == 0:
+                self._walk_schema(fd, size)
+            while self.end < size and self._step(fd, size):
+                pass
+        finally:
+            os.close(fd)
+        return self.rows - before
+
+    def tail(self) -> Damage | None:
+        """What the last walk saw after the last whole batch. A write that was cut short is the beginning of a
+        batch or of the end mark, and nothing else: then it is torn (or still being written). Anything else is
+        damage."""
+        left = self.size - self.end
+        if self.finished or left <= 0:
+            return None
+        fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            torn = self._is_beginning(fd, left)
+        finally:
+            os.close(fd)
+        reason = "never finished" if torn else "the last batch does not pass its checksum"
+        return Damage(self.segment, self.rows, None, left, reason, torn=torn)
+
+    def _is_beginning(self, fd: int, left: int) -> bool:
+        if self._id is None:
+            return left < _FIRST_READ_BYTES and not self.blocks and _begins_schema(os.pread(fd, left, self.end), left)
+        prefix = os.pread(fd, min(left, PREFIX.size), self.end)
+        expected = PREFIX.pack(CONTINUATION, self._head_bytes - PREFIX.size)
+        if prefix != expected[: len(prefix)]:
+            return left < PREFIX.size and prefix == END_OF_STREAM[: len(prefix)]
+        if left < self._head_bytes:
+            return True
+        head = _read_head(fd, self.end)
+        block = self._parse(head, self.end) if head is not None else None
+        return block is not None and block.row == self.rows and block.body_bytes > left - self._head_bytes
+
+    def _walk_schema(self, fd: int, size: int) -> None:
+        head = _read_head(fd, 0)
+        if head is not None:
+            match = _SCHEMA_LINE.search(head)
+            if match and int(match[3]) == self.segment and checksum.is_intact(head, MARKER):
+                self._id, self._head_bytes, self.end = match[2], int(match[4]), len(head)
+                return
+        self._resync(fd, size, "its opening does not pass its checksum")
+
+    def _step(self, fd: int, size: int) -> bool:
+        if self.end + PREFIX.size == size and os.pread(fd, PREFIX.size, self.end) == END_OF_STREAM:
+            self.finished, self.end = True, size
+            return False
+        head = _read_head(fd, self.end)
+        block = self._parse(head, self.end) if head is not None else None
+        if block is None or block.row != self.rows:
+            return self._resync(fd, size, "the head of a batch does not pass its checksum")
+        if block.end > size:
+            return False  # still being written, or torn
+        self._accept(block)
+        return True
+
+    def _accept(self, block: Block) -> None:
+        self.blocks.append(block)
+        self.rows = block.row + block.rows
+        self.end = block.end
+
+    def _parse(self, head: bytes, offset: int) -> Block | None:
+        match = _LINE.search(head)
+        if match is None or int(match[3]) != self.segment or (self._id is not None and match[2] != self._id):
+            return None
+        if not checksum.is_intact(head, MARKER):
+            return None
+        row, rows, length, data = (int(match[i]) for i in (4, 5, 6, 7))
+        return Block(
+            row, rows, offset, len(head), length, data,
+            int(match[8], 16), int(match[9], 16), int(match[10]), int(match[11]),
+        )  # fmt: skip
+
+    def _resync(self, fd: int, size: int, reason: str) -> bool:
+        """Look for the next head that proves itself. Payloads may hold copies of other recordings, so it must
+        carry this stream's id, and a row that is still to come."""
+        found = _find_head(fd, self.end, size, self)
+        if found is None:
+            return False
+        self.damage.append(Damage(self.segment, self.rows, found.row, found.offset - self.end, reason))
+        self._accept(found)
+        return True
+
+
+def _begins_schema(start: bytes, left: int) -> bool:
+    """Is this what a recorder leaves that dies in its very first write?"""
+    if left < PREFIX.size:
+        return start[:4] == b"\xff\xff\xff\xff"[:left]
+    mark, length = PREFIX.unpack_from(start)
+    return bool(mark == CONTINUATION and length > left - PREFIX.size)
+
+
+def _read_head(fd: int, offset: int) -> bytes | None:
+    first = os.pread(fd, _FIRST_READ_BYTES, offset)
+    if len(first) < PREFIX.size:
+        return None
+    mark, length = PREFIX.unpack_from(first)
+    total = PREFIX.size + length
+    if mark != CONTINUATION or length <= 0 or total > MAX_HEAD_BYTES:
+        return None
+    head = first[:total] if total <= len(first) else os.pread(fd, total, offset)
+    return head if len(head) == total else None
+
+
+def _find_head(fd: int, start: int, size: int, index: StreamIndex) -> Block | None:
+    """The first whole block after `start`, by searching for the marker and stepping back to the IPC
+    prefix."""
+    window, overlap = 1 << 22, len(MARKER)
+    at = start
+    while at < size:
+        chunk = os.pread(fd, window + overlap, at)
+        hit = chunk.find(MARKER)
+        if hit < 0:
+            at += window
+            continue
+        marker_at = at + hit
+        lowest = max(start + (start == 0) * 8, marker_at - MAX_HEAD_BYTES)
+        for offset in range(marker_at & ~7, lowest - 8, -8):
+            if os.pread(fd, 4, offset) != b"\xff\xff\xff\xff":
+                continue
+            head = _read_head(fd, offset)
+            block = index._parse(head, offset) if head is not None else None
+            if block is not None and block.row >= index.rows and block.end <= size:
+                return block
+            if marker_at - offset > _FIRST_READ_BYTES:
+                break
+        at = marker_at + 1
+    return None
+
+
+def map_stream(path: Path) -> pa.Buffer:
+    """The bytes that the stream has now, mapped. The mapping lives as long as any batch that came from it."""
+    with pa.memory_map(str(path), "r") as source:
+        return source.read_buffer()
+
+
+def read_block(mapped: pa.Buffer, block: Block, segment: int, *, payload: bool = True) -> pa.RecordBatch:
+    """The rows of a block, without a copy. With `payload=False` the payload's bytes are not looked at, and
+    the batch has the other columns only. Raises RecordingCorrupt when a checksum does not hold."""
+    body_at = block.offset + block.head_bytes
+    split = block.end - block.data_bytes
+    view = memoryview(mapped)
+    ok = checksum.crc32(view[body_at:split]) == block.front_crc
+    if ok and payload:
+        ok = checksum.crc32(view[split : block.end]) == block.back_crc
+    if not ok:
+        raise RecordingCorrupt(
+            f"segment {segment:09d}: rows {block.row} to {block.row + block.rows} do not pass their "
+            "checksum; verify() lists all damage, repair() sets it aside"
+        )
+    message = pa.ipc.read_message(mapped.slice(block.offset, block.end - block.offset))
+    batch = pa.ipc.read_record_batch(message, SCHEMA)
+    return batch if payload else batch.select(list(SCHEMA.names[:-1]))

@@ -1,0 +1,1 @@
+"""Upkeep of a recording: one recorder at a time, repair, retention."""

@@ -1,0 +1,83 @@
+"""One recorder to a directory, by a lock that dies with its process.
+
+The lock is `flock` on DIR/lock: the kernel drops it when the last descriptor closes, however the process
+ends. A pid file would have to be believed instead. A forked child would keep the descriptor, and with it the
+lock, so it closes it.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import socket
+import weakref
+from pathlib import Path
+
+from ringmain.errors import RecorderBusy
+from ringmain.recording._format import LOCK
+
+_held: weakref.WeakSet[DirectoryLock] = weakref.WeakSet()
+
+
+class DirectoryLock:
+    """Held from construction until `release()` or the death of the process."""
+
+    def __init__(self, directory: Path) -> None:
+        path = directory / LOCK
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = os.pread(self._fd, 4096, 0).decode("utf-8", "replace").strip()
+            os.close(self._fd)
+            self._fd = -1
+            raise RecorderBusy(
+                errno.EWOULDBLOCK,
+                f"{directory} is being recorded to by {owner or 'another process'}; "
+                "stop that recorder, or record to another directory",
+            ) from None
+        who = json.dumps({"pid": os.getpid(), "host": socket.gethostname()})
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, who.encode(), 0)
+        _held.add(self)
+
+    @property
+    def held(self) -> bool:
+        return self._fd >= 0
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            # Unlock, and not only close: a child forked just now may still have the descriptor.
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+            self.forget()
+
+    def forget(self) -> None:
+        """Close the descriptor without unlocking: for a forked child, whose parent has the lock."""
+        os.close(self._fd)
+        self._fd = -1
+        _held.discard(self)
+
+
+def is_locked(directory: Path) -> bool:
+    """Is a recorder alive on this directory?"""
+    try:
+        fd = os.open(directory / LOCK, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def _close_in_child() -> None:
+    for lock in list(_held):
+        lock.forget()
+
+
+os.register_at_fork(after_in_child=_close_in_child)

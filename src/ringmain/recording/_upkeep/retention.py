@@ -1,0 +1,134 @@
+"""Who has read how far, and which sealed segments may go.
+
+A consumer that must not miss anything registers: a small file with the position before which it needs
+nothing. The invariant owned here: a segment that a registered consumer has not passed is deleted only by
+force, and whatever is deleted is counted first (retired.json), so that a late reader can be told exactly how
+many rows it has missed.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from pyarrow import fs as pafs
+
+from ringmain.errors import RecordingCorrupt
+from ringmain.recording import _crash
+from ringmain.recording._format import (
+    BEGINNING,
+    CONSUMERS,
+    RETIRED,
+    Consumer,
+    Position,
+    Retired,
+    consumer_path,
+    parse_segment_name,
+    sealed_name,
+    stream_name,
+)
+from ringmain.recording._segment import checksum
+from ringmain.recording._segment.store import ParquetSegment, SegmentRef, Store, list_segments, read_retired
+
+
+def register(directory: Path, name: str, position: Position = BEGINNING, *, sync: bool = False) -> None:
+    """Register a consumer, or move it to where it is now: it needs nothing before `position`."""
+    path = consumer_path(directory, name)
+    path.parent.mkdir(exist_ok=True)
+    record = Consumer("", name, position.segment, position.row, time.time_ns())
+    checksum.replace_file(path, checksum.dump_json(record), sync=sync)
+
+
+def unregister(directory: Path, name: str) -> None:
+    """Forget a consumer; segments are no longer kept for it."""
+    consumer_path(directory, name).unlink(missing_ok=True)
+
+
+def consumers(directory: Path) -> dict[str, Position]:
+    """Each consumer's position. A file that cannot be believed counts as (0, 0): it holds everything back."""
+    found = {}
+    folder = directory / CONSUMERS
+    for path in sorted(folder.glob("*.json")) if folder.is_dir() else []:
+        record = checksum.load_json(path.read_bytes(), Consumer)
+        found[path.stem] = Position(record.segment, record.row) if record is not None else Position(0, 0)
+    return found
+
+
+def retire(
+    store: Store,
+    *,
+    keep_bytes: int | None = None,
+    keep_age_s: float | None = None,
+    force: bool = False,
+    sync: bool = False,
+    now_ns: int | None = None,
+) -> list[int]:
+    """Delete the oldest sealed segments that exceed `keep_bytes` or whose every message is older than
+    `keep_age_s`. Returns their numbers. The newest segment always stays, so that numbers are never given
+    twice. The caller holds the directory's lock."""
+    if store.directory is None:
+        raise ValueError(f"retention of {store.sealed_uri} belongs to the recorder's own directory")
+    listed = list_segments(store)
+    finish_retiring(store)
+    held_from = min((p.segment for p in consumers(store.directory).values()), default=None)
+    doomed: list[tuple[SegmentRef, int]] = []
+    total = sum(ref.size_bytes for ref in listed)
+    now = time.time_ns() if now_ns is None else now_ns
+    for ref in listed[:-1]:
+        if not ref.sealed or (held_from is not None and ref.number >= held_from and not force):
+            break
+        try:
+            segment = ref.open()
+        except RecordingCorrupt:
+            break  # how many rows it had is unknown until repair() has looked at it
+        rows, newest = segment.end_row, max((span[3] for span in segment.spans()), default=0)
+        segment.close()
+        too_much = keep_bytes is not None and total > keep_bytes
+        too_old = keep_age_s is not None and newest < now - int(keep_age_s * 1e9)
+        if not (too_much or too_old) or not isinstance(segment, ParquetSegment):
+            break
+        total -= ref.size_bytes
+        doomed.append((ref, rows))
+    if not doomed:
+        return []
+    retired = read_retired(store)
+    for ref, rows in doomed:
+        retired.rows += [0] * (ref.number - len(retired.rows)) + [rows]
+    retired.first_segment = doomed[-1][0].number + 1
+    write_retired(store.directory, retired, sync=sync)
+    _crash.point("R9")  # [CRASH-R9] counted as deleted, and still there: readers ignore them, the next recorder deletes
+    numbers = [ref.number for ref, _ in doomed]
+    _delete(store, numbers)
+    return numbers
+
+
+def missed_rows(retired: Retired, position: Position) -> int:
+    """How many rows from `position` on have been deleted."""
+    rows = retired.rows[position.segment : retired.first_segment]
+    return max(0, sum(rows) - position.row) if position.segment < retired.first_segment else 0
+
+
+def write_retired(directory: Path, retired: Retired, *, sync: bool) -> None:
+    checksum.replace_file(directory / RETIRED, checksum.dump_json(retired), sync=sync)
+
+
+def finish_retiring(store: Store) -> None:
+    """Delete what a recorder had counted as deleted when it died."""
+    first = read_retired(store).first_segment
+    if first == 0:
+        return
+    filesystem, directory = store.filesystem()
+    names = [i.base_name for i in filesystem.get_file_info(pafs.FileSelector(directory, allow_not_found=True))]
+    parsed = [p for p in map(parse_segment_name, names) if p is not None]
+    _delete(store, [number for number, sealed in parsed if sealed and number < first])
+
+
+def _delete(store: Store, numbers: list[int]) -> None:
+    filesystem, directory = store.filesystem()
+    for number in numbers:
+        try:
+            filesystem.delete_file(f"{directory}/{sealed_name(number)}")
+        except FileNotFoundError:
+            continue
+        if store.directory is not None:
+            (store.directory / stream_name(number)).unlink(missing_ok=True)

@@ -1,0 +1,124 @@
+"""`mode=live`: a topic's ring as a stream, without a recording. For dashboards; **it can lose messages**.
+
+A ring forgets, so what was overwritten before Spark came round is gone, and a batch that is tried again may find less
+than the first time. Loss is never silent: offsets are sequence numbers, and the message after a gap says in `lost` how
+many are missing before it. What must be complete is recorded, and read with `mode=recording`.
+
+    {"imu": "1700000000000000000:4711"}         epoch (which life of the topic) and the next sequence number
+
+Between batches nobody holds anything: each read joins the topic, copies what is there and leaves. On `reliable` topics
+the writers wait for it only that long. A `pipe` has one reader and cannot be watched.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit
+
+import ringmain as rm
+from ringmain.errors import Timeout, TopicNotFound
+from ringmain.recording._record.row_builder import Envelope, ring_batch
+from ringmain.spark._options import Options
+from ringmain.spark._scan import Scan
+
+RECORDER = "live"
+_JOIN_TIMEOUT_S = 5.0
+
+
+class LiveStream(DataSourceStreamReader):
+    """Offsets are what the ring says; partitions are topics."""
+
+    def __init__(self, options: Options, scan: Scan) -> None:
+        self._options, self._scan = options, scan
+
+    def initialOffset(self) -> dict[str, str]:
+        oldest = self._options.starting.lower() == "earliest"
+        return {name: f"{info.epoch}:{0 if oldest else info.next_sequence}" for name, info in self._topics().items()}
+
+    def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:
+        return {**start, **{name: f"{info.epoch}:{info.next_sequence}" for name, info in self._topics().items()}}
+
+    def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
+        found = []
+        for name, upto in end.items():
+            epoch, seq = map(int, upto.split(":"))
+            before, first = map(int, start.get(name, "0:0").split(":"))
+            if (before, first) != (epoch, seq):
+                found.append(InputPartition((name, epoch, first if before == epoch else 0, seq)))
+        return found
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_ring(self._scan, *partition.value)
+
+    def _topics(self) -> dict[str, Any]:
+        return live_topics(self._scan)
+
+
+class LiveReader(DataSourceReader):
+    """Batch: what the rings hold right now."""
+
+    def __init__(self, options: Options, scan: Scan) -> None:
+        self._scan = scan
+
+    def partitions(self) -> list[InputPartition]:
+        infos = live_topics(self._scan).values()
+        return [InputPartition((info.name, info.epoch, None, info.next_sequence)) for info in infos]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return iter(()) if partition.value is None else read_ring(self._scan, *partition.value)
+
+
+def live_topics(scan: Scan) -> dict[str, Any]:
+    """The topics that are there now. One that a query waits for may still be to come."""
+    wanted = scan.filter()
+    found = {}
+    for info in rm.topics():
+        if wanted.matches(info.name):
+            if info.contract == "pipe" and info.readers:
+                raise ValueError(f"topic {info.name!r} is a pipe and has its one reader: record it, or use broadcast")
+            found[info.name] = info
+    return found
+
+
+def read_ring(scan: Scan, topic: str, epoch: int, first: int | None, end: int) -> Iterator[pa.RecordBatch]:
+    """Messages [first, end) of one life of a topic, as far as they are still in the ring. `first` None: all."""
+    envelope = Envelope(RECORDER)
+    try:
+        subscriber = rm.Subscriber(topic, start="oldest", on_lap="oldest", name="spark (live)")
+    except TopicNotFound:
+        return
+    with subscriber:
+        expected = first
+        while (expected is None or expected < end) and subscriber.epoch == epoch:
+            try:
+                ring = ring_batch(topic, subscriber.recv_batch(timeout=0 if expected is None else _JOIN_TIMEOUT_S))
+            except Timeout:
+                return  # overwritten and quiet since: there is nothing left of what was announced
+            if not len(ring):
+                return
+            seq = ring.column("seq")
+            ring = ring.filter(pc.and_(pc.greater_equal(seq, first or 0), pc.less(seq, end)))
+            past = int(seq[-1].as_py()) + 1
+            if len(ring):
+                yield _shape(
+                    scan, envelope.wrap(topic, epoch, _mark_gap(ring, expected), [(len(ring), time.time_ns())])[0]
+                )
+            expected = max(past, expected or 0)
+
+
+def _mark_gap(ring: pa.RecordBatch, expected: int | None) -> pa.RecordBatch:
+    """What lies between the message that should come and the one that does, on top of what the ring itself noticed."""
+    missing = 0 if expected is None else max(0, int(ring.column("seq")[0].as_py()) - expected)
+    lost = ring.column("lost").to_pylist()
+    lost[0] = missing
+    return ring.set_column(ring.schema.get_field_index("lost"), ring.schema.field("lost"), pa.array(lost, pa.uint64()))
+
+
+def _shape(scan: Scan, batch: pa.RecordBatch) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([batch.column(name) for name in scan.schema.names], schema=scan.schema)

@@ -1,0 +1,126 @@
+"""The options of `format("ringmain")`, checked once, with errors that name the option and what it takes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from ringmain import _names
+from ringmain.recording._format import COLUMNS
+from ringmain.spark._plan import SPLIT_BYTES
+
+PUSHDOWN_VARIABLE = "RINGMAIN_SPARK_PUSHDOWN"
+POSITION_COLUMNS = ("segment", "row")
+
+_KNOWN = {
+    "path": "the recording, a directory of recordings, or a pattern of either",
+    "mode": "recording (the default) or live",
+    "topic": "names or patterns, separated by commas: imu,camera/*",
+    "decode": "true: the fields of the topic's schema as columns",
+    "columns": "the columns to read, separated by commas",
+    "positions": "true: the columns segment and row, each message's place in its recording",
+    "startingposition": "earliest (the default), latest, SEGMENT:ROW, or one of these for each recording as JSON",
+    "maxbytespertrigger": "how much a micro-batch reads at most, in bytes or like 64MiB",
+    "maxrowspertrigger": "how many messages a micro-batch reads at most",
+    "maxpayload": "messages with a larger payload are an error, in bytes or like 256MiB; without it none is",
+    "failondataloss": "true (the default): what cannot be read any more is an error; false: a counted gap",
+    "consumer": "under which name the stream is registered with retention; none: it is not",
+    "pushdown": "true: filters on topic, publish_time and seq are pushed down",
+    "splitbytes": "how much one partition reads, about, in bytes or like 32MiB",
+    "ranges": "which rows of which segments, as ringmain.spark.read passes it",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Options:
+    """What was asked of the source."""
+
+    path: str = ""
+    mode: Literal["recording", "live"] = "recording"
+    topics: tuple[str, ...] | None = None
+    decode: bool = False
+    columns: tuple[str, ...] | None = None
+    positions: bool = False
+    starting: str = "earliest"
+    max_bytes: int | None = None
+    max_rows: int | None = None
+    fail_on_loss: bool = True
+    max_payload: int | None = None
+    consumer: str | None = None
+    pushdown: bool = False
+    split_bytes: int = SPLIT_BYTES
+    ranges: str | None = None
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> Options:
+        options = {key.lower(): value for key, value in given.items()}
+        for key in options:
+            if key not in _KNOWN:
+                known = "".join(f"\n  {name}: {what}" for name, what in _KNOWN.items() if name != "ranges")
+                raise ValueError(f"format('ringmain') has no option {key!r}. It has{known}")
+        mode = options.get("mode", "recording").lower()
+        if mode not in ("recording", "live"):
+            raise ValueError(f"mode={mode!r}: choose 'recording' or 'live'")
+        topics = _listed(options.get("topic"))
+        columns = _listed(options.get("columns"))
+        path = options.get("path", "")
+        if mode == "recording" and not path:
+            raise ValueError("which recording? Give its directory to load(), or mode=live and a topic to read a ring")
+        if mode == "live" and (not topics or path or _flag(options, "decode", False)):
+            raise ValueError("mode=live reads rings: it takes topic=NAME,..., and neither a path nor decode")
+        if columns is not None and not _flag(options, "decode", False):
+            unknown = [name for name in columns if name not in (*COLUMNS, *POSITION_COLUMNS)]
+            if unknown:
+                raise ValueError(f"columns: there is no {', '.join(unknown)}; there are {', '.join(COLUMNS)}")
+        return cls(
+            path=path,
+            mode="live" if mode == "live" else "recording",
+            topics=topics,
+            decode=_flag(options, "decode", False),
+            columns=columns,
+            positions=_flag(options, "positions", False),
+            starting=options.get("startingposition", "earliest"),
+            max_bytes=_size(options, "maxbytespertrigger"),
+            max_rows=_count(options, "maxrowspertrigger"),
+            fail_on_loss=_flag(options, "failondataloss", True),
+            max_payload=_size(options, "maxpayload"),
+            consumer=options.get("consumer"),
+            pushdown=_flag(options, "pushdown", os.environ.get(PUSHDOWN_VARIABLE) == "1"),
+            split_bytes=_size(options, "splitbytes") or cls.split_bytes,
+            ranges=options.get("ranges"),
+        )
+
+
+def _listed(text: str | None) -> tuple[str, ...] | None:
+    if text is None:
+        return None
+    return tuple(part.strip() for part in text.split(",") if part.strip()) or None
+
+
+def _flag(options: Mapping[str, str], key: str, default: bool) -> bool:
+    text = options.get(key)
+    if text is None:
+        return default
+    if text.lower() not in ("true", "false"):
+        raise ValueError(f"{key}={text!r}: say true or false")
+    return text.lower() == "true"
+
+
+def _size(options: Mapping[str, str], key: str) -> int | None:
+    if key not in options:
+        return None
+    try:
+        return _names.parse_capacity(int(options[key]) if options[key].isdigit() else options[key])
+    except ValueError as error:
+        raise ValueError(f"{key}: {error}") from error
+
+
+def _count(options: Mapping[str, str], key: str) -> int | None:
+    text = options.get(key)
+    if text is None:
+        return None
+    if not text.isdigit() or int(text) == 0:
+        raise ValueError(f"{key}={text!r}: say a whole number above zero")
+    return int(text)

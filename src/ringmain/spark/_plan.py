@@ -1,0 +1,157 @@
+"""From positions to work: which rows of which segments there are, and how they are cut into partitions.
+
+The invariant owned here: the rows between two positions are the same whenever one asks, whether their segment was
+growing or sealed at that moment. So a micro-batch that is planned again after a crash reads what it read before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from ringmain.errors import RecordingCorrupt, RecordingNotFound
+from ringmain.recording import Position, SegmentRef, Store, list_segments
+from ringmain.recording._filters import Filter
+from ringmain.recording._segment.store import ParquetSegment, Segment, StreamSegment
+
+SPLIT_BYTES = 32 << 20  # of a partition: large enough to be worth a task, small enough to share out
+ENVELOPE_BYTES = 80  # of a row besides its payload, about
+_OPENERS = 8  # footers are small and latency is what they cost, most of all in object stores
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Rows [first, end) of a segment: what one partition reads."""
+
+    key: str
+    ref: SegmentRef
+    first: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Consecutive rows that are stored together, with about how many bytes and which publish times."""
+
+    row: int
+    rows: int
+    bytes: int
+    min_ns: int
+    max_ns: int
+
+    @property
+    def end(self) -> int:
+        return self.row + self.rows
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentPlan:
+    """What a segment holds, without its rows."""
+
+    ref: SegmentRef
+    extents: tuple[Extent, ...]
+    end_row: int
+    topics: frozenset[str] | None  # None while it grows: nobody has counted yet
+
+    def may_match(self, wanted: Filter) -> bool:
+        return self.topics is None or any(wanted.matches(topic) for topic in self.topics)
+
+
+def plan_segment(ref: SegmentRef, segment: Segment) -> SegmentPlan:
+    if isinstance(segment, StreamSegment):
+        extents = [Extent(b.row, b.rows, b.body_bytes, b.min_ns, b.max_ns) for b in segment.blocks]
+        return SegmentPlan(ref, tuple(extents), segment.end_row, None)
+    assert isinstance(segment, ParquetSegment)
+    stats = segment.stats()
+    rows = max(1, sum(s.rows for s in stats))
+    row_bytes = ENVELOPE_BYTES + sum(s.bytes for s in stats) // rows
+    extents = [Extent(row, n, n * row_bytes, least, most) for row, n, least, most in segment.spans()]
+    return SegmentPlan(ref, tuple(extents), segment.end_row, frozenset(s.topic for s in stats))
+
+
+def plan_all(
+    store: Store, *, on_unreadable: Callable[[SegmentRef, Exception], None] | None = None
+) -> list[SegmentPlan]:
+    """Every segment of a recording as it is now. What cannot be opened raises, or is told to `on_unreadable`."""
+
+    def look(ref: SegmentRef) -> SegmentPlan | None:
+        try:
+            segment = ref.open()
+        except (RecordingNotFound, RecordingCorrupt) as error:
+            if on_unreadable is None:
+                raise
+            on_unreadable(ref, error)
+            return None
+        try:
+            return plan_segment(ref, segment)
+        finally:
+            segment.close()
+
+    with ThreadPoolExecutor(_OPENERS) as pool:
+        return [plan for plan in pool.map(look, list_segments(store)) if plan is not None]
+
+
+def cut(
+    key: str, plan: SegmentPlan, first: int, end: int, split_bytes: int, wanted: Filter | None = None
+) -> Iterator[Range]:
+    """Rows [first, end) of a segment as ranges of at most about `split_bytes` and all of a size, so that no core waits
+    for another that got the larger piece. Extents that cannot match are left out."""
+    wanted_extents = []
+    for extent in plan.extents:
+        lo, hi = max(first, extent.row), min(end, extent.end)
+        if lo < hi and (wanted is None or not _outside(extent, wanted)):
+            wanted_extents.append((lo, hi, extent.bytes * (hi - lo) // extent.rows))
+    total = sum(share for _, _, share in wanted_extents)
+    piece = total / max(1, -(-total // split_bytes))
+    begin: int | None = None
+    stop, size, enough = first, 0, piece
+    for lo, hi, share in wanted_extents:
+        full = size + share / 2 > enough
+        if begin is not None and (full or lo != stop):
+            yield Range(key, plan.ref, begin, stop)
+            begin = None
+        if full:
+            enough += piece
+        if begin is None:
+            begin = lo
+        stop, size = hi, size + share
+    if begin is not None:
+        yield Range(key, plan.ref, begin, stop)
+
+
+def _outside(extent: Extent, wanted: Filter) -> bool:
+    return (wanted.since_ns is not None and extent.max_ns < wanted.since_ns) or (
+        wanted.until_ns is not None and extent.min_ns >= wanted.until_ns
+    )
+
+
+def advance(
+    plans: list[SegmentPlan], start: Position, max_rows: int | None, max_bytes: int | None
+) -> tuple[Position, int, int]:
+    """(position, rows, bytes): how far one gets from `start` within the limits, by at least one row if there is any."""
+    at, rows, size = start, 0, 0
+    for plan in plans:
+        number = plan.ref.number
+        if number < start.segment:
+            continue
+        for extent in plan.extents:
+            lo = max(extent.row, at.row) if number == at.segment else extent.row
+            if lo >= extent.end:
+                continue
+            row_bytes = max(1, extent.bytes // extent.rows)
+            room = extent.end - lo
+            if max_rows is not None:
+                room = min(room, max_rows - rows)
+            if max_bytes is not None:
+                room = min(room, (max_bytes - size) // row_bytes)
+            if room <= 0 and rows:
+                return at, rows, size
+            room = max(1, room)
+            at, rows, size = Position(number, lo + room), rows + room, size + room * row_bytes
+            if lo + room < extent.end:
+                return at, rows, size
+        # Damaged rows at a segment's end have no extent; they are passed, and read() says that they are missing.
+        if plan.end_row > (at.row if number == at.segment else 0):
+            at = Position(number, plan.end_row)
+    return at, rows, size

@@ -1,0 +1,210 @@
+"""Reading ranges of rows as Arrow batches of exactly the schema that Spark expects. Runs in Spark's Python workers.
+
+The invariant owned here: *no row goes missing in silence*. What cannot be read raises; with `failOnDataLoss=false` it
+is a gap that is counted and written down beside the recording's consumers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ringmain.errors import MessageTooLarge, RecordingCorrupt, RecordingNotFound
+from ringmain.recording import Damage, Recording, SegmentRef, Store
+from ringmain.recording._filters import Filter
+from ringmain.recording._format import COLUMNS, CONSUMERS, SCHEMA, consumer_path
+from ringmain.recording._segment.store import read_meta
+from ringmain.spark._decode import ERROR, Decoding
+from ringmain.spark._options import POSITION_COLUMNS
+from ringmain.spark._plan import Range
+
+BATCH_BYTES = 32 << 20  # a sealed row group can be larger; smaller pieces keep a worker's memory low
+POSITION_FIELDS = [pa.field(name, pa.int64(), nullable=False) for name in POSITION_COLUMNS]
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What to read of a range, and as which columns."""
+
+    schema: pa.Schema  # of the batches, exactly as Spark wants it
+    topics: tuple[str, ...] | None = None
+    since_ns: int | None = None
+    until_ns: int | None = None
+    first_seq: int | None = None
+    end_seq: int | None = None
+    decoding: Decoding | None = None
+    fail_on_loss: bool = True
+    max_payload: int | None = None
+    consumer: str | None = None
+
+    def filter(self) -> Filter:
+        return Filter(self.topics, self.since_ns, self.until_ns, self.first_seq, self.end_seq)
+
+    def read(self, wanted_range: Range) -> Iterator[pa.RecordBatch]:
+        """The rows of a range, those that the filters let through."""
+        wanted = self.filter()
+        names = set(self.schema.names)
+        if self.decoding is not None and names - set(COLUMNS):
+            names |= {"payload", "epoch"}
+        needed = tuple(name for name in COLUMNS if name in names or name in wanted.columns) or ("seq",)
+        gaps = Gaps(wanted_range.ref.store, wanted_range.key, self.consumer, self.fail_on_loss)
+        try:
+            segment = wanted_range.ref.open()
+        except (RecordingNotFound, RecordingCorrupt) as error:
+            gaps.note(wanted_range.ref.number, wanted_range.first, wanted_range.end, error)
+            return
+
+        def on_damage(damage: Damage) -> None:
+            end = wanted_range.end if damage.end_row is None else min(wanted_range.end, damage.end_row)
+            if damage.row < wanted_range.end and end > wanted_range.first:
+                gaps.note(damage.segment, max(damage.row, wanted_range.first), end, damage)
+
+        try:
+            for row, batch in segment.batches(
+                wanted_range.first,
+                wanted_range.end,
+                needed,
+                min_ns=self.since_ns,
+                max_ns=self.until_ns,
+                on_damage=on_damage,
+            ):
+                rows, batch = wanted.apply(row, batch) if wanted.columns else (None, batch)
+                self._check_size(wanted_range, batch)
+                for piece, piece_rows in _pieces(batch, rows):
+                    yield self._shape(wanted_range, row, piece, piece_rows)
+                    row += len(piece)
+        finally:
+            segment.close()
+
+    def _check_size(self, source: Range, batch: pa.RecordBatch) -> None:
+        if self.max_payload is None or batch.nbytes <= self.max_payload or "payload" not in batch.schema.names:
+            return
+        longest = pc.max(pc.binary_length(batch.column("payload"))).as_py() or 0
+        if longest > self.max_payload:
+            raise MessageTooLarge(
+                f"segment {source.ref.number:09d} of {source.key!r} holds a message of {longest:,} bytes, and at most "
+                f"{self.max_payload:,} were asked for (maxPayload)"
+            )
+
+    def _shape(self, source: Range, row: int, batch: pa.RecordBatch, rows: pa.Array | None) -> pa.RecordBatch:
+        """The columns that Spark asked for, in its order."""
+        decoded: dict[str, pa.Array] = {}
+        if self.decoding is not None and "payload" in batch.schema.names:
+            decoding = self._with_lives(source.ref.store, batch)
+            columns, reasons = decoding.apply(batch)
+            decoded = dict(zip((f.name for f in decoding.columns()), columns, strict=True))
+            decoded[ERROR] = reasons
+            decoded["payload"] = pc.if_else(reasons.is_valid(), batch.column("payload"), None)
+        arrays = []
+        for f in self.schema:
+            if f.name == "segment" and "segment" not in decoded:
+                arrays.append(pa.repeat(pa.scalar(source.ref.number, pa.int64()), len(batch)))
+            elif f.name == "row" and "row" not in decoded:
+                arrays.append(rows if rows is not None else pa.array(np.arange(row, row + len(batch))))
+            else:
+                found = decoded.get(f.name)
+                arrays.append(batch.column(f.name) if found is None else found)
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _with_lives(self, store: Store, batch: pa.RecordBatch) -> Decoding:
+        """A topic that was recreated after the query began has a life that the plan did not know."""
+        assert self.decoding is not None
+        if all(epoch in self.decoding.lives for epoch in pc.unique(batch.column("epoch")).to_pylist()):
+            return self.decoding
+        return replace(self.decoding, lives={**self.decoding.lives, **lives_of([store], self.decoding.topic)})
+
+
+def _pieces(batch: pa.RecordBatch, rows: pa.Array | None) -> Iterator[tuple[pa.RecordBatch, pa.Array | None]]:
+    count = len(batch)
+    if count == 0:
+        return
+    step = max(1, count * BATCH_BYTES // max(1, batch.nbytes))
+    for at in range(0, count, step):
+        yield batch.slice(at, step), None if rows is None else rows.slice(at, step)
+
+
+class Gaps:
+    """Where rows that cannot be read are raised, or counted and written down."""
+
+    def __init__(self, store: Store, key: str, consumer: str | None, fail: bool) -> None:
+        self._store, self._key, self._consumer, self._fail = store, key, consumer, fail
+
+    def unreadable(self, ref: SegmentRef, error: Exception) -> None:
+        """A segment that cannot even be opened: how many rows it has is not known."""
+        self.note(ref.number, 0, None, error)
+
+    def note(self, segment: int, row: int, end_row: int | None, why: object) -> None:
+        if self._fail:
+            hint = "failOnDataLoss=false turns such losses into counted gaps"
+            if isinstance(why, RecordingNotFound):
+                raise RecordingNotFound(f"{why}; {hint}") from why
+            raise RecordingCorrupt(f"{why}; {hint}") from (why if isinstance(why, Exception) else None)
+        rows = None if end_row is None else end_row - row
+        line = {"time_ns": time.time_ns(), "recording": self._key, "segment": segment, "row": row, "rows": rows}
+        line["reason"] = str(why)
+        print(f"ringmain: gap: {json.dumps(line)}", file=sys.stderr)
+        directory = self._store.directory
+        if directory is not None and self._consumer is not None:
+            path = gaps_path(directory, self._consumer)
+            path.parent.mkdir(exist_ok=True)
+            with open(path, "a", encoding="utf-8") as file:  # appending a short line is atomic
+                file.write(json.dumps(line) + "\n")
+
+
+def gaps_path(directory: Any, consumer: str) -> Any:
+    return consumer_path(directory, consumer).with_suffix(".gaps")
+
+
+def gaps(path: str, consumer: str | None = None) -> list[dict[str, Any]]:
+    """What streams with `failOnDataLoss=false` could not read of a recording: when, which rows, why. The same rows are
+    listed twice when a batch was tried twice."""
+    store = Store.of(path)
+    if store.directory is None:
+        return []
+    pattern = f"{consumer}.gaps" if consumer is not None else "*.gaps"
+    files = sorted((store.directory / CONSUMERS).glob(pattern))
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def lives_of(stores: Iterable[Store], topic: str) -> dict[int, bytes]:
+    """{epoch: schema} of every life of a topic."""
+    lives: dict[int, bytes] = {}
+    for store in stores:
+        meta = read_meta(store)
+        if meta is None:
+            continue
+        for entry in meta.topics:
+            if entry.name == topic and (entry.schema or entry.epoch not in lives):
+                lives[entry.epoch] = entry.schema
+    return lives
+
+
+def known_topics(stores: Iterable[Store]) -> list[str]:
+    """Every topic that the recordings' meta.json names."""
+    found: set[str] = set()
+    for store in stores:
+        meta = read_meta(store)
+        if meta is not None:
+            found |= {entry.name for entry in meta.topics}
+        elif store.directory is None or os.path.isdir(store.directory):
+            found |= set(Recording(store.directory or store.sealed_uri, skip_damage=True).topics())
+    return sorted(found)
+
+
+def source_schema(decoding: Decoding | None, positions: bool) -> pa.Schema:
+    """All the columns that there are to read."""
+    fields = list(SCHEMA)
+    if decoding is not None:
+        # A payload is kept only where it did not decode.
+        fields[-1] = fields[-1].with_nullable(True)
+        fields += [*decoding.columns(), pa.field(ERROR, pa.string())]
+    return pa.schema([*fields, *(POSITION_FIELDS if positions else [])])

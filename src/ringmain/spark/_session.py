@@ -1,0 +1,183 @@
+"""`session()`: a SparkSession that works, with what people otherwise trip over already done.
+
+The invariant owned here: *what was chosen elsewhere wins*. A session that exists is used, SPARK_REMOTE and the master
+are taken as given, a setting passed in beats ours, and PYSPARK_PYTHON or JAVA_HOME stay if they are usable.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ringmain.errors import SparkUnavailable
+from ringmain.spark._java import find_java
+from ringmain.spark._options import PUSHDOWN_VARIABLE
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOOPBACK = "127.0.0.1"
+_LOGGING = Path(__file__).with_name("log4j2.properties")
+
+# Set on any session, also one that somebody else made: without them the source or the pipeline would not be right.
+_RUNTIME: dict[str, str] = {
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    # Spark's default, INT96, has no statistics to skip row groups by, and other readers take it for nanoseconds.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
+
+
+# For work that ends within minutes: the JVM's second compiler would take as much processor time as Spark itself.
+_BRIEF = "-XX:TieredStopAtLevel=1"
+
+
+def session(*, app_name: str = "ringmain", master: str | None = None, brief: bool = False, **conf: Any) -> SparkSession:
+    """A SparkSession ready for ringmain: `session(**{"spark.sql.shuffle.partitions": 8})`.
+
+    An existing session is returned, with the settings that can still be changed. SPARK_REMOTE (Spark Connect) is
+    respected; otherwise it runs on `master`, by default all cores of this machine (`local[*]`).
+
+    brief: there is little to do. A JVM on this machine then starts faster, and never becomes as fast as it could.
+    """
+    _require_pyspark()
+    settings = {_checked(key): _text(value) for key, value in conf.items()}
+    remote = master if master is not None and master.startswith("sc://") else os.environ.get("SPARK_REMOTE")
+    if remote and (master is None or master == remote):
+        return _connect(remote, app_name, settings)
+
+    from pyspark.sql import SparkSession
+
+    existing = SparkSession.getActiveSession()
+    if existing is not None:
+        _respect(existing, master, settings)
+        return existing
+    chosen = master or settings.pop("spark.master", None) or "local[*]"
+    local = chosen.startswith("local")
+    _prepare_environment(on_this_machine=local or _is_loopback(chosen))
+    builder = SparkSession.builder.appName(app_name).master(chosen)
+    for key, value in {**_defaults(local, chosen, brief), **settings}.items():
+        builder = builder.config(key, value)
+    made = builder.getOrCreate()
+    made.sparkContext.setLogLevel("ERROR")
+    return made
+
+
+def _require_pyspark() -> None:
+    for module, package in (("pyspark", "pyspark"), ("pyarrow", "pyarrow"), ("pandas", "'pandas<3'")):
+        if importlib.util.find_spec(module) is None:
+            raise SparkUnavailable(
+                f"{package} is not installed, and Spark needs it: pip install 'ringmain[spark]' brings it"
+            )
+
+
+def _connect(remote: str, app_name: str, settings: dict[str, str]) -> SparkSession:
+    if importlib.util.find_spec("grpc") is None:
+        raise SparkUnavailable(
+            f"Spark Connect at {remote} needs grpc: pip install 'pyspark[connect]', or unset SPARK_REMOTE to run here"
+        )
+    from pyspark.sql import SparkSession
+
+    if remote.startswith("local"):
+        _prepare_environment(on_this_machine=True)  # the server is started here, by us
+    builder = SparkSession.builder.remote(remote).appName(app_name)
+    for key, value in {**_RUNTIME, **settings}.items():
+        builder = builder.config(key, value)
+    made: SparkSession = builder.getOrCreate()
+    return made
+
+
+def prepare(existing: SparkSession) -> SparkSession:
+    """Set on a session that somebody else made what ringmain relies on."""
+    _respect(existing, None, {})
+    return existing
+
+
+def _respect(existing: SparkSession, master: str | None, settings: dict[str, str]) -> None:
+    """Apply to a session that is there what can be applied; refuse, by name, what cannot."""
+    running_on = existing.conf.get("spark.master", "")
+    if master is not None and running_on and master != running_on:
+        raise ValueError(
+            f"a Spark session is already running on {running_on}, and {master} was asked for: "
+            "stop it first (spark.stop()), or leave master out to use it"
+        )
+    for key, value in {**_RUNTIME, **settings}.items():
+        if existing.conf.get(key, None) == value:
+            continue
+        if not existing.conf.isModifiable(key):
+            raise ValueError(
+                f"{key} cannot be changed in the Spark session that is already running: stop it first (spark.stop())"
+            )
+        existing.conf.set(key, value)
+
+
+def _prepare_environment(*, on_this_machine: bool) -> None:
+    os.environ[PUSHDOWN_VARIABLE] = (
+        "1"  # the JVM and its workers inherit it: pushing filters down is on in this session
+    )
+    java = find_java()
+    if java.origin != "PATH":
+        os.environ["JAVA_HOME"] = str(java.home)
+    elif os.environ.get("JAVA_HOME"):
+        del os.environ["JAVA_HOME"]  # it was tried and does not do; Spark's launcher would insist on it
+    if on_this_machine:
+        # Workers elsewhere have their own Python; those here must run this one, not the first `python3` on PATH.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+
+
+def _defaults(local: bool, master: str, brief: bool) -> dict[str, str]:
+    java = f"-Dlog4j2.configurationFile=file:{_LOGGING}"
+    if local:
+        java += f" -XX:+UseParallelGC{f' {_BRIEF}' if brief else ''}"  # the JVM's own choice is for large servers
+    settings = {
+        **_RUNTIME,
+        "spark.ui.showConsoleProgress": "false",
+        "spark.ui.enabled": "false",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+        "spark.driver.extraJavaOptions": java,
+        "spark.driver.memory": f"{_driver_memory_mb()}m",
+    }
+    if local or _is_loopback(master):
+        settings |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+    if local:
+        cores = os.cpu_count() or 1
+        asked = master.partition("[")[2].partition("]")[0].partition(",")[0]
+        if asked.isdigit():
+            cores = int(asked)
+        settings |= {
+            # Spark's 200 is for clusters: here each shuffle would be 200 tasks of a few rows.
+            "spark.sql.shuffle.partitions": str(max(2, cores)),
+            # On a local disk a rename is atomic, and this manager takes half the time of the default one.
+            "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming"
+            ".checkpointing.FileSystemBasedCheckpointFileManager",
+        }
+    return settings
+
+
+def _driver_memory_mb() -> int:
+    """A quarter of the machine's memory, between 1 and 8 GiB: in local mode the driver does all the work."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min(8192, max(1024, total // 4 >> 20))
+
+
+def _is_loopback(master: str) -> bool:
+    host = master.rpartition("//")[2].rpartition(":")[0]
+    return host in (LOOPBACK, "localhost")
+
+
+def _checked(key: str) -> str:
+    if not key.startswith("spark."):
+        raise ValueError(
+            f"{key!r} is not a Spark setting: they begin with 'spark.', as in session(**{{'spark.ui.enabled': True}})"
+        )
+    return key
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

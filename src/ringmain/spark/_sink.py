@@ -1,0 +1,252 @@
+"""DataFrames to topics: `df.write.format("ringmain").option("topic", "plan").mode("append").save()` and `writeStream`.
+
+Rows are published on the machine where the task runs, in order within a partition; between partitions there is none.
+
+What is guaranteed: **at least once**. A task that Spark tries again, and a micro-batch that it runs again after a
+crash, publish their rows again. Every message says which attempt it belongs to, in its sender:
+
+    spark/QUERY/BATCH/PARTITION/ATTEMPT         e.g. spark/1f2e3d4c/17/0/3
+
+The k-th message of one attempt at a partition is the k-th of any other, provided that the query is deterministic, so a
+consumer that counts can drop repeats: `RepeatFilter` does. Readers get what the topic's contract promises, as ever.
+
+A row is one message. With a column `payload` (binary or string) that is its data; otherwise all columns but `topic` and
+`kind` are the fields of the topic's type, in msgpack, with a schema that says so.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import BinaryType, StringType, StructType
+
+import ringmain as rm
+from ringmain import _names
+from ringmain.errors import TopicNotFound
+from ringmain.typed._materialise import materialise
+
+_OPTIONS = {
+    "topic": "where to publish, unless the rows have a column of that name",
+    "contract": "broadcast, pipe, bus or reliable; by default that of the topic, or bus if it is to be created",
+    "capacity": "of the ring, if the topic is to be created",
+    "timeout": "seconds to wait for readers of a pipe or reliable topic before the task fails; default 60",
+    "readers": "how many readers to wait for before the first message; default 0",
+    "persist": "true: a topic that is created stays when the last participant leaves",
+    "path": "ignored",
+    "checkpointlocation": "Spark's own",
+}
+_RESERVED = ("topic", "kind", "payload")
+_OPEN_TOPICS = 64  # publishers kept open by a task
+
+
+@dataclass
+class Published(WriterCommitMessage):
+    """What one task published."""
+
+    messages: int
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where and how to publish; picklable."""
+
+    topic: str | None
+    contract: Any
+    capacity: int | None
+    timeout_s: float
+    readers: int
+    persist: bool
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str], schema: StructType) -> Target:
+        options = {key.lower(): value for key, value in given.items()}
+        for key in options:
+            if key not in _OPTIONS:
+                known = "".join(f"\n  {name}: {what}" for name, what in _OPTIONS.items())
+                raise ValueError(f"writing to ringmain has no option {key!r}. It has{known}")
+        topic = options.get("topic")
+        if topic is None and "topic" not in schema.names:
+            raise ValueError("which topic? Give the option topic=NAME, or a column `topic`")
+        if topic is not None:
+            _names.check_topic(topic)
+        if "payload" in schema.names and not isinstance(schema["payload"].dataType, BinaryType | StringType):
+            raise ValueError(f"payload must be binary or string, not {schema['payload'].dataType.simpleString()}")
+        return cls(
+            topic,
+            options.get("contract"),
+            _names.parse_capacity(options.get("capacity")),
+            float(options.get("timeout", "60")),
+            int(options.get("readers", "0")),
+            options.get("persist", "false").lower() == "true",
+        )
+
+
+class TopicWriter(DataSourceArrowWriter):
+    """Batch."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self._target = Target.parse(options, schema)
+        self._batch = os.urandom(4).hex()  # one for all tasks of this write
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return _publish(self._target, iterator, self._batch, "0")
+
+    def commit(self, messages: Any) -> None: ...
+
+    def abort(self, messages: Any) -> None: ...
+
+
+class TopicStreamWriter(DataSourceStreamArrowWriter):
+    """Streaming."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self._target = Target.parse(options, schema)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        context = TaskContext.get()
+        query = (context.getLocalProperty("sql.streaming.queryId") if context else None) or "unknown"
+        batch = (context.getLocalProperty("streaming.sql.batchId") if context else None) or "0"
+        return _publish(self._target, iterator, query.partition("-")[0], batch)
+
+    def commit(self, messages: Any, batchId: int) -> None: ...
+
+    def abort(self, messages: Any, batchId: int) -> None: ...
+
+
+def _publish(target: Target, batches: Iterator[pa.RecordBatch], query: str, batch: str) -> Published:
+    context = TaskContext.get()
+    partition, attempt = (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
+    sender = f"spark/{query}/{batch}/{partition}/{attempt}"
+    open_topics: OrderedDict[str, rm.Publisher] = OrderedDict()
+    types: dict[str, Any] = {}
+    count = 0
+
+    def publisher(topic: str, schema: pa.Schema) -> rm.Publisher:
+        found = open_topics.get(topic)
+        if found is None:
+            if len(open_topics) >= _OPEN_TOPICS:
+                open_topics.popitem(last=False)[1].close()
+            contract, types[topic] = _agree(topic, schema)
+            found = rm.Publisher(
+                topic, contract=target.contract or contract, capacity=target.capacity, type=types[topic],
+                sender=sender, name="spark", persist=target.persist,
+            )  # fmt: skip
+            open_topics[topic] = found
+            if target.readers:
+                found.wait_for_readers(target.readers, timeout=target.timeout_s)
+        open_topics.move_to_end(topic)
+        return found
+
+    try:
+        for rows in batches:
+            topics = rows.column("topic").to_pylist() if "topic" in rows.schema.names else None
+            kinds = rows.column("kind").to_pylist() if "kind" in rows.schema.names else None
+            for index, message in enumerate(_messages(rows)):
+                topic = topics[index] if topics is not None else target.topic
+                if topic is None or message is None:
+                    raise ValueError(
+                        f"row {count} of partition {partition} has no {'topic' if topic is None else 'payload'}"
+                    )
+                kind = (kinds[index] or "") if kinds is not None else ""
+                out = publisher(topic, rows.schema)
+                value = message if types[topic] is None else _fitted(message, types[topic], topic, count)
+                out.send(value, kind=kind, timeout=target.timeout_s)
+                count += 1
+    finally:
+        for opened in open_topics.values():
+            opened.close()
+    return Published(count)
+
+
+def _agree(topic: str, schema: pa.Schema) -> tuple[Any, Any]:
+    """(contract, type) to publish rows with: those of the topic if it is there. A topic of our own takes several
+    writers, because tasks run side by side, and has the rows' columns for its fields."""
+    try:
+        there = rm.info(topic)
+    except TopicNotFound:
+        return "bus", None if "payload" in schema.names else row_type([f for f in schema if f.name not in _RESERVED])
+    if "payload" in schema.names:
+        return there.contract, None
+    if there.schema is None:
+        return there.contract, row_type([f for f in schema if f.name not in _RESERVED])
+    if there.schema.codec != "msgpack":
+        raise ValueError(
+            f"topic {topic!r} carries {there.schema.type_name} ({there.schema.codec}), which rows cannot be made into: "
+            "give a column `payload` with the encoded bytes"
+        )
+    return there.contract, materialise(there.schema)
+
+
+def _fitted(row: Any, type_: Any, topic: str, number: int) -> Any:
+    try:
+        return msgspec.convert(row, type_, strict=False)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"row {number} does not fit topic {topic!r}: {error}") from error
+
+
+def _messages(rows: pa.RecordBatch) -> Iterator[Any]:
+    if "payload" in rows.schema.names:
+        return iter(rows.column("payload").cast(pa.binary()).to_pylist())
+    return iter(rows.select([name for name in rows.schema.names if name not in _RESERVED]).to_pylist())
+
+
+def row_type(fields: list[pa.Field]) -> Any:
+    """A msgspec type with the fields of a DataFrame's rows. Nulls are allowed, as they are in Spark."""
+    return msgspec.defstruct("Row", [(f.name, _python_type(f.type) | None, None) for f in fields])
+
+
+def _python_type(type_: pa.DataType) -> Any:
+    import datetime
+    import decimal
+
+    checks: list[tuple[Callable[[pa.DataType], bool], Any]] = [
+        (pa.types.is_boolean, bool), (pa.types.is_integer, int), (pa.types.is_floating, float),
+        (pa.types.is_string, str), (pa.types.is_large_string, str), (pa.types.is_binary, bytes),
+        (pa.types.is_large_binary, bytes), (pa.types.is_timestamp, datetime.datetime),
+        (pa.types.is_date, datetime.date), (pa.types.is_duration, datetime.timedelta),
+        (pa.types.is_decimal, decimal.Decimal),
+    ]  # fmt: skip
+    for is_one, python in checks:
+        if is_one(type_):
+            return python
+    if pa.types.is_list(type_):
+        return list[_python_type(type_.value_type) | None]  # type: ignore[misc]
+    if pa.types.is_struct(type_):
+        return row_type(list(type_))
+    if pa.types.is_map(type_):
+        return dict[_python_type(type_.key_type), _python_type(type_.item_type) | None]  # type: ignore[misc]
+    raise TypeError(f"a column of type {type_} has no place in a message: cast it, or make a payload column yourself")
+
+
+class RepeatFilter:
+    """Tells what a sink's retries have sent before: `if repeats.is_new(message.sender): use(message)`, for each message
+    in the order received. Remembers the newest `batches` batches of each query."""
+
+    def __init__(self, batches: int = 64) -> None:
+        self._batches = batches
+        self._done: dict[str, OrderedDict[str, dict[str, list[Any]]]] = {}
+
+    def is_new(self, sender: str) -> bool:
+        """Is this message one that has not been seen from an earlier attempt? Anything not from the sink is new."""
+        parts = sender.split("/")
+        if len(parts) != 5 or parts[0] != "spark":
+            return True
+        _, query, batch, partition, attempt = parts
+        of_query = self._done.setdefault(query, OrderedDict())
+        of_batch = of_query.setdefault(batch, {})
+        while len(of_query) > self._batches:
+            of_query.popitem(last=False)
+        state = of_batch.setdefault(partition, [0, {}])  # how many were new, how many each attempt has sent
+        state[1][attempt] = state[1].get(attempt, 0) + 1
+        if state[1][attempt] > state[0]:
+            state[0] += 1
+            return True
+        return False

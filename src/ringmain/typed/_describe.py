@@ -1,0 +1,153 @@
+"""From a Python type to the words of a schema, by way of `msgspec.inspect`.
+
+Invariant: what is described is what msgspec puts on the wire with a default Encoder. A type whose wire form
+msgspec leaves to a hook is refused here, by name, because nobody else could read it.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import typing
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+
+from ringmain.typed import _model
+
+_LIMITS = ("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern", "tz")
+_SCALARS: dict[type[inspect.Type], _model.ScalarName] = {
+    inspect.AnyType: "any",
+    inspect.RawType: "any",
+    inspect.NoneType: "null",
+    inspect.BoolType: "bool",
+    inspect.IntType: "int",
+    inspect.FloatType: "float",
+    inspect.StrType: "str",
+    inspect.BytesType: "bytes",
+    inspect.ByteArrayType: "bytes",
+    inspect.MemoryViewType: "bytes",
+    inspect.DateTimeType: "datetime",
+    inspect.DateType: "date",
+    inspect.TimeType: "time",
+    inspect.TimeDeltaType: "timedelta",
+    inspect.UUIDType: "uuid",
+    inspect.DecimalType: "decimal",
+    inspect.ExtType: "ext",
+}
+_Fielded = inspect.StructType | inspect.DataclassType | inspect.TypedDictType | inspect.NamedTupleType
+
+
+def describe(type_: Any) -> tuple[_model.Type, dict[str, _model.Record], bool]:
+    """The root word, the records it refers to, and whether decoding it keeps views of the buffer."""
+    description = _Description()
+    return description.word(inspect.type_info(type_), ""), description.records, description.keeps_views
+
+
+class _Description:
+    def __init__(self) -> None:
+        self.records: dict[str, _model.Record] = {}
+        self.keeps_views = False
+        self._names: dict[Any, str] = {}
+
+    def word(self, info: inspect.Type, path: str) -> _model.Type:
+        if isinstance(info, inspect.Metadata):
+            return self.word(info.type, path)
+        if isinstance(info, inspect.RawType | inspect.MemoryViewType):
+            self.keeps_views = True
+        if (name := _SCALARS.get(type(info))) is not None:
+            return _model.Scalar(name, _limits(info))
+        match info:
+            case inspect.UnionType(types=types):
+                return _model.Union(tuple(self.word(t, path) for t in types))
+            case inspect.EnumType(cls=cls):
+                # A Flag's values combine, so its members do not list what may be sent.
+                if issubclass(cls, enum.Flag):
+                    return _model.Scalar("int")
+                return _model.Choice(tuple(member.value for member in cls), cls.__name__)
+            case inspect.LiteralType(values=values):
+                return _model.Choice(tuple(sorted(values, key=repr)))
+            case inspect.TupleType(item_types=types):
+                return _model.Tuple(tuple(self.word(t, f"{path}[{i}]") for i, t in enumerate(types)))
+            case inspect.CollectionType(item_type=item):
+                unique = isinstance(info, inspect.SetType | inspect.FrozenSetType)
+                return _model.Array(self.word(item, f"{path}[]"), unique, _limits(info))
+        if isinstance(info, _Fielded):
+            return _model.Ref(self._record(info, path))
+        if hasattr(info, "key_type") and hasattr(info, "value_type"):  # dict, and frozendict where there is one
+            key, value = self.word(info.key_type, path), self.word(info.value_type, f"{path}{{}}")
+            return _model.Map(key, value, _limits(info))
+        where = f"field {path.lstrip('.')!r} has type" if path else "type"
+        raise TypeError(
+            f"{where} {getattr(info, 'cls', info)!r}, which has no wire form of its own: use a type that "
+            "msgspec encodes (bytes, list, a Struct), or ringmain.typed.register_codec"
+        )
+
+    def _record(self, info: _Fielded, path: str) -> str:
+        cls = info.cls
+        if cls in self._names:
+            return self._names[cls]
+        base = getattr(cls, "__name__", str(cls))
+        name, count = base, 1
+        while name in self._names.values():
+            count += 1
+            name = f"{base}#{count}"
+        self._names[cls] = name
+        optional = _omittable(info)
+        fields = tuple(
+            _model.Field(
+                name=field.name,
+                type=self.word(field.type, f"{path}.{field.name}"),
+                required=field.required,
+                wire_name=field.encode_name if field.encode_name != field.name else None,
+                omittable=field.name in optional,
+                default=_default(field),
+            )
+            for field in info.fields
+        )
+        if isinstance(info, inspect.StructType):
+            self.records[name] = _model.Record(
+                base, fields, info.array_like, info.forbid_unknown_fields, info.tag_field, info.tag
+            )
+        else:
+            named_tuple = isinstance(info, inspect.NamedTupleType)
+            self.records[name] = _model.Record(base, fields, positional=named_tuple, closed=named_tuple)
+        return name
+
+
+def _limits(info: inspect.Type) -> dict[str, _model.Limit]:
+    found = ((name, getattr(info, name, None)) for name in _LIMITS)
+    return {name: limit for name, limit in found if limit is not None}
+
+
+def _omittable(info: _Fielded) -> set[str]:
+    """The fields that an encoder may leave out of a message."""
+    if isinstance(info, inspect.TypedDictType):
+        return {field.name for field in info.fields if not field.required}
+    if isinstance(info, inspect.NamedTupleType) or getattr(info, "array_like", False):
+        return set()
+    hints = typing.get_type_hints(info.cls)
+    names = {name for name, hint in hints.items() if msgspec.UnsetType in (hint, *typing.get_args(hint))}
+    if isinstance(info, inspect.StructType) and info.cls.__struct_config__.omit_defaults:
+        names |= {
+            field.name
+            for field in info.fields
+            if field.default is not msgspec.NODEFAULT or field.default_factory in (list, dict, set)
+        }
+    return names
+
+
+def _default(field: inspect.Field) -> msgspec.Raw | msgspec.UnsetType:
+    """The default as JSON, where there is one that JSON can say; a reader without the class fills it in."""
+    value = field.default
+    if field.default_factory in (list, dict, set):
+        value = field.default_factory()
+    if value is msgspec.NODEFAULT or value is msgspec.UNSET:
+        return msgspec.UNSET
+    if isinstance(value, float) and not math.isfinite(value):
+        return msgspec.UNSET
+    try:
+        return msgspec.Raw(msgspec.json.encode(value, order="deterministic"))
+    except (TypeError, ValueError, OverflowError):
+        return msgspec.UNSET

@@ -1,0 +1,205 @@
+"""What the contracts promise about slow readers, second writers and the dead, wherever a backend has them.
+
+How: readers that do not read while the ring goes round, in one thread, so that every number is exact.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+
+import ringmain as rm
+from tests.backends.conformance.conftest import PATIENCE_S, Setting
+
+BYTES = "what fits is counted in bytes"
+
+
+def fill(pub: rm.Publisher, data: bytes = b"x" * 100) -> int:
+    """Send until there is no more room; how many went in."""
+    sent = 0
+    with suppress(rm.Full):
+        while sent < 1000:
+            pub.send(data, timeout=0)
+            sent += 1
+    return sent
+
+
+@pytest.mark.contracts("broadcast", "bus")
+@pytest.mark.needs(BYTES)
+@pytest.mark.parametrize("on_lap", ["latest", "oldest"])
+def test_a_slow_reader_is_lapped_and_knows_how_much_it_lost(setting: Setting, on_lap: str) -> None:
+    pub, sub = setting.pair(pub={"capacity": 4096}, on_lap=on_lap)
+    for i in range(300):
+        pub.send(b"%03d" % i)
+    received = sub.recv_many(1000)
+    assert sub.lost + len(received) == 300
+    assert received == [b"%03d" % i for i in range(sub.lost, 300)]
+    assert (received == []) == (on_lap == "latest")
+    pub.send(b"next")
+    assert sub.recv_message(timeout=0).seq == 300
+
+
+@pytest.mark.contracts("pipe", "reliable")
+@pytest.mark.needs(BYTES)
+def test_a_writer_waits_for_the_slowest_and_names_it(setting: Setting) -> None:
+    pub, sub = setting.pair(pub={"capacity": 4096}, name="the-slow-one")
+    sent = fill(pub)
+    assert 20 < sent < 40
+    with pytest.raises(rm.Full, match=rf"waiting for reader 'the-slow-one' \(pid \d+\), {sent} messages"):
+        pub.send(b"x" * 100, timeout=0)
+    with pytest.raises(rm.Full) as caught:
+        pub.send_many([b"x" * 100] * 3, timeout=0)
+    assert caught.value.sent == 0
+    assert not pub.all_read
+    assert len(sub.recv_many(1000)) == sent
+    assert pub.all_read
+    assert pub.send(b"again", timeout=0) == sent
+    assert sub.recv(timeout=0) == b"again"
+    assert sub.lost == 0
+
+
+@pytest.mark.contracts("pipe")
+def test_a_pipe_waits_for_a_reader_that_has_not_come(setting: Setting) -> None:
+    pub = setting.publisher(capacity=4096)
+    sent = fill(pub)
+    with pytest.raises(rm.Full, match="its reader, who has not come yet"):
+        pub.send(b"x" * 100, timeout=0.01)
+    sub = setting.subscriber()
+    received: list[bytes] = []
+    while len(received) < sent:
+        received += sub.recv_many(100, timeout=PATIENCE_S)
+    pub.wait_for_readers(1, timeout=PATIENCE_S)
+    pub.send(b"last", timeout=PATIENCE_S)
+    assert sub.recv(timeout=PATIENCE_S) == b"last"
+    assert sub.lost == 0
+
+
+@pytest.mark.contracts("pipe")
+def test_a_pipe_has_one_reader(setting: Setting) -> None:
+    setting.pair(name="the-first")
+    with pytest.raises(rm.TopicBusy, match="the-first"):
+        setting.subscriber()
+
+
+@pytest.mark.contracts("pipe")
+@pytest.mark.needs("a pipe's next reader goes on")
+def test_the_next_reader_of_a_pipe_goes_on(setting: Setting) -> None:
+    pub, sub = setting.pair()
+    pub.send_many([b"0", b"1", b"2", b"3"])
+    assert sub.recv_many(2) == [b"0", b"1"]
+    sub.close()
+    pub.send(b"4")
+    assert setting.subscriber().recv_many(10) == [b"2", b"3", b"4"]
+
+
+@pytest.mark.contracts("pipe", "reliable")
+@pytest.mark.needs(BYTES, "observers of a pipe")
+def test_an_observer_is_in_nobodys_way(setting: Setting) -> None:
+    pub, sub = setting.pair(pub={"capacity": 4096})
+    watcher = setting.subscriber(observe="always", on_lap="oldest", name="watcher")
+    assert pub.wait_for_readers(1, timeout=0) == 1
+    for i in range(300):
+        pub.send(b"%03d" % i, timeout=0)
+        assert sub.recv(timeout=0) == b"%03d" % i
+    seen = watcher.recv_many(1000)
+    assert seen == [b"%03d" % i for i in range(watcher.lost, 300)]
+    assert watcher.lost > 0
+    assert [reader.role for reader in rm.info("t").readers if reader.name == "watcher"] == ["observer"]
+
+
+@pytest.mark.contracts("broadcast", "pipe")
+def test_a_second_writer_is_refused_by_name(setting: Setting) -> None:
+    pub, sub = setting.pair(pub={"name": "the-first"})
+    with pytest.raises(rm.TopicBusy, match="the-first"):
+        setting.publisher()
+    pub.send(b"still here")
+    assert sub.recv(timeout=PATIENCE_S) == b"still here"
+
+
+@pytest.mark.contracts("broadcast", "pipe")
+@pytest.mark.needs("takeover")
+def test_a_takeover_stops_the_old_writer(setting: Setting) -> None:
+    old, sub = setting.pair()
+    old.send(b"old")
+    new = setting.publisher(takeover=True)
+    assert new.send(b"new") == 1
+    with pytest.raises(rm.TakenOver):
+        old.send(b"too late")
+    assert sub.recv_many(10) == [b"old", b"new"]
+
+
+@pytest.mark.contracts("bus", "reliable")
+def test_writers_take_turns_and_share_the_numbers(setting: Setting) -> None:
+    one, sub = setting.pair(pub={"sender": "one"})
+    two = setting.publisher(sender="two")
+    assert [one.send(b"a"), two.send(b"b"), one.send(b"c")] == [0, 1, 2]
+    with one.reserve(3) as buffer:
+        with pytest.raises(rm.Full, match="whose turn it is to write"):
+            two.send(b"not now", timeout=0)
+        buffer[:] = b"ddd"
+    assert [sub.recv_message(0).sender for _ in range(4)] == ["one", "two", "one", "one"]
+
+
+@pytest.mark.contracts("bus")
+def test_on_a_bus_a_borrowed_message_stays(setting: Setting) -> None:
+    pub, sub = setting.pair(pub={"capacity": 4096}, name="borrower")
+    pub.send(b"precious")
+    with sub.borrow(timeout=0) as message:
+        assert 20 < fill(pub) < 40
+        with pytest.raises(rm.Full, match="borrower"):
+            pub.send(b"x" * 100, timeout=0)
+        assert bytes(message.data) == b"precious"
+        with pytest.raises(rm.InUse):
+            sub.close()
+    assert fill(pub) == 1000
+
+
+@pytest.mark.contracts("broadcast")
+@pytest.mark.needs(BYTES)
+def test_on_a_broadcast_a_borrowed_message_may_go(setting: Setting) -> None:
+    pub, sub = setting.pair(pub={"capacity": 4096})
+    pub.send(b"precious")
+    with pytest.raises(rm.Lapped, match="message 0"), sub.borrow(timeout=0):
+        pub.send_many([b"x" * 100] * 100)
+
+
+@pytest.mark.needs("start='oldest' finds earlier messages")
+def test_where_a_newcomer_starts(setting: Setting) -> None:
+    pub = setting.publisher()
+    pub.send_many([b"0", b"1"])
+    late = setting.subscriber(start="oldest")
+    assert late.recv_many(10) == [b"0", b"1"]
+    late.close()
+    assert setting.subscriber(start="latest").recv_many(10) == []
+
+
+@pytest.mark.needs("persist")
+def test_a_topic_that_persists_outlives_its_members(setting: Setting) -> None:
+    with rm.Publisher("p", contract=setting.contract, persist=True, backend=setting.backend) as pub:
+        pub.send(b"kept")
+    sub = setting.subscriber("p", start="oldest")
+    assert sub.recv(timeout=0) == b"kept"
+    sub.close()
+    if setting.backend == "shm":
+        rm.unlink("p")
+
+
+@pytest.mark.needs("topics and info")
+def test_info_knows_the_participants(setting: Setting) -> None:
+    pub, _ = setting.pair(pub={"name": "w", "capacity": 4096}, name="r")
+    pub.send_many([b"123", b"4567"])
+    info = rm.info("t")
+    assert (info.contract, info.capacity, info.next_sequence, info.backend) == (
+        setting.contract, 4096, 2, setting.backend,
+    )  # fmt: skip
+    assert [(w.name, w.messages, w.bytes) for w in info.writers] == [("w", 2, 7)]
+    assert [(r.name, r.lag_messages) for r in info.readers] == [("r", 2)]
+    assert [topic.name for topic in rm.topics()] == ["t"]
+    with pytest.raises(rm.TopicBusy):
+        rm.unlink("t")
+    rm.unlink("t", force=True)
+    with pytest.raises(rm.TopicNotFound):
+        pub.send(b"")
+    with pytest.raises(rm.TopicNotFound):
+        rm.info("t")

@@ -1,0 +1,232 @@
+"""Plays the lab's scenarios for all contracts, and makes a table of what came out.
+
+    python tests/lab/run_all.py                 all points, all stops, all pairs; writes the table of the docs
+    python tests/lab/run_all.py --seconds 500   pairs for so long; called again, it goes on, until all are there
+    python tests/lab/run_all.py --every-act     pairs in every act that passes the points, forty thousand: an hour
+
+What was played is kept in build/lab, and forgotten when the native module or the lab itself has changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib.util
+import itertools
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+from ringmain.testing import crash_points
+
+HERE = Path(__file__).parent
+PAGE = HERE.parents[1] / "docs" / "internals" / "killed.md"
+RESULTS = HERE.parents[1] / "build" / "lab"
+PLAYS = {"die": ("--later",), "stop": ("--every-act",), "pair": ()}
+CONTRACTS = ("broadcast", "pipe", "bus", "reliable")
+BEGIN, END = "<!-- table: make lab -->\n", "<!-- end of table -->\n"
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One scenario that was played: who was killed or stopped where, and what became of the others."""
+
+    contract: str
+    how: str
+    points: tuple[tuple[str, str], ...]
+    """(act, label) of each victim."""
+    reached: tuple[bool, ...]
+    resumed_ms: float | None
+    must_go_on: bool
+    named: int
+    error: str
+
+    def __str__(self) -> str:
+        victims = " and ".join(f"{act!r} at {label!r}" for act, label in self.points)
+        return f"{self.contract}: {self.how}, {victims}: {self.error or self.reached}"
+
+
+def play(what: str, *options: str, timeout_s: float = 280) -> list[Scenario]:
+    """All contracts at the same time: they mostly wait."""
+    arenas = [start(what, contract, *options, stdout=subprocess.PIPE) for contract in CONTRACTS]
+    found = []
+    try:
+        for arena in arenas:
+            lines, errors = arena.communicate(timeout=timeout_s)
+            if arena.returncode != 0:
+                raise AssertionError(f"the arena ended with {arena.returncode}: {errors}")
+            found += [scenario(json.loads(line)) for line in lines.splitlines()]
+    finally:
+        for arena in arenas:
+            if arena.poll() is None:
+                arena.terminate()
+                arena.communicate()
+    return found
+
+
+def start(what: str, contract: str, *options: str, stdout: int | None = None) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, str(HERE / "program.py"), what, "--contract", contract, *options],
+        env={**os.environ, "RINGMAIN_LAB": "1"},
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def scenario(data: dict[str, object]) -> Scenario:
+    victims: list[dict[str, str]] = data["victims"]  # type: ignore[assignment]
+    return Scenario(
+        contract=str(data["contract"]),
+        how=str(data["how"]),
+        points=tuple((v["act"], v["label"]) for v in victims),
+        reached=tuple(data["reached"]),  # type: ignore[arg-type]
+        resumed_ms=data["resumed_ms"],  # type: ignore[arg-type]
+        must_go_on=bool(data["must_go_on"]),
+        named=int(data["named"]),  # type: ignore[call-overload]
+        error=str(data["error"]),
+    )
+
+
+def milliseconds(scenarios: list[Scenario]) -> str:
+    took = sorted(s.resumed_ms for s in scenarios if s.resumed_ms is not None)
+    if not took:
+        return ""
+    share = sum(ms <= 100 for ms in took) / len(took)
+    return f"{statistics.median(took):.1f} / {took[int(len(took) * 0.99)]:.0f} / {took[-1]:.0f}; {share:.1%}"
+
+
+def by_point(scenarios: list[Scenario], head: str) -> list[str]:
+    """A row a point, a column a contract: in how many scenarios was it reached?"""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for s in scenarios:
+        for (_, label), reached in zip(s.points, s.reached, strict=True):
+            counts[label][s.contract] += reached
+    lines = [f"| {head} | " + " | ".join(CONTRACTS) + " |", "|---" * 5 + "|"]
+    for label in (point for point in crash_points() if not point.startswith("frame:")):
+        lines.append(f"| {label} | " + " | ".join(str(counts[label][c] or "") for c in CONTRACTS) + " |")
+    return lines
+
+
+def table(results: dict[str, list[Scenario]]) -> str:
+    """Markdown: deaths and stops a point and contract, then the sums."""
+    singles, pairs, stops = results["die"], results["pair"], results["stop"]
+    failed = {what: sum(bool(s.error) for s in scenarios) for what, scenarios in results.items()}
+    both = [s for s in pairs if all(s.reached)]
+    labels = {(s.contract, frozenset(label for _, label in s.points)) for s in both}
+    blocked = [s for s in stops if s.named]
+    lines = [
+        "| | scenarios | failed | until every survivor had its next message, ms: "
+        "median / 99 % / most; share within 100 ms |",
+        "|---|---|---|---|",
+        f"| one dies | {len(singles)} | {failed['die']} | {milliseconds(singles)} |",
+        f"| two die | {len(pairs)}; both died in {len(both)}, at {len(labels)} different pairs of points | "
+        f"{failed['pair']} | {milliseconds(pairs)} |",
+        f"| one stops for a second | {len(stops)}; in {sum(s.must_go_on for s in stops)} nobody may wait, in "
+        f"{len(blocked)} a writer waited and named it | {failed['stop']} | |",
+        "",
+        *by_point(singles, "died at"),
+        "",
+        *by_point(stops, "stopped at"),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+# ----------------------------------------------------------------------------------------------- the whole of it
+
+
+def fingerprint() -> str:
+    """Of what is tested, and of what tests it: results of another do not count."""
+    native = importlib.util.find_spec("ringmain._ring_lab")
+    assert native is not None
+    assert native.origin is not None
+    files = [Path(native.origin), *(HERE / f"{name}.py" for name in ("child_processes", "actors", "arena", "program"))]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+
+
+def forget_what_is_stale() -> None:
+    stamp = RESULTS / "fingerprint"
+    if not stamp.exists() or stamp.read_text() != fingerprint():
+        shutil.rmtree(RESULTS, ignore_errors=True)
+        RESULTS.mkdir(parents=True)
+        stamp.write_text(fingerprint())
+
+
+def place_of(what: str, contract: str, every_act: bool) -> Path:
+    return RESULTS / f"{what}-{contract}{'-every-act' if every_act and what == 'pair' else ''}.jsonl"
+
+
+def collect(every_act: bool) -> tuple[dict[str, list[Scenario]], list[str]]:
+    """What was played so far, and what of the plan is left."""
+    found: dict[str, list[Scenario]] = {what: [] for what in PLAYS}
+    left = []
+    for what, contract in itertools.product(PLAYS, CONTRACTS):
+        place = place_of(what, contract, every_act)
+        if not place.exists():
+            left.append(f"{what}, {contract}: all")
+            continue
+        lines = place.read_text().splitlines()
+        found[what] += [scenario(json.loads(line)) for line in lines]
+        planned = len(json.loads(place.with_suffix(".plan").read_text()))
+        if planned > len(lines):
+            left.append(f"{what}, {contract}: {planned - len(lines)} of {planned}")
+    return found, left
+
+
+def write_table(every_act: bool) -> int:
+    results, left = collect(every_act)
+    for s in itertools.chain(*results.values()):
+        if s.error:
+            print(s)
+    text = table(results)
+    if left:
+        text += "\n**Not played yet:** " + "; ".join(left) + ".\n"
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    PAGE.write_text(before + BEGIN + text + END + after)
+    print(text)
+    return 1 if any(s.error for s in itertools.chain(*results.values())) else 3 if left else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=0, help="of pairs, in this call; 0 plays all")
+    parser.add_argument("--parallel", type=int, default=os.cpu_count() or 2, help="so many scenarios side by side")
+    parser.add_argument("--every-act", action="store_true", help="pairs in every act that passes the points")
+    parser.add_argument(
+        "--table", action="store_true", help="play nothing: the table of what was played, and what is left"
+    )
+    options = parser.parse_args()
+    if options.table:
+        return write_table(options.every_act)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # and the arena with us
+    forget_what_is_stale()
+    deadline = time.monotonic() + (options.seconds or 1e9)
+    for number, (what, contract) in enumerate(itertools.product(PLAYS, CONTRACTS)):
+        share = (deadline - time.monotonic()) / (len(PLAYS) * len(CONTRACTS) - number)
+        width = options.parallel * (1 if what == "die" else 2 if what == "pair" else 6)  # the others mostly wait
+        limit = f"{max(share, 1):.0f}" if options.seconds and what == "pair" else "0"
+        place = place_of(what, contract, options.every_act)
+        extra = ["--results", str(place), "--parallel", str(width), "--seconds", limit, *PLAYS[what]]
+        if options.every_act and what == "pair":
+            extra.append("--every-act")
+        with start(what, contract, *extra) as arena:
+            try:
+                _, errors = arena.communicate()
+            finally:
+                arena.terminate()
+        if arena.returncode != 0:
+            raise AssertionError(f"the arena ended with {arena.returncode}: {errors}")
+    return write_table(options.every_act)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,141 @@
+"""The documentation is true: every Python snippet runs, every link leads somewhere, and what is generated is fresh.
+
+A page's snippets are one program, run from top to bottom in a process of its own. A snippet that cannot run here is
+preceded by `<!-- not run: why -->`. Guides that are more than one program are run by a test of their own.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ringmain._cli.main import COMMANDS, command_parser, load
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FENCE = re.compile(r"^(?P<mark><!-- not run: [^\n]+ -->\n)?```python\n(?P<code>.*?)^```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+SITE = "https://"
+RUN_BY = {  # what they print is compared, or their snippets are the files of an example project
+    "docs/guide/recording.md": "tests/recording/test_guide.py",
+    "docs/guide/testing.md": "tests/project/test_guides.py",
+}
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def program(page: Path) -> str:
+    """The page's snippets as one program, each on the lines it has in the page."""
+    text = page.read_text()
+    lines: list[str] = []
+    for found in FENCE.finditer(text):
+        if found["mark"] is None:
+            start = text.count("\n", 0, found.start("code"))
+            lines += [""] * (start - len(lines)) + found["code"].splitlines()
+    return "\n".join(lines) + "\n"
+
+
+RUN_HERE = [page for page in PAGES if name(page) not in RUN_BY and program(page).strip()]
+
+
+def marked(page: Path):
+    needs_spark = re.search(r"\b(spark|pipeline)\b", program(page)) is not None
+    return pytest.param(page, marks=[pytest.mark.spark] if needs_spark else [], id=name(page))
+
+
+@pytest.mark.parametrize("page", [marked(page) for page in RUN_HERE])
+def test_snippets_run(page, tmp_path):
+    code = program(page)
+    for module in ("pyspark", "zmq", "numpy", "pyarrow"):
+        if re.search(rf"\b{module}\b", code) and importlib.util.find_spec(module) is None:
+            pytest.skip(f"{module} is not installed")
+    script = tmp_path / f"page_{page.stem}.py"  # not the name of a module that the page imports
+    script.write_text(code)
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "ignore::DeprecationWarning", str(script)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+    )
+    assert done.returncode == 0, f"line numbers are those of {name(page)}\n{done.stderr}"
+
+
+@pytest.mark.parametrize(("page", "test"), RUN_BY.items())
+def test_what_is_not_run_here_is_run_there(page, test):
+    assert Path(page).name in (ROOT / test).read_text()
+
+
+def anchors(page: Path) -> set[str]:
+    """What the headings of a page can be linked by, as MkDocs and GitHub name them."""
+    found = set()
+    for line in page.read_text().splitlines():
+        if match := re.match(r"#+ +(.*)", line):
+            plain = re.sub(r"[`*]|\[|\]\([^)]*\)", "", match[1]).lower()
+            found.add(re.sub(r"\s+", "-", re.sub(r"[^\w\s-]", "", plain).strip()))
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_lead_somewhere(page):
+    outside_code = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    for target in LINK.findall(re.sub(r"`[^`]*`", "", outside_code)):
+        if target.startswith((SITE, "http://", "mailto:")):
+            continue
+        path, _, anchor = target.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        assert there.exists(), f"{name(page)} links to {target}, which is not there"
+        if anchor and there.suffix == ".md":
+            assert anchor in anchors(there), f"{name(page)} links to {target}: {there.name} has no such heading"
+
+
+def test_every_page_is_in_the_navigation():
+    listed = set(re.findall(r"[\w./-]+\.md", (ROOT / "mkdocs.yml").read_text()))
+    there = {str(page.relative_to(ROOT / "docs")) for page in PAGES[1:]}
+    assert there - listed == set(), "pages that no menu leads to"
+    assert listed - there == set(), "menu entries without a page"
+
+
+def test_commands_that_are_named_exist():
+    for page in PAGES:
+        text = page.read_text()
+        said = "".join(re.findall(r"```console\n.*?```", text, re.DOTALL))
+        for command in re.findall(r"^ringmain ([a-z]+)", said, re.MULTILINE) + re.findall(r"`ringmain ([a-z]+)", text):
+            assert command in COMMANDS, f"{name(page)} names `ringmain {command}`, which does not exist"
+
+
+def test_commands_in_the_pages_parse():
+    """Every line of a console block that calls ringmain, by the parser of its command."""
+    seen = 0
+    for page in PAGES:
+        for block in re.findall(r"```console\n(.*?)```", page.read_text(), re.DOTALL):
+            for line in block.splitlines():
+                if not line.startswith("ringmain "):
+                    continue
+                lexer = shlex.shlex(line.removeprefix("ringmain "), posix=True, punctuation_chars="|>()")
+                lexer.whitespace_split = True  # a '#' begins a comment
+                command, *words = list(lexer)
+                end = next((at for at, word in enumerate(words) if word in ("|", ">", ">>", "(")), len(words))
+                try:
+                    command_parser(command, load(command)).parse_intermixed_args(words[:end])
+                except SystemExit:
+                    pytest.fail(f"{name(page)}: {line}")
+                seen += 1
+    assert seen > 50
+
+
+def test_the_generated_reference_is_fresh():
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tools/reference.py"), "--check"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,51 @@
+"""Every example runs, as it is, in a process of its own, and ends well: each asserts what it shows. The index names
+them all. Those that need Spark run with the tests that start one (`make test-spark`)."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SCRIPTS = sorted(EXAMPLES.glob("*/main.py"))
+FOLDERS = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir() and path.name != "__pycache__")
+
+
+def marked(script: Path):
+    needs_spark = re.search(r"\b(pyspark|ringmain\.spark|ringmain\.pipeline)\b", script.read_text()) is not None
+    return pytest.param(script, marks=[pytest.mark.spark] if needs_spark else [], id=script.parent.name)
+
+
+@pytest.mark.parametrize("script", [marked(script) for script in SCRIPTS])
+def test_example(script: Path, tmp_path: Path):
+    code = script.read_text()
+    for module in ("pyspark", "zmq", "numpy", "pyarrow"):
+        if module in code and importlib.util.find_spec(module) is None:
+            pytest.skip(f"{module} is not installed")
+    done = subprocess.run(
+        [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, timeout=280, env=dict(os.environ)
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.parent.name)
+def test_an_example_is_a_page(script: Path):
+    """Long enough to show something, short enough to be read at once."""
+    lines = script.read_text().splitlines()
+    assert lines[0].startswith('"""')
+    assert len(lines) <= 160
+
+
+def test_the_index_names_every_example_once():
+    rows = re.findall(r"^\| \[`(\w+)`\]\((\w+)/\) \|", (EXAMPLES / "README.md").read_text(), re.MULTILINE)
+    assert all(name == link for name, link in rows)
+    assert sorted(name for name, _ in rows) == FOLDERS
+    assert [path.name for path in EXAMPLES.glob("*.py")] == [], "one folder a pattern"

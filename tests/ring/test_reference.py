@@ -1,0 +1,253 @@
+"""The native ring and the plain model of it give the same answers to any order of operations.
+
+How: Hypothesis makes up operations by several writers and readers, and each is done twice, in shared memory and in a
+fake world; what comes back (values, numbers, losses, the kind of error) is compared after every one. A failure prints
+the shortest program that shows the difference.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    initialize,
+    invariant,
+    multiple,
+    rule,
+    run_state_machine_as_test,
+)
+
+import ringmain as rm
+from ringmain.backends._python import reference_ring
+from ringmain.backends.fake import _world as worlds
+from ringmain.testing import World
+
+SIZES = st.one_of(st.integers(0, 40), st.integers(0, 700), st.integers(1500, 4200))
+NAMES = st.sampled_from(["", "a", "bb", "a longer name"])
+
+
+class Twins(RuleBasedStateMachine):
+    """Every endpoint is a pair: the native one and the fake one."""
+
+    contract: reference_ring.Contract = "broadcast"
+    writers: Bundle[Any] = Bundle("writers")
+    readers: Bundle[Any] = Bundle("readers")
+    leases: Bundle[Any] = Bundle("leases")
+    reservations: Bundle[Any] = Bundle("reservations")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.directory = tempfile.mkdtemp(prefix="ringmain-twins-", dir="/dev/shm")
+        self.before = os.environ.get("RINGMAIN_DIR")
+        os.environ["RINGMAIN_DIR"] = self.directory
+        self.world = World()
+        worlds.push(self.world)
+        self.pairs: list[tuple[Any, Any]] = []
+        self.open_leases: list[tuple[Any, Any]] = []
+        self.open_reservations: list[tuple[Any, Any]] = []
+        self.count = 0
+
+    def teardown(self) -> None:
+        for pair in [*self.open_leases, *self.open_reservations]:
+            for one in pair:
+                with suppress(rm.RingmainError):
+                    (one.release if hasattr(one, "release") else one.discard)()
+        for pair in self.pairs:
+            for one in pair:
+                one.close()
+        worlds.pop(self.world)
+        shutil.rmtree(self.directory)
+        if self.before is None:
+            del os.environ["RINGMAIN_DIR"]
+        else:
+            os.environ["RINGMAIN_DIR"] = self.before
+
+    def both(self, pair: tuple[Any, Any], do: Callable[[Any], Any], shown: Callable[[Any], Any] = lambda x: x) -> Any:
+        """Do it to both; the same must come back, or the same kind of error. Returns both results, or None."""
+        results, answers = [], []
+        for one in pair:
+            try:
+                result = do(one)
+            except (rm.RingmainError, ValueError) as error:
+                answers.append((type(error), getattr(error, "sent", None)))
+            else:
+                results.append(result)
+                answers.append(shown(result))
+        assert answers[0] == answers[1], f"shm answered {answers[0]!r}, the model {answers[1]!r}"
+        return tuple(results) if len(results) == 2 else None
+
+    def make(self, cls: Any, **options: Any) -> Any:
+        made = self.both(("shm", "fake"), lambda backend: cls("t", backend=backend, **options), lambda made: "made")
+        if made is not None:
+            self.pairs.append(made)
+        return made
+
+    def payload(self, size: int) -> bytes:
+        self.count += 1
+        return (b"%d." % self.count * (size // 2 + 1))[:size]
+
+    @initialize(target=writers, capacity=st.sampled_from([4096, 8192]))
+    def first_writer(self, capacity: int) -> Any:
+        return self.make(rm.Publisher, contract=self.contract, capacity=capacity, name="w0")
+
+    @rule(target=writers, sender=NAMES, takeover=st.booleans())
+    def add_writer(self, sender: str, takeover: bool) -> Any:
+        if self.open_reservations and takeover:
+            return multiple()  # a takeover waits for the reservation to end: for a second, on the real clock
+        made = self.make(rm.Publisher, sender=sender, takeover=takeover, contract=self.contract)
+        return multiple() if made is None else made
+
+    @rule(
+        target=readers,
+        start=st.sampled_from(["latest", "oldest"]),
+        on_lap=st.sampled_from(["latest", "oldest"]),
+        conflate=st.booleans(),
+        senders=st.sets(NAMES, max_size=1),
+        kinds=st.sets(NAMES, max_size=1),
+        observe=st.sampled_from(["never", "pipes", "always"]),
+    )
+    def add_reader(self, senders: set[str], kinds: set[str], **options: Any) -> Any:
+        made = self.make(rm.Subscriber, ignore_senders=senders, ignore_kinds=kinds, **options)
+        return multiple() if made is None else made
+
+    @rule(writer=writers, size=SIZES, kind=NAMES)
+    def send(self, writer: Any, size: int, kind: str) -> None:
+        data = self.payload(size)
+        self.both(writer, lambda w: w.send(data, kind, timeout=0))
+
+    @rule(writer=writers, sizes=st.lists(st.integers(0, 300), max_size=12))
+    def send_many(self, writer: Any, sizes: list[int]) -> None:
+        batch = [self.payload(size) for size in sizes]
+        self.both(writer, lambda w: w.send_many(batch, timeout=0))
+
+    @rule(writer=writers, skipped=st.integers(0, 5))
+    def send_as(self, writer: Any, skipped: int) -> None:
+        self.both(writer, lambda w: w._send_as(b"as", w.next_sequence + skipped, 42, "k", 0.0))
+
+    @rule(target=reservations, writer=writers, size=SIZES, kind=NAMES)
+    def reserve(self, writer: Any, size: int, kind: str) -> Any:
+        made = self.both(writer, lambda w: w.reserve(size, kind=kind, timeout=0), len)
+        if made is None:
+            return multiple()
+        self.open_reservations.append(made)
+        return made
+
+    @rule(reservation=consumes(reservations), used=st.integers(0, 4200), send=st.booleans())
+    def finish(self, reservation: Any, used: int, send: bool) -> None:
+        self.open_reservations.remove(reservation)
+        data = self.payload(used)
+
+        def do(one: Any) -> Any:
+            used_now = min(used, len(one))
+            one[:used_now] = data[:used_now]
+            one.truncate(used_now)
+            return one.commit() if send else one.discard()
+
+        self.both(reservation, do)
+
+    @rule(writer=writers, sizes=st.lists(st.integers(0, 1500), max_size=4), fails=st.booleans())
+    def stream(self, writer: Any, sizes: list[int], fails: bool) -> None:
+        parts = [self.payload(size) for size in sizes]
+
+        def do(one: Any) -> int:
+            with one.stream(kind="s", timeout=0) as out:
+                for part in parts:
+                    out.write(part)
+                if fails:
+                    out.discard()
+            return int(one.next_sequence)
+
+        self.both(writer, do)
+
+    @rule(reader=readers)
+    def receive(self, reader: Any) -> None:
+        def shown(message: Any) -> Any:
+            # The time is the clock's; all the rest must agree.
+            return message and (message.data, message.seq, message.sender, message.kind, message.lost)
+
+        self.both(reader, lambda r: r.try_recv_message(), shown)
+
+    @rule(reader=readers, most=st.integers(0, 20))
+    def receive_many(self, reader: Any, most: int) -> None:
+        self.both(reader, lambda r: r.recv_many(most))
+
+    @rule(reader=readers, room=st.integers(0, 800))
+    def receive_into(self, reader: Any, room: int) -> None:
+        def do(one: Any) -> bytes:
+            buffer = bytearray(room)
+            return bytes(buffer[: one.recv_into(buffer, timeout=0)])
+
+        self.both(reader, do)
+
+    @rule(target=leases, reader=readers)
+    def borrow(self, reader: Any) -> Any:
+        def shown(lease: Any) -> Any:
+            return lease.seq, lease.sender, lease.kind, lease.lost, len(lease)
+
+        made = self.both(reader, lambda r: r.borrow(timeout=0), shown)
+        if made is None:
+            return multiple()
+        self.open_leases.append(made)
+        return made
+
+    @rule(lease=consumes(leases))
+    def give_back(self, lease: Any) -> None:
+        self.open_leases.remove(lease)
+
+        def do(one: Any) -> bytes:
+            data = bytes(one.data)
+            one.release()
+            return data
+
+        self.both(lease, do)
+
+    @rule(readers=st.lists(readers, max_size=3))
+    def wait(self, readers: list[Any]) -> None:
+        if any(one.closed for pair in readers for one in pair) or not readers:
+            return
+        self.both(
+            tuple(zip(*readers, strict=True)),
+            lambda group: [group.index(found) for found in rm.wait(list(group), timeout=0)],
+        )
+
+    @rule(reader=readers, senders=st.sets(NAMES, max_size=2))
+    def screen(self, reader: Any, senders: set[str]) -> None:
+        for one in reader:
+            one.ignore_senders = senders
+
+    @rule(reader=readers)
+    def close_reader(self, reader: Any) -> None:
+        self.both(reader, lambda r: r.close())
+
+    @rule(writer=writers)
+    def close_writer(self, writer: Any) -> None:
+        self.both(writer, lambda w: w.close())
+
+    @invariant()
+    def the_same_is_known(self) -> None:
+        for pair in self.pairs:
+            self.both(pair, lambda one: one.closed)
+            if isinstance(pair[0], rm.Subscriber):
+                self.both(pair, lambda one: (one.lost, one.attached))
+            else:
+                self.both(pair, lambda one: (one.next_sequence, one.all_read, one.capacity, one.max_message_bytes))
+
+
+@pytest.mark.parametrize("contract", reference_ring.CONTRACTS)
+def test_native_ring_and_model_agree(contract: reference_ring.Contract) -> None:
+    machine = type("Twins", (Twins,), {"contract": contract})
+    examples = int(os.environ.get("RINGMAIN_EXAMPLES", "60"))
+    run_state_machine_as_test(
+        machine, settings=settings(max_examples=examples, stateful_step_count=40, deadline=None, print_blob=True)
+    )
