@@ -21,8 +21,9 @@ from ringmain._bridge import Bridge, bridge
 from ringmain._inspect import Participant, TopicInfo, clean, info, topics, unlink
 from ringmain._latest import Latest
 from ringmain._message import Message
+from ringmain._message_stream import MessageStream
 from ringmain._native import Batch, Lease, Reservation
-from ringmain._publisher import MessageStream, Publisher
+from ringmain._publisher import Publisher
 from ringmain._subscriber import Subscriber, wait
 from ringmain._syncqueue import SyncQueue
 from ringmain.errors import (

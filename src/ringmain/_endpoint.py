@@ -1,4 +1,8 @@
-"""What publishers and subscribers share: being closed properly, and being passed to other processes."""
+"""What publishers and subscribers of all backends share: they are closed properly.
+
+Owns this invariant: an open endpoint is closed when the interpreter ends at the latest, so a program that forgets to
+close leaves no topic behind. One that is garbage collected while open warns about it.
+"""
 
 from __future__ import annotations
 
@@ -6,32 +10,27 @@ import atexit
 import warnings
 import weakref
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 from ringmain._closing import Closing
 
 _open: weakref.WeakSet[Endpoint] = weakref.WeakSet()
 
 
-class _Native(Protocol):
-    def _close(self) -> None: ...
-    @property
-    def closed(self) -> bool: ...
-
-
 class Endpoint(Closing):
-    """Mixed into the native types. An open endpoint is closed at the latest when the interpreter ends, so that a
-    program that forgets to close leaves no topic behind; one that is collected while open says so."""
+    """Mixed into the native types, and the base of the endpoints in Python. They have `closed` and `_close()`."""
 
+    _backend: ClassVar[str]
+    _role: ClassVar[str]
     topic: str
     _options: dict[str, Any]
 
     def _opened(self) -> None:
         _open.add(self)
 
-    def close(self: _Native) -> None:
-        """Leave the topic. The last to leave takes it away, unless it persists. Closing twice is harmless."""
-        self._close()
+    def close(self) -> None:
+        """Leave the topic. The last participant to leave removes it, unless it persists. Closing twice is harmless."""
+        self._close()  # type: ignore[attr-defined]
 
     def __del__(self) -> None:
         if not getattr(self, "closed", True):
@@ -46,5 +45,5 @@ class Endpoint(Closing):
 @atexit.register
 def _close_all() -> None:
     for endpoint in list(_open):
-        with suppress(BufferError):  # a view is still alive: the kernel gives back the rest
-            endpoint.close()  # type: ignore[misc]
+        with suppress(Exception):  # a view is still alive, or a library is shut down already: the kernel frees the rest
+            endpoint.close()

@@ -2,48 +2,47 @@
 
 from __future__ import annotations
 
-import io
+import functools
 import os
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ringmain import _names, _native, backends
+from ringmain._contracts import ContractName
 from ringmain._endpoint import Endpoint
-from ringmain._inspect import clean
+from ringmain._message_stream import MessageStream
+from ringmain._topic_info import parse_schema
 from ringmain.errors import Closed, TopicNotFound
 
 if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
-
-    from ringmain.backends._python.leases import PlainReservation
     from ringmain.typed import Schema
 
-Contract = Literal["broadcast", "pipe", "bus", "reliable"]
 
-
-class Publisher(Endpoint, _native.Publisher, metaclass=backends.Switch):
+class Publisher(Endpoint, _native.Publisher, metaclass=backends.EndpointType):
     """Sends messages to a topic, creating it if need be.
 
-    contract: "broadcast", "pipe", "bus" or "reliable"; None takes what is there, or makes a "broadcast".
-    capacity: of the ring, in bytes or like "64MiB", rounded up to a power of two; None takes what is there, or 1 MiB.
+    contract: "broadcast", "pipe", "bus" or "reliable"; None: that of the existing topic, or "broadcast".
+    capacity: of the ring, in bytes or like "64MiB", rounded up to a power of two; None: that of the existing topic, or
+        1 MiB.
     type: what `send` takes: a `msgspec.Struct`, dataclass, `dict`, `numpy.ndarray`, ...; None for bytes.
-    sender: written on every message.   name: what the roster calls this participant.
+    sender: written on every message.   name: this participant's name, as `ringmain.info` shows it.
     persist: keep the topic when the last participant leaves.   mode: permissions of the file, when it is created.
-    takeover: on one-writer contracts, take the place of a writer that lives.
-    spin: seconds to look before sleeping, when `send` must wait. None: as experience tells, 20 µs at most.
+    takeover: on one-writer contracts, replace a writer that is still alive.
+    spin: seconds to spin before sleeping, when `send` must wait. None: adaptive, at most 20 µs.
     backend: "shm", "zmq" or "fake"; None takes RINGMAIN_BACKEND, or shm. address: for zmq, where to bind.
     """
 
-    _protocol_role = "publisher"
+    _backend = "shm"
+    _role = "publisher"
 
     def __new__(cls, *args: Any, backend: str | None = None, **options: Any) -> Self:
-        made: Self | None = backends.make(cls, "publisher", backend, args, options)
+        made: Self | None = backends.make(cls, backend, args, options)
         return super().__new__(cls) if made is None else made
 
     def __init__(
         self,
         topic: str,
         *,
-        contract: Contract | None = None,
+        contract: ContractName | None = None,
         capacity: int | str | None = None,
         type: Any = None,
         sender: str = "",
@@ -95,7 +94,7 @@ class Publisher(Endpoint, _native.Publisher, metaclass=backends.Switch):
         )
         self._pid = os.getpid()
         self._opened()
-        _sweep_once()
+        _clean_once()
         if self._codec is not None:
             try:
                 self._agree_on_schema(schema)
@@ -104,20 +103,18 @@ class Publisher(Endpoint, _native.Publisher, metaclass=backends.Switch):
                 raise
 
     def _agree_on_schema(self, schema: bytes) -> None:
-        """The topic's schema is the newest writer's, if whoever reads the old one can read the new."""
+        """The topic's schema becomes this writer's, if readers of the old one can read the new one."""
         from ringmain import typed
 
         self._set_encoder(self._codec.encode, self._codec.accepts)
         there = self._schema()
-        if there in (schema, b""):
-            if not there:
-                self._set_schema(schema)
-            return
-        typed.compatible(self._codec.schema, typed.Schema.from_bytes(there), topic=self.topic)
-        self._set_schema(schema)
+        if there not in (schema, b""):
+            typed.compatible(self._codec.schema, typed.Schema.from_bytes(there), topic=self.topic)
+        if there != schema:
+            self._set_schema(schema)
 
     @property
-    def contract(self) -> Contract:
+    def contract(self) -> ContractName:
         contract: Any = self._describe()["contract"]
         return contract  # type: ignore[no-any-return]
 
@@ -139,16 +136,13 @@ class Publisher(Endpoint, _native.Publisher, metaclass=backends.Switch):
     @property
     def schema(self) -> Schema | None:
         """What the topic's messages look like, if it is typed."""
-        from ringmain import typed
-
-        there = self._schema()
-        return typed.Schema.from_bytes(there) if there else None
+        return parse_schema(self._schema())
 
     def reserve(self, size: int, *, kind: str = "", timeout: float | None = None) -> _native.Reservation:
-        """A message of `size` bytes, written where it will lie. Sent when the block is left, dropped on an exception.
+        """A message of `size` bytes, written in place. Sent when the block is left, dropped on an exception.
 
-        No array or view of it may outlive the block: then nothing is sent, and `InUse` is raised. Where several write,
-        it is this writer's turn until the block is left.
+        No array or view of it may outlive the block: otherwise it is not sent, and `InUse` is raised. On contracts with
+        several writers, the others wait until the block is left.
         """
         return _native.reserve(self, size, kind, timeout)
 
@@ -158,7 +152,7 @@ class Publisher(Endpoint, _native.Publisher, metaclass=backends.Switch):
         return MessageStream(_native.reserve(self, 0, kind, timeout), timeout)
 
     async def asend(self, data: Any, kind: str = "", timeout: float | None = None) -> int:
-        """`send` for asyncio: waits for room without stopping the loop."""
+        """`send` for asyncio: waits for room without blocking the loop."""
         from ringmain import _aio
 
         return await _aio.send(self, data, kind, timeout)
@@ -166,10 +160,9 @@ class Publisher(Endpoint, _native.Publisher, metaclass=backends.Switch):
     # ------------------------------------------------------------------------------ other processes
 
     def _revive(self) -> None:
-        """In a child that inherited this endpoint through fork: take a seat of its own. Where there is one writer,
-        the child takes the place of the parent it got the endpoint from, and of nobody else."""
-        parent = self._pid
-        self._join(takeover=_is_writer(self._directory, self.topic, parent))
+        """In a child that inherited this endpoint through fork: join with a slot of its own. On a one-writer contract
+        the child replaces the parent that it got the endpoint from, and no other writer."""
+        self._join(takeover=_is_writer(self._directory, self.topic, self._pid))
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.closed:
@@ -177,16 +170,12 @@ class Publisher(Endpoint, _native.Publisher, metaclass=backends.Switch):
         return _rebuild, (type(self), self._directory, self.topic, self._options, os.getpid())
 
 
-_swept = False
-
-
-def _sweep_once() -> None:
-    """The last participant of a topic may have been killed, and then nobody is left to take the topic away. So a
-    process that opens its first publisher does it for the dead."""
-    global _swept
-    if not _swept:
-        _swept = True
-        clean()
+@functools.cache
+def _clean_once() -> None:
+    """If the last participant of a topic is killed, its file stays. So a process that opens its first publisher removes
+    the topics whose participants have all died."""
+    for backend in backends.visible():
+        backend.clean()
 
 
 def _is_writer(directory: str, topic: str, pid: int) -> bool:
@@ -200,42 +189,3 @@ def _is_writer(directory: str, topic: str, pid: int) -> bool:
 def _rebuild(cls: type[Publisher], directory: str, topic: str, options: dict[str, Any], pid: int) -> Publisher:
     with _names.directory_as(directory):
         return cls(topic, **options, takeover=_is_writer(directory, topic, pid))
-
-
-class MessageStream(io.RawIOBase):
-    """A file whose content becomes one message."""
-
-    def __init__(self, reservation: _native.Reservation | PlainReservation, timeout: float | None) -> None:
-        self._reservation = reservation
-        self._timeout = timeout
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: ReadableBuffer, /) -> int:
-        if self.closed:
-            raise ValueError("the message is finished")
-        return self._reservation._append(data, self._timeout)
-
-    def tell(self) -> int:
-        return len(self._reservation)
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if kind is not None:
-            self.discard()
-        self.close()
-
-    def discard(self) -> None:
-        """Do not send it."""
-        self._reservation.discard()
-        super().close()
-
-    def close(self) -> None:
-        """Send it."""
-        if not self.closed:
-            super().close()
-            self._reservation.commit()
-
-    def __del__(self) -> None:
-        # Forgotten is not finished: only leaving the block or close() sends.
-        self.discard()

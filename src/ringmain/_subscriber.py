@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Iterable, Iterator, MutableSet, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeVar
+import os
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from ringmain import _names, _native, backends
+from ringmain._contracts import CONTRACTS
 from ringmain._endpoint import Endpoint
 from ringmain._message import Message
+from ringmain._screens import Screened
+from ringmain._topic_info import parse_schema
+from ringmain.backends.shm import LOCKSTEP_VARIABLE
 from ringmain.errors import Closed
 
 if TYPE_CHECKING:
@@ -19,27 +23,34 @@ Observe = Literal["never", "pipes", "always"]
 S = TypeVar("S", bound="Subscriber")
 
 
-class Subscriber(Endpoint, _native.Subscriber, metaclass=backends.Switch):
-    """Receives a topic's messages. The topic may not exist yet, and may be recreated meanwhile.
+class Subscriber(Screened, Endpoint, _native.Subscriber, metaclass=backends.EndpointType):
+    """Receives a topic's messages. The topic need not exist yet, and may be recreated meanwhile.
 
     start: "latest" begins with the next message, "oldest" with the oldest that is still there.
-    on_lap: where to go on after being lapped: the "latest" or the "oldest" message.
-    conflate: deliver only the newest message; what is passed over does not count as lost.
+    on_lap: where to continue after being lapped: at the "latest" or the "oldest" message.
+    conflate: deliver only the newest message; the ones skipped do not count as lost.
     type: what is received: a `msgspec.Struct`, dataclass, `dict`, `numpy.ndarray`, ...; None for bytes.
-    ignore_senders, ignore_kinds: what is passed over, without being copied; may be changed at any time.
-    name: what the roster calls this participant.
-    spin: seconds to look before sleeping. None: as experience tells, 20 µs at most and not where that is in vain.
+    ignore_senders, ignore_kinds: messages to skip without copying them; may be changed at any time.
+    name: this participant's name, as `ringmain.info` shows it.
+    spin: seconds to spin before sleeping. None: adaptive, at most 20 µs.
     backend: "shm", "zmq" or "fake"; None takes RINGMAIN_BACKEND, or shm. address: for zmq, where to connect.
-    observe: "always" looks on without taking part: no writer waits for it, and where writers wait for readers it can be
-        lapped; on a pipe it leaves the one reader's place, and its messages, alone. "pipes": only there.
+    observe: "always" reads as an observer: no writer waits for it, so it can be lapped on every contract, and on a pipe
+        the one reader still gets every message. "pipes": observe pipes, read other topics. "never": read.
     """
 
-    _protocol_role = "subscriber"
+    _backend = "shm"
+    _role = "subscriber"
     _waits_natively = True
 
     def __new__(cls, *args: Any, backend: str | None = None, **options: Any) -> Self:
-        made: Self | None = backends.make(cls, "subscriber", backend, args, options)
-        return super().__new__(cls) if made is None else made
+        made: Self | None = backends.make(cls, backend, args, options)
+        if made is not None:
+            return made
+        if LOCKSTEP_VARIABLE in os.environ:
+            from ringmain.backends.shm import _lockstep_client
+
+            cls = _lockstep_client.pausing_class(cls, options.get("topic", args[0] if args else ""))
+        return super().__new__(cls)
 
     def __init__(
         self,
@@ -67,9 +78,7 @@ class Subscriber(Endpoint, _native.Subscriber, metaclass=backends.Switch):
 
             self._codec = typed.codec_for(type)
             self._set_decoder(self._codec.decode)
-        self._senders = ScreenSet("sender", ignore_senders, self)
-        self._kinds = ScreenSet("kind", ignore_kinds, self)
-        self._rescreen()
+        self._screen_by(ignore_senders, ignore_kinds)
         self._options = {
             "start": start,
             "on_lap": on_lap,
@@ -93,7 +102,7 @@ class Subscriber(Endpoint, _native.Subscriber, metaclass=backends.Switch):
         self._opened()
 
     def _attached(self) -> None:
-        """Called whenever a seat was taken: at once, when the topic appears, when it is recreated."""
+        """Called after each join: at once, when the topic appears, when it is recreated."""
         if self._codec is None:
             return
         there = self._schema()
@@ -105,38 +114,19 @@ class Subscriber(Endpoint, _native.Subscriber, metaclass=backends.Switch):
     def _rescreen(self) -> None:
         self._screen(self._senders, self._kinds)
 
-    @property
-    def ignore_senders(self) -> ScreenSet:
-        """Senders whose messages are passed over. Change it as any set."""
-        return self._senders
-
-    @ignore_senders.setter
-    def ignore_senders(self, senders: Iterable[str]) -> None:
-        self._senders = ScreenSet("sender", senders, self)
-        self._rescreen()
-
-    @property
-    def ignore_kinds(self) -> ScreenSet:
-        """Kinds of messages that are passed over. Change it as any set."""
-        return self._kinds
-
-    @ignore_kinds.setter
-    def ignore_kinds(self, kinds: Iterable[str]) -> None:
-        self._kinds = ScreenSet("kind", kinds, self)
-        self._rescreen()
-
     def borrow(self, timeout: float | None = None) -> _native.Lease:
-        """The next message where it lies, without a copy: `with sub.borrow() as msg: use(msg.data)`.
+        """The next message in place, without a copy: `with sub.borrow() as msg: use(msg.data)`.
 
         On `bus`, `pipe` and `reliable` it stays until the block is left and the last array made from it is gone. On
-        `broadcast` nothing stops the writer: leaving the block raises `Lapped` if it went over the message.
+        `broadcast` the writer does not wait: leaving the block raises `Lapped` if it has overwritten the message.
         """
         return _native.borrow(self, timeout)
 
     def recv_batch(
         self, max_messages: int = 65536, *, timeout: float | None = 0, max_bytes: int = 64 * 1024 * 1024
     ) -> _native.Batch:
-        """What is there, as Arrow columns: seq, time_ns, sender, kind, lost, data. No Python object for each message.
+        """The messages that are there, as Arrow columns: seq, time_ns, sender, kind, lost, data. It makes no Python
+        object for each message.
 
         The result has `__arrow_c_array__`: `pyarrow.record_batch(batch)`. Waits, if at all, only for the first message.
         """
@@ -180,14 +170,12 @@ class Subscriber(Endpoint, _native.Subscriber, metaclass=backends.Switch):
     @property
     def schema(self) -> Schema | None:
         """What the topic's messages look like, if it exists and is typed."""
-        from ringmain import typed
-
-        there = self._schema()
-        return typed.Schema.from_bytes(there) if there else None
+        return parse_schema(self._schema())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A pipe has one reader: whoever passes its subscriber on has given it away.
-        if self.contract == "pipe" and self._options["observe"] == "never":
+        # Where there is one reader, passing its subscriber on gives that role away.
+        contract = self.contract
+        if contract is not None and CONTRACTS[contract].one_reader and self._options["observe"] == "never":
             self.close()
         screens = {"ignore_senders": set(self._senders), "ignore_kinds": set(self._kinds)}
         return _rebuild, (type(self), self._directory, self.topic, {**self._options, **screens})
@@ -198,57 +186,12 @@ def _rebuild(cls: type[S], directory: str, topic: str, options: dict[str, Any]) 
         return cls(topic, **options)
 
 
-class Screens(Protocol):
-    """Whoever passes over messages by name, and wants to know when the names change."""
-
-    def _rescreen(self) -> None: ...
-
-
-class ScreenSet(MutableSet[str]):
-    """A set of names that tells its subscriber when it changes. It knows it weakly, or a forgotten subscriber would
-    stay until the garbage collector found the circle."""
-
-    def __init__(self, what: str, items: Iterable[str], subscriber: Screens) -> None:
-        if isinstance(items, str):
-            raise TypeError(f"a set of {what}s is wanted, not the single str {items!r}")
-        self._what = what
-        self._items = {_names.check_envelope(what, item) for item in items}
-        self._subscriber = weakref.ref(subscriber)
-
-    def _changed(self) -> None:
-        subscriber = self._subscriber()
-        if subscriber is not None:
-            subscriber._rescreen()
-
-    def __contains__(self, item: object) -> bool:
-        return item in self._items
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._items)
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def add(self, item: str) -> None:
-        self._items.add(_names.check_envelope(self._what, item))
-        self._changed()
-
-    def discard(self, item: str) -> None:
-        self._items.discard(item)
-        self._changed()
-
-    def __repr__(self) -> str:
-        return repr(self._items)
-
-
 def wait(subscribers: Sequence[S], timeout: float | None = None) -> list[S]:
-    """Those of the subscribers that have something to read; empty when the time is up. One sleep for all of them."""
+    """Those of the subscribers that have something to read; empty when the time is up. One wait for all of them."""
     subscribers = list(subscribers)
     for subscriber in subscribers:
-        if not getattr(subscriber, "_waits_natively", False):  # another backend's, or held by a Lockstep
+        if not getattr(subscriber, "_waits_natively", False):  # another backend's, or paused by a Lockstep
             break
     else:
         return _native.wait(subscribers, timeout)
-    from ringmain.backends import _wait
-
-    return _wait.wait(subscribers, timeout)
+    return backends.wait(subscribers, timeout)

@@ -16,7 +16,8 @@ from ringmain._closing import Closing
 from ringmain._inspect import info
 from ringmain._message import Message
 from ringmain._publisher import Publisher
-from ringmain._subscriber import ScreenSet, Subscriber, wait
+from ringmain._screens import ScreenSet
+from ringmain._subscriber import Subscriber, wait
 from ringmain.errors import Full
 
 

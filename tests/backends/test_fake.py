@@ -185,7 +185,7 @@ def test_killing_the_one_in_the_way_frees_the_others() -> None:
         for _ in range(100):
             pub.send(b"x" * 100, timeout=60)
         assert world.time_ns() == 1_700_000_005 * 10**9
-        with pytest.raises(rm.TopicNotFound, match="nobody called 'asleep'"):
+        with pytest.raises(rm.TopicNotFound, match="no participant 'asleep'"):
             world.kill("x", "asleep")
 
 

@@ -215,7 +215,7 @@ def test_something_else_at_an_address_is_noticed() -> None:
 
 def test_an_address_that_is_taken_is_refused() -> None:
     with rm.Publisher("x", backend="zmq", address=LOCAL) as pub:
-        with pytest.raises(rm.TopicBusy, match="another has this address"):
+        with pytest.raises(rm.TopicBusy, match="the address is in use"):
             rm.Publisher("y", backend="zmq", address=pub.address)
     with pytest.raises(ValueError, match="tcp://host:port"):
         rm.Publisher("y", backend="zmq", address="http://example.org")

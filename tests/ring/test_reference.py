@@ -29,7 +29,7 @@ from hypothesis.stateful import (
 )
 
 import ringmain as rm
-from ringmain.backends._python import reference_ring
+from ringmain._contracts import CONTRACTS, ContractName
 from ringmain.backends.fake import _world as worlds
 from ringmain.testing import World
 
@@ -40,7 +40,7 @@ NAMES = st.sampled_from(["", "a", "bb", "a longer name"])
 class Twins(RuleBasedStateMachine):
     """Every endpoint is a pair: the native one and the fake one."""
 
-    contract: reference_ring.Contract = "broadcast"
+    contract: ContractName = "broadcast"
     writers: Bundle[Any] = Bundle("writers")
     readers: Bundle[Any] = Bundle("readers")
     leases: Bundle[Any] = Bundle("leases")
@@ -244,8 +244,8 @@ class Twins(RuleBasedStateMachine):
                 self.both(pair, lambda one: (one.next_sequence, one.all_read, one.capacity, one.max_message_bytes))
 
 
-@pytest.mark.parametrize("contract", reference_ring.CONTRACTS)
-def test_native_ring_and_model_agree(contract: reference_ring.Contract) -> None:
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_native_ring_and_model_agree(contract: ContractName) -> None:
     machine = type("Twins", (Twins,), {"contract": contract})
     examples = int(os.environ.get("RINGMAIN_EXAMPLES", "60"))
     run_state_machine_as_test(

@@ -156,7 +156,7 @@ def test_one_that_dies_while_held_is_not_held_any_more(child: Callable[..., Chil
         victim = child('rm.Subscriber("x").recv()')
         held = step.wait_for("x")
         victim.kill()
-        with pytest.raises(rm.Timeout, match="held are none"):
+        with pytest.raises(rm.Timeout, match="paused are none"):
             step.wait_for("x", name="nobody", timeout=0.05)
         with pytest.raises(NotHeld):
             held.go()

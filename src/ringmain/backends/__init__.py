@@ -1,133 +1,73 @@
-"""What carries a topic's messages: `shm` (the native ring), `zmq` (between machines), `fake` (for tests).
+"""The backends, which carry a topic's messages: `shm` (the native ring), `zmq` (between machines), `fake` (for tests).
 
-Owns this invariant: the backend is chosen once, when a publisher or subscriber is made, and never looked at again. So
-the shared-memory path costs nothing for there being others: `Publisher` and `Subscriber` *are* the native types, and
-making one with another backend gives an object of another class that follows the same protocol.
+Owns this invariant: a backend is chosen once, when a publisher or subscriber is made, and not looked up again. So the
+others cost the shared-memory path nothing: `Publisher` and `Subscriber` *are* the native types, and making one with
+another backend gives an object of another class that follows the same protocol.
 
-The choice, first of: the argument `backend=`, the world that `ringmain.testing.fake()` opened, `RINGMAIN_BACKEND`, shm.
-What a backend cannot do is refused with a sentence; `support.py` has the whole table.
+The choice is the first of: the argument `backend=`, the world that `ringmain.testing.fake()` opened, RINGMAIN_BACKEND,
+shm. What a backend cannot do, it refuses with a reason; `_features.py` has the whole table.
 """
 
 from __future__ import annotations
 
+import functools
+import importlib
+import inspect
 import os
-from collections.abc import AsyncIterator, Iterable, Iterator, MutableSet
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, runtime_checkable
+import time
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
 
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
-
-    from ringmain._message import Message
-    from ringmain.typed import Schema
+from ringmain.backends._protocols import BackendProtocol, PublisherProtocol, SubscriberProtocol
 
 __all__ = [
     "BACKENDS",
     "Backend",
+    "BackendProtocol",
+    "EndpointType",
     "PublisherProtocol",
     "SubscriberProtocol",
-    "Switch",
     "check_no_address",
     "choose",
     "default",
+    "get",
     "make",
+    "visible",
+    "wait",
 ]
 
 Backend = Literal["shm", "zmq", "fake"]
-BACKENDS: tuple[Backend, ...] = ("shm", "zmq", "fake")
+
+
+class Row(NamedTuple):
+    """A backend: what must be known of it before it is loaded."""
+
+    module: str
+    """Its `BACKEND` is the object with the face of `BackendProtocol`."""
+    native: bool = False
+    """Its endpoints are `Publisher` and `Subscriber` themselves, not objects of another class."""
+    isolated: bool = False
+    """Its topics exist in one process, on a clock of their own. While it is chosen, `topics`, `info`, `unlink` and
+    `clean` see only its topics, and `wait` cannot mix its subscribers with others."""
+
+
+TABLE: dict[Backend, Row] = {
+    "shm": Row("ringmain.backends.shm._backend", native=True),
+    "zmq": Row("ringmain.backends.zmq._backend"),
+    "fake": Row("ringmain.backends.fake._backend", isolated=True),
+}
+BACKENDS: tuple[Backend, ...] = tuple(TABLE)
 VARIABLE = "RINGMAIN_BACKEND"
-LOCKSTEP = "RINGMAIN_LOCKSTEP"
+MIXED_SLICE_S = 0.002
+"""Subscribers of several backends have nothing in common to sleep on: each backend is polled this often."""
 
 default: list[Backend] = []
-"""What `ringmain.testing.fake()` pushes while its world is open: the last one counts."""
-
-
-@runtime_checkable
-class PublisherProtocol(Protocol):
-    """What every backend's publisher has. `ringmain.Publisher` documents it."""
-
-    topic: str
-    sender: str
-
-    def send(self, data: Any, kind: str = "", timeout: float | None = None) -> int: ...
-    async def asend(self, data: Any, kind: str = "", timeout: float | None = None) -> int: ...
-    def send_many(self, messages: Iterable[Any], kind: str = "", timeout: float | None = None) -> int: ...
-    def reserve(self, size: int, *, kind: str = "", timeout: float | None = None) -> Any: ...
-    def stream(self, *, kind: str = "", timeout: float | None = None) -> Any: ...
-    def wait_for_readers(self, count: int = 1, timeout: float | None = None) -> int: ...
-    def _set_sender(self, sender: str, /) -> None: ...
-    def _send_as(self, data: Any, seq: int, time_ns: int, kind: str = "", timeout: float = -1, /) -> int: ...
-    def _set_schema(self, schema: bytes, /) -> None: ...
-    @property
-    def all_read(self) -> bool: ...
-    @property
-    def contract(self) -> Any: ...
-    @property
-    def capacity(self) -> int: ...
-    @property
-    def epoch(self) -> int: ...
-    @property
-    def max_message_bytes(self) -> int: ...
-    @property
-    def next_sequence(self) -> int: ...
-    @property
-    def schema(self) -> Schema | None: ...
-    @property
-    def closed(self) -> bool: ...
-    def close(self) -> None: ...
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-
-@runtime_checkable
-class SubscriberProtocol(Protocol):
-    """What every backend's subscriber has. `ringmain.Subscriber` documents it."""
-
-    topic: str
-
-    def recv(self, timeout: float | None = None) -> Any: ...
-    def try_recv(self) -> Any: ...
-    def recv_message(self, timeout: float | None = None) -> Message: ...
-    def try_recv_message(self) -> Message | None: ...
-    def recv_many(self, max_messages: int, timeout: float | None = 0) -> list[Any]: ...
-    def recv_into(self, buffer: WriteableBuffer, timeout: float | None = None) -> int: ...
-    def recv_batch(
-        self, max_messages: int = 65536, *, timeout: float | None = 0, max_bytes: int = 64 * 1024 * 1024
-    ) -> Any: ...
-    def borrow(self, timeout: float | None = None) -> Any: ...
-    async def arecv(self, timeout: float | None = None) -> Any: ...
-    async def arecv_message(self, timeout: float | None = None) -> Message: ...
-    def __aiter__(self) -> AsyncIterator[Any]: ...
-    def __iter__(self) -> Iterator[Any]: ...
-    def __next__(self) -> Any: ...
-    @property
-    def ignore_senders(self) -> MutableSet[str]: ...
-    @property
-    def ignore_kinds(self) -> MutableSet[str]: ...
-    @property
-    def lost(self) -> int: ...
-    @property
-    def attached(self) -> bool: ...
-    @property
-    def contract(self) -> str | None: ...
-    @property
-    def epoch(self) -> int | None: ...
-    @property
-    def schema(self) -> Schema | None: ...
-    @property
-    def closed(self) -> bool: ...
-    def close(self) -> None: ...
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+"""`ringmain.testing.fake()` appends its backend while its world is open: the last one is the default."""
 
 
 def choose(backend: str | None = None) -> Backend:
     """The backend that an object made now would get."""
-    asked = backend or (default[-1] if default else os.environ.get(VARIABLE) or "shm")
+    asked = backend or (default[-1] if default else os.environ.get(VARIABLE) or BACKENDS[0])
     for known in BACKENDS:
         if asked == known:
             return known
@@ -135,51 +75,86 @@ def choose(backend: str | None = None) -> Backend:
     raise ValueError(f"{source} is one of {', '.join(BACKENDS)}, not {asked!r}")
 
 
+def get(name: Backend) -> BackendProtocol:
+    """The backend's object, loaded when it is first needed."""
+    backend: BackendProtocol = importlib.import_module(TABLE[name].module).BACKEND
+    return backend
+
+
+def visible() -> list[BackendProtocol]:
+    """The backends whose topics are seen now."""
+    chosen = choose()
+    shared = [name for name, row in TABLE.items() if not row.isolated]
+    return [get(name) for name in ([chosen] if TABLE[chosen].isolated else shared)]
+
+
 def check_no_address(address: object) -> None:
-    """Everywhere but on zmq."""
+    """Only zmq takes an address."""
     if address is not None:
         raise ValueError("address= is for the zmq backend: pass backend='zmq', or leave it out")
 
 
-class Switch(type):
-    """The class of `Publisher` and `Subscriber`: what other backends make counts as one of them, too.
+class EndpointType(type):
+    """The class of `Publisher` and `Subscriber`: the endpoints of all backends are its instances.
 
     A metaclass rather than an abstract base, because the classes of other backends must not inherit the native type.
     """
 
-    _protocol_role: Literal["publisher", "subscriber"]
+    _role: Literal["publisher", "subscriber"]
+
+    @property
+    def _is_public(cls) -> bool:
+        """Is it `Publisher` or `Subscriber` itself? A user's subclass of them is always native."""
+        return "_role" in vars(cls)
 
     def __instancecheck__(cls, instance: object) -> bool:
-        if super().__instancecheck__(instance):
-            return True
-        # Only for Publisher and Subscriber themselves: a user's subclass of them is native and nothing else.
-        is_base = "_protocol_role" in vars(cls)
-        return is_base and getattr(type(instance), "_backend_role", None) == cls._protocol_role
+        return super().__instancecheck__(instance) or (
+            cls._is_public and getattr(type(instance), "_role", None) == cls._role
+        )
 
 
-def _held(cls: type, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """A native subscriber that `ringmain.testing.Lockstep` holds, not yet initialised; None if it does not."""
-    from ringmain import _native
-    from ringmain.backends.shm import _lockstep_client
-
-    held_class = _lockstep_client.held_class(cls, options.get("topic", args[0] if args else ""))
-    return None if held_class is None else _native.Subscriber.__new__(held_class)
+@functools.cache
+def _signature(cls: Any) -> inspect.Signature:
+    return inspect.signature(cls.__init__)
 
 
-def make(cls: type, role: str, backend: str | None, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+def make(cls: EndpointType, backend: str | None, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """The endpoint of another backend, ready; None if the native one is wanted."""
-    chosen = choose(backend)
-    if chosen == "shm":
-        return _held(cls, args, options) if role == "subscriber" and LOCKSTEP in os.environ else None
-    if "_protocol_role" not in vars(cls):
+    name = choose(backend)
+    if TABLE[name].native:
+        return None
+    role = cls._role
+    if not cls._is_public:
         raise TypeError(
-            f"{cls.__name__} extends the shared-memory {role}, so it cannot be made with the backend {chosen!r}: "
+            f"{cls.__name__} extends the shared-memory {role}, so it cannot be made with the backend {name!r}: "
             f"pass backend='shm', or use ringmain.{role.capitalize()} itself"
         )
-    if chosen == "fake":
-        from ringmain.backends import fake
+    # The public signature is the only one: other backends get all of its arguments, with the defaults filled in.
+    asked = _signature(cls).bind(None, *args, **options)
+    asked.apply_defaults()
+    arguments = {key: value for key, value in asked.arguments.items() if key not in ("self", "backend")}
+    return getattr(get(name), f"open_{role}")(**arguments)
 
-        return fake.FakePublisher(*args, **options) if role == "publisher" else fake.FakeSubscriber(*args, **options)
-    from ringmain.backends import zmq
 
-    return zmq.ZmqPublisher(*args, **options) if role == "publisher" else zmq.ZmqSubscriber(*args, **options)
+def wait(subscribers: Sequence[Any], timeout: float | None) -> list[Any]:
+    """`ringmain.wait` for subscribers that are not all native: each backend waits in its own way."""
+    groups: dict[Backend, list[Any]] = {}
+    for subscriber in subscribers:
+        name = getattr(subscriber, "_backend", None)
+        if name is None or getattr(subscriber, "_role", None) != "subscriber":
+            raise TypeError(f"wait() takes subscribers, not {subscriber!r}")
+        groups.setdefault(name, []).append(subscriber)
+    waiting = [(get(name), group) for name, group in groups.items()]
+    backend, group = waiting[-1]
+    if len(waiting) == 1:
+        return backend.wait(group, timeout)
+    if any(TABLE[name].isolated for name in groups):
+        raise ValueError("wait() cannot mix the fake's subscribers with real ones: their clocks are not the same")
+    deadline_s = None if timeout is None else time.monotonic() + timeout
+    while True:
+        found = [subscriber for each, its_own in waiting for subscriber in each.wait(its_own, 0)]
+        left_s = MIXED_SLICE_S if deadline_s is None else deadline_s - time.monotonic()
+        if found or left_s <= 0:
+            return found
+        if found := backend.wait(group, min(left_s, MIXED_SLICE_S)):
+            return found

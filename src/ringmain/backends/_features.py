@@ -1,6 +1,6 @@
-"""What each backend can do: the one table. The docs print it, the conformance tests run by it, refusals quote it.
+"""What each backend can do, in one table. The docs print it, the conformance tests select by it, errors quote it.
 
-Owns this invariant: a backend either behaves as the shared-memory ring does, or this table says how it differs.
+Owns this invariant: a backend either behaves as the shared-memory ring, or this table says how it differs.
 """
 
 from __future__ import annotations
@@ -14,15 +14,12 @@ from ringmain.errors import Unsupported
 
 @dataclass(frozen=True)
 class Feature:
-    """One row. `zmq` and `fake` say why not, or are None where the backend does it; shm does everything."""
+    """One row: for each backend the reason why it lacks the feature, or None if it has it."""
 
     name: str
+    shm: str | None = None
     zmq: str | None = None
     fake: str | None = None
-
-    def missing_on(self, backend: Backend) -> str | None:
-        """Why the backend does not do it; None if it does."""
-        return {"shm": None, "zmq": self.zmq, "fake": self.fake}[backend]
 
 
 _NO_TURNS = "several writers need turns under one lock, and ZeroMQ has none between machines"
@@ -53,21 +50,27 @@ FEATURES = (
     Feature("typed topics"),
     Feature("topics and info", zmq="only publishers on ipc, of this machine; readers are not listed"),
     Feature("between processes", fake=_NO_OTHER_PROCESS),
-    Feature("between machines", fake=_NO_OTHER_PROCESS),
-    Feature("virtual time, faults on demand", zmq="real sockets, real time"),
+    Feature(
+        "between machines",
+        shm="shared memory is one machine's; `ringmain.bridge` carries topics to zmq and back",
+        fake=_NO_OTHER_PROCESS,
+    ),
+    Feature(
+        "virtual time, faults on demand",
+        shm="real memory, real time; `Lockstep` and `Sequencer` force an order",
+        zmq="real sockets, real time",
+    ),
 )
-_BY_NAME = {feature.name: feature for feature in FEATURES}
-_NOT_SHM = {
-    "between machines": "shared memory is one machine's; `ringmain.bridge` carries topics to zmq and back",
-    "virtual time, faults on demand": "real memory, real time; `Lockstep` and `Sequencer` force an order",
-}
+
+
+def column(backend: Backend) -> dict[str, str | None]:
+    """For each feature the reason why the backend lacks it, or None."""
+    return {feature.name: getattr(feature, backend) for feature in FEATURES}
 
 
 def missing(backend: Backend, feature: str) -> str | None:
-    """Why the backend does not do it; None if it does."""
-    if backend == "shm":
-        return _NOT_SHM.get(feature)
-    return _BY_NAME[feature].missing_on(backend)
+    """Why the backend lacks the feature; None if it has it."""
+    return column(backend)[feature]
 
 
 def refuse(backend: Backend, topic: str, feature: str) -> NoReturn:

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import ringmain as rm
+from ringmain._contracts import CONTRACTS
 from ringmain.backends import BACKENDS, _features
-from ringmain.backends._python import reference_ring
 from ringmain.testing import fake
 from tests.conftest import PATIENCE_S as PATIENCE_S
 
@@ -51,9 +51,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "setting" not in metafunc.fixturenames:
         return
     features = [name for mark in metafunc.definition.iter_markers("needs") for name in mark.args]
-    wanted = [
-        name for mark in metafunc.definition.iter_markers("contracts") for name in mark.args
-    ] or reference_ring.CONTRACTS
+    wanted = [name for mark in metafunc.definition.iter_markers("contracts") for name in mark.args] or list(CONTRACTS)
     cases = [
         (backend, contract)
         for backend in BACKENDS

@@ -1,53 +1,74 @@
-"""What the endpoints of the backends written in Python share: being closed properly, and checking arguments as the
-native types do. See plain_publisher.py and plain_subscriber.py."""
+"""What the publishers and subscribers written in Python share. They check arguments as the native types do."""
 
 from __future__ import annotations
 
-import atexit
 import operator
 import os
-import warnings
-import weakref
 from abc import abstractmethod
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
-from ringmain._closing import Closing
+from ringmain import _names
+from ringmain._endpoint import Endpoint
+from ringmain._topic_info import parse_schema
+from ringmain.errors import Closed
 
 if TYPE_CHECKING:
     from ringmain.typed import Schema
 
 FOREVER_S = 9e9
-ROOM_SLICE_S = 0.001
-"""How often asyncio looks for room: neither ZeroMQ nor a virtual clock has an event for it."""
-_open: weakref.WeakSet[PlainEndpoint] = weakref.WeakSet()
 
 
 def parse_timeout(timeout: float | None) -> int | None:
-    """Nanoseconds; None for ever."""
+    """Nanoseconds; None: wait without a limit."""
     if timeout is None:
         return None
     if not timeout >= 0:
-        raise ValueError("timeout is a number of seconds, 0 or more, or None to wait for ever")
+        raise ValueError("timeout is a number of seconds, 0 or more, or None to wait without a limit")
     return None if timeout > FOREVER_S else int(timeout * 1e9)
 
 
 def seconds(timeout_ns: int | None) -> str:
-    return "for ever" if timeout_ns is None else f"{timeout_ns / 1e9:.6g} s"
+    """A timeout, for the text of an error."""
+    return "any time" if timeout_ns is None else f"{timeout_ns / 1e9:.6g} s"
 
 
-class PlainEndpoint(Closing):
-    """Being closed properly, as `ringmain._endpoint.Endpoint` does it for the native types."""
+class PythonEndpoint(Endpoint):
+    """Options, schema and closing. A backend provides `_close`, `contract`, `epoch` and `_schema`."""
 
-    _backend: ClassVar[str]
-    topic: str
-    _options: dict[str, Any]
-    _is_closed: bool = True
+    _is_closed = True
+
+    def _set_options(self, options: dict[str, Any], sender: str = "") -> None:
+        """Keep and check what both endpoints have. `options` are all arguments of the public class but `backend`."""
+        self._options = options
+        self._asked = SimpleNamespace(**options)
+        self.topic = _names.check_topic(self._asked.topic)
+        self.name = _names.participant_name(self._asked.name, sender)
+        _names.parse_spin(self._asked.spin)
+        self._codec: Any = None
+        if self._asked.type is not None:
+            from ringmain import typed
+
+            self._codec = typed.codec_for(self._asked.type)
 
     def _opened(self) -> None:
         self._is_closed = False
         self._pid = os.getpid()
-        _open.add(self)
+        super()._opened()
+
+    @abstractmethod
+    def _schema(self) -> bytes:
+        """The topic's schema, or nothing."""
+
+    @property
+    def schema(self) -> Schema | None:
+        """What the topic's messages look like, if it exists and is typed."""
+        return parse_schema(self._schema())
+
+    def _check_open(self, while_waiting: bool = False) -> None:
+        if self._is_closed:
+            state = "was closed while it waited" if while_waiting else "is closed"
+            raise Closed(f"the {self._role} of topic '{self.topic}' {state}")
 
     @abstractmethod
     def _close(self) -> None:
@@ -61,22 +82,6 @@ class PlainEndpoint(Closing):
         """Leave the topic. Closing twice is harmless."""
         if not self._is_closed:
             self._close()
-
-    def __del__(self) -> None:
-        if not self._is_closed:
-            warnings.warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
-            self._close()
-
-    def __repr__(self) -> str:
-        state = " closed" if self._is_closed else ""
-        return f"<ringmain.{type(self).__name__} '{getattr(self, 'topic', '?')}'{state}>"
-
-
-@atexit.register
-def _close_all() -> None:
-    for endpoint in list(_open):
-        with suppress(Exception):
-            endpoint.close()
 
 
 def check_count(name: str, count: int) -> int:
@@ -93,11 +98,3 @@ def check_kind(kind: str) -> None:
     size = len(kind.encode())
     if size > 255:
         raise ValueError(f"kind is at most 255 bytes of UTF-8, this one has {size}")
-
-
-def parse_schema(schema: bytes) -> Schema | None:
-    if not schema:
-        return None
-    from ringmain import typed
-
-    return typed.Schema.from_bytes(schema)

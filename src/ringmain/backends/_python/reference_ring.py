@@ -1,26 +1,26 @@
-"""The ring as plain Python: what the fake runs on, and what the native ring is compared with.
+"""The ring in Python: the fake runs on it, and tests compare the native ring with it.
 
 Owns this invariant: for any order of whole operations, this ring and the native one give the same answers: the same
 messages, the same losses, the same room. So positions, footprints and strides are those of native/layout.hpp and
 native/writer.hpp, counted rather than stored. What happens *inside* an operation (tearing, races, dying halfway) does
-not exist here. Nothing here waits, locks or knows the time: see testing/world.py for that.
+not exist here. Nothing here waits, locks or reads a clock: fake/_world.py does that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
 
-Contract = Literal["broadcast", "pipe", "bus", "reliable"]
-CONTRACTS: tuple[Contract, ...] = ("broadcast", "pipe", "bus", "reliable")
+from ringmain import _native
+from ringmain._contracts import CONTRACTS, Contract, ContractName
+from ringmain._topic_info import Role
 
 HEADER_BYTES = 24
 NEXT_NUMBER_BYTES = 8  # the first word of the next header is written along with a message
 STRIDE_LIMIT_BYTES = 256 * 1024
 PAGE_BYTES = 4096
-SLOT_COUNT = 128
-DEFAULT_CAPACITY = 1024 * 1024
+SLOT_COUNT = _native.SLOT_COUNT
+DEFAULT_CAPACITY = _native.DEFAULT_CAPACITY
 MAX_MESSAGE_BYTES = 0xFFFFFFFF
 
 
@@ -32,27 +32,19 @@ def round_capacity(capacity: int) -> int:
     return 1 << (max(capacity, PAGE_BYTES) - 1).bit_length()
 
 
-def has_one_writer(contract: Contract) -> bool:
-    return contract in ("broadcast", "pipe")
-
-
-def writer_waits(contract: Contract) -> bool:
-    return contract in ("pipe", "reliable")
-
-
 def envelope_bytes(sender: str, kind: str) -> int:
     return align(len(sender.encode()) + len(kind.encode()))
 
 
-def largest_message(contract: Contract, capacity: int) -> int:
+def largest_message(contract: ContractName, capacity: int) -> int:
     """The largest payload with an empty envelope. A lapping contract keeps at least two messages."""
-    ring = capacity if writer_waits(contract) else capacity // 2
+    ring = capacity if CONTRACTS[contract].writer_waits else capacity // 2
     return min(ring - HEADER_BYTES - NEXT_NUMBER_BYTES, MAX_MESSAGE_BYTES)
 
 
-def needed_capacity(contract: Contract, size: int, envelope: int) -> int:
+def needed_capacity(contract: ContractName, size: int, envelope: int) -> int:
     needed = size + envelope + HEADER_BYTES + NEXT_NUMBER_BYTES
-    return round_capacity(needed if writer_waits(contract) else 2 * needed)
+    return round_capacity(needed if CONTRACTS[contract].writer_waits else 2 * needed)
 
 
 @dataclass(slots=True)
@@ -69,11 +61,11 @@ class Record:
 
 
 @dataclass(slots=True, eq=False)
-class Seat:
-    """Somebody who takes part. `hold` is the position from which it needs the bytes to stay, or None."""
+class Slot:
+    """A participant's entry. `hold` is the position from which it needs the bytes to stay, or None."""
 
     name: str
-    role: Literal["writer", "reader", "observer"]
+    role: Role
     joined_ns: int
     hold: int | None = None
     position: int = 0
@@ -83,7 +75,7 @@ class Seat:
     lost: int = 0
     waits_for: str | None = None
     settle: Callable[[], None] | None = None
-    """Called before the holds are looked at: Python views that were dropped meanwhile give their bytes back."""
+    """Called before the holds are read: it releases the bytes of Python views that were dropped meanwhile."""
 
     def describe(self, pid: int) -> str:
         return f"{self.role} {self.name!r} (pid {pid})"
@@ -94,7 +86,7 @@ class Ring:
     """One life of a topic."""
 
     topic: str
-    contract: Contract
+    contract: ContractName
     capacity: int
     epoch: int
     persist: bool = False
@@ -103,33 +95,33 @@ class Ring:
     tail: int = 0
     commit: int = 0
     next_sequence: int = 0
-    turn: Seat | None = None
+    turn: Slot | None = None
     retired: bool = False
-    seats: list[Seat] = field(default_factory=list)
-    pipe_hold: int = 0
-    """Where a pipe's reader goes on: outlives the reader."""
+    slots: list[Slot] = field(default_factory=list)
+    unread_hold: int = 0
+    """Where the next reader continues, on a contract that keeps unread messages."""
     records: dict[int, Record] = field(default_factory=dict)
     newest: Record | None = None
+
+    @property
+    def traits(self) -> Contract:
+        return CONTRACTS[self.contract]
 
     @property
     def stride(self) -> int:
         return min(self.capacity // 8, STRIDE_LIMIT_BYTES)
 
-    @property
-    def largest(self) -> int:
-        return largest_message(self.contract, self.capacity)
+    def readers(self) -> list[Slot]:
+        return [slot for slot in self.slots if slot.role == "reader"]
 
-    def readers(self) -> list[Seat]:
-        return [seat for seat in self.seats if seat.role == "reader"]
-
-    def holds(self) -> list[tuple[int, Seat | None]]:
-        """All holds, with whose they are. A pipe holds for its reader even when it is not there."""
-        for seat in self.seats:
-            if seat.settle is not None:
-                seat.settle()
-        holds: list[tuple[int, Seat | None]] = [(s.hold, s) for s in self.seats if s.hold is not None]
-        if self.contract == "pipe" and not self.readers():
-            holds.append((self.pipe_hold, None))
+    def holds(self) -> list[tuple[int, Slot | None]]:
+        """All holds, each with its slot. Unread messages are held even when there is no reader: slot None."""
+        for slot in self.slots:
+            if slot.settle is not None:
+                slot.settle()
+        holds: list[tuple[int, Slot | None]] = [(s.hold, s) for s in self.slots if s.hold is not None]
+        if self.traits.keeps_unread and not self.readers():
+            holds.append((self.unread_hold, None))
         return holds
 
     def intact(self, position: int) -> bool:
@@ -139,47 +131,47 @@ class Ring:
         return self.next_sequence if position == self.commit else self.records[position].seq
 
     def forget(self) -> None:
-        """Drop what nobody can reach any more. Only to save memory: the words alone decide what is readable."""
+        """Drop records that no reader can reach any more. This only saves memory; positions decide what is readable."""
         keep = min([self.tail, *(hold for hold, _ in self.holds())])
         for position in [p for p in self.records if p < keep]:
             del self.records[position]
 
     @property
     def disposable(self) -> bool:
-        """Does nothing speak for keeping it when all have left?"""
-        return not self.persist and (self.contract != "pipe" or self.pipe_hold == self.commit)
+        """May it be removed when the last participant has left?"""
+        return not self.persist and (not self.traits.keeps_unread or self.unread_hold == self.commit)
 
 
 @dataclass(slots=True)
 class Obstacle:
-    """Who stops a writer: one that has the turn, or holds bytes. None: a pipe's reader that has not come yet."""
+    """What a writer waits for: the slot that has the turn or holds bytes. None: a pipe's reader that has not come."""
 
-    seat: Seat | None
+    slot: Slot | None
     is_turn: bool
 
 
 class Writer:
-    """The writer's side of the rule. `begin` and `prepare` say who is in the way, or None."""
+    """The writer's side. `begin` and `prepare` return what blocks the writer, or None."""
 
-    def __init__(self, ring: Ring, seat: Seat) -> None:
-        self.ring, self.seat = ring, seat
+    def __init__(self, ring: Ring, slot: Slot) -> None:
+        self.ring, self.slot = ring, slot
         self.safe_end = 0
         self.position = ring.commit
         self.seq = ring.next_sequence
         self.pending: list[Record] = []
 
     def begin(self) -> Obstacle | None:
-        """Our turn to write, unless somebody has it. `end` or `publish` must follow."""
+        """Take the turn to write, unless another writer has it. `end` or `publish` must follow."""
         ring = self.ring
-        if not has_one_writer(ring.contract):
-            if ring.turn is not None and ring.turn is not self.seat:
+        if not ring.traits.one_writer:
+            if ring.turn is not None and ring.turn is not self.slot:
                 return Obstacle(ring.turn, True)
-            ring.turn = self.seat
+            ring.turn = self.slot
         self.position, self.seq = ring.commit, ring.next_sequence
         return None
 
     def prepare(self, room: int) -> Obstacle | None:
-        """Make `room` bytes writable: drop the oldest, announce, look at the holds."""
+        """Make `room` bytes writable: drop the oldest, announce the claim, check the holds."""
         ring = self.ring
         end = self.position + room
         if end <= self.safe_end:
@@ -189,9 +181,9 @@ class Writer:
             self._drop_oldest(target)
             ring.claim = target
         safe = ring.claim
-        for hold, seat in ring.holds() if ring.contract != "broadcast" else ():
+        for hold, slot in ring.holds() if ring.traits.holds != "never" else ():
             if hold + ring.capacity < end:
-                return Obstacle(seat, False)
+                return Obstacle(slot, False)
             safe = min(safe, hold + ring.capacity)
         self.safe_end = safe
         return None
@@ -216,16 +208,16 @@ class Writer:
         for record in self.pending:
             ring.records[record.position] = record
             ring.newest = record
-            self.seat.messages += 1
-            self.seat.bytes += len(record.data)
+            self.slot.messages += 1
+            self.slot.bytes += len(record.data)
         ring.commit, ring.next_sequence = self.position, self.seq
         ring.forget()
         self.end()
 
     def end(self) -> None:
-        """Give the turn back; what was sealed and not published is as if it had never been."""
+        """Give the turn back; what was sealed and not published is dropped."""
         self.pending.clear()
-        if self.ring.turn is self.seat and not has_one_writer(self.ring.contract):
+        if self.ring.turn is self.slot and not self.ring.traits.one_writer:
             self.ring.turn = None
 
 
@@ -238,23 +230,23 @@ def room_for(size: int, sender: str, kind: str) -> int:
 
 
 class Reader:
-    """The reader's side of the rule."""
+    """The reader's side."""
 
-    def __init__(self, ring: Ring, seat: Seat, on_lap: str, conflate: bool) -> None:
-        self.ring, self.seat = ring, seat
+    def __init__(self, ring: Ring, slot: Slot, on_lap: str, conflate: bool) -> None:
+        self.ring, self.slot = ring, slot
         self.on_lap, self.conflate = on_lap, conflate
-        observes = seat.role == "observer"  # never holds, whatever the contract
-        self.always_holds = writer_waits(ring.contract) and not observes
-        self.holds_borrowed = ring.contract == "bus" and not observes
+        observes = slot.role == "observer"  # never holds, whatever the contract
+        self.always_holds = ring.traits.writer_waits and not observes
+        self.holds_borrowed = ring.traits.holds == "while borrowed" and not observes
         self.position = self.expected = 0
         self.lost = self.pending_lost = 0
 
     def attach(self, start: str, from_the_first: bool) -> None:
-        """Once after joining. Whoever was there before the topic has a claim on all of its messages: with
-        `from_the_first` those that are gone already count as lost."""
+        """Called once after joining. A reader that existed before the topic expects all of its messages: with
+        `from_the_first`, those that are already overwritten count as lost."""
         ring = self.ring
-        if ring.contract == "pipe" and self.always_holds:
-            self.position = self.seat.hold = ring.pipe_hold
+        if ring.traits.keeps_unread and self.always_holds:
+            self.position = self.slot.hold = ring.unread_hold
         else:
             self._jump(start)
         number = ring.number_at(self.position)
@@ -268,9 +260,9 @@ class Reader:
             self._set_hold(self.position)
 
     def _set_hold(self, hold: int | None) -> None:
-        self.seat.hold = hold
-        if self.ring.contract == "pipe" and hold is not None:
-            self.ring.pipe_hold = hold
+        self.slot.hold = hold
+        if self.ring.traits.keeps_unread and hold is not None:
+            self.ring.unread_hold = hold
 
     def _count_lost(self, seq: int) -> None:
         if seq > self.expected and not self.conflate:
@@ -279,7 +271,7 @@ class Reader:
         self.expected = seq
 
     def _show_progress(self) -> None:
-        self.seat.position, self.seat.sequence, self.seat.lost = self.position, self.expected, self.lost
+        self.slot.position, self.slot.sequence, self.slot.lost = self.position, self.expected, self.lost
 
     def peek(self) -> Record | None:
         """The next message, without moving on; None if there is none."""
@@ -295,28 +287,28 @@ class Reader:
         return None
 
     def is_held(self, position: int) -> bool:
-        """Held bytes stay, whatever `claim` says: it may run past a hold while its writer waits."""
-        return self.always_holds or (self.seat.hold is not None and position >= self.seat.hold)
+        """Held bytes stay, whatever `claim` says: it may be past a hold while its writer waits."""
+        return self.always_holds or (self.slot.hold is not None and position >= self.slot.hold)
 
-    def still_whole(self, record: Record) -> bool:
+    def still_intact(self, record: Record) -> bool:
         return self.is_held(record.position) or self.ring.intact(record.position)
 
     def take(self, record: Record) -> int:
         """Move on past the message; returns how many were lost just before it."""
         self.skip(record)
-        self.seat.messages += 1
-        self.seat.bytes += len(record.data)
+        self.slot.messages += 1
+        self.slot.bytes += len(record.data)
         lost, self.pending_lost = self.pending_lost, 0
         return lost
 
     def skip(self, record: Record) -> None:
-        """Move on past a message that nobody wants to see."""
+        """Move on past a message that is ignored."""
         self._count_lost(record.seq)
         self.expected = record.seq + 1
         self.position = record.end
 
     def be_lapped(self) -> int:
-        """A fault on demand: all that is unread is gone, as if the writer had gone over it."""
+        """A fault on demand: all unread messages are lost, as if the writer had overwritten them."""
         gone = self.ring.next_sequence - self.expected
         self.position = self.ring.commit
         self._count_lost(self.ring.next_sequence)
@@ -324,9 +316,9 @@ class Reader:
         return gone
 
     def release(self, keep: int | None) -> None:
-        """Let the writer have everything below `keep`; on the waiting contracts at most what was read."""
+        """Release the bytes below `keep`; on contracts whose writer waits, at most what was read."""
         if self.always_holds:
             self._set_hold(self.position if keep is None else min(keep, self.position))
         else:
-            self.seat.hold = keep if self.holds_borrowed else None
+            self.slot.hold = keep if self.holds_borrowed else None
         self._show_progress()

@@ -1,64 +1,61 @@
-"""A subscriber in Python: the whole public face, on top of a handful of primitives that each backend provides.
+"""A subscriber in Python: the public methods, on top of a few primitives that each backend provides.
 
-Owns this invariant: arguments, errors and return values are those of the native type, whatever the backend.
+Owns this invariant: arguments, errors and return values are those of the native type, on every backend.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ringmain import _names
+from ringmain._contracts import CONTRACTS
 from ringmain._message import Message
+from ringmain._screens import Screened
 from ringmain.backends._python import reference_ring
-from ringmain.backends._python.endpoint import PlainEndpoint, check_count, parse_schema, parse_timeout, seconds
-from ringmain.backends._python.leases import PlainLease
+from ringmain.backends._python.buffers import PythonLease
+from ringmain.backends._python.endpoint import PythonEndpoint, check_count, parse_timeout, seconds
 from ringmain.errors import Closed, DecodeError, Timeout
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-    from ringmain.typed import Schema
+NO_TOPIC = "there is no such topic (no publisher has opened it)"
 
 
-class PlainSubscriber(PlainEndpoint):
+class PythonSubscriber(Screened, PythonEndpoint):
     """A subscriber in Python. A backend provides `_next`, `_take`, `_anext` and what a lease needs."""
 
-    _backend_role = "subscriber"
+    _role = "subscriber"
 
-    def _prepare_options(
-        self,
-        topic: str,
-        *,
-        start: str = "latest",
-        on_lap: str = "latest",
-        conflate: bool = False,
-        type: Any = None,
-        ignore_senders: Iterable[str] = (),
-        ignore_kinds: Iterable[str] = (),
-        name: str | None = None,
-        spin: float | None = None,
-        observe: str = "never",
-    ) -> None:
-        from ringmain._subscriber import ScreenSet
-
-        self.topic = _names.check_topic(topic)
-        self.name = _names.participant_name(name)
-        _names.parse_spin(spin)
-        if observe not in ("never", "pipes", "always"):
-            raise ValueError(f"observe is 'never', 'pipes' or 'always', not '{observe}'")
-        for what, value in (("start", start), ("on_lap", on_lap)):
+    def _prepare_options(self, options: dict[str, Any]) -> None:
+        self._set_options(options)
+        asked = self._asked
+        if asked.observe not in ("never", "pipes", "always"):
+            raise ValueError(f"observe is 'never', 'pipes' or 'always', not '{asked.observe}'")
+        for what, value in (("start", asked.start), ("on_lap", asked.on_lap)):
             if value not in ("latest", "oldest"):
                 raise ValueError(f"{what} is 'latest' or 'oldest', not '{value}'")
-        self._start, self._on_lap, self._conflate, self._observe = start, on_lap, conflate, observe
-        self._senders = ScreenSet("sender", ignore_senders, self)
-        self._kinds = ScreenSet("kind", ignore_kinds, self)
-        self._codec: Any = None
-        if type is not None:
-            from ringmain import typed
+        self._screen_by(asked.ignore_senders, asked.ignore_kinds)
 
-            self._codec = typed.codec_for(type)
+    _contract: str | None = None
+    _epoch: int | None = None
+
+    @property
+    def contract(self) -> str | None:
+        """The topic's contract; None before the topic exists."""
+        self._usable()
+        return self._contract
+
+    @property
+    def epoch(self) -> int | None:
+        """Which life of the topic this is; None before it is known."""
+        self._usable()
+        return self._epoch
+
+    def _observes(self, contract: str) -> bool:
+        observe = self._asked.observe
+        return observe == "always" or (observe == "pipes" and CONTRACTS[contract].one_reader)
 
     # ---------------------------------------------------------------------------------- for the backend
 
@@ -75,30 +72,21 @@ class PlainSubscriber(PlainEndpoint):
         """As `_next`, for asyncio."""
 
     @abstractmethod
-    def _whom_it_waits_for(self) -> str:
+    def _reason_to_wait(self) -> str:
         """For the text of a timeout."""
 
-    def _borrowed(self, record: reference_ring.Record) -> PlainLease:
-        """Take the message, and keep it where it is: `_give_back` will follow."""
-        return PlainLease(self, record, self._take(record))
+    def _borrowed(self, record: reference_ring.Record) -> PythonLease:
+        """Take the message, and keep it until `_give_back`."""
+        return PythonLease(self, record, self._take(record))
 
     def _give_back(self, record: reference_ring.Record) -> bool:
-        """The block has ended. Was the message whole all the time?"""
+        """The block has ended. Was the message intact until now?"""
         return True
-
-    @abstractmethod
-    def _schema(self) -> bytes: ...
-
-    @property
-    def schema(self) -> Schema | None:
-        """What the topic's messages look like, if it exists and is typed."""
-        return parse_schema(self._schema())
 
     # ---------------------------------------------------------------------------------------- receiving
 
     def _usable(self) -> None:
-        if self._is_closed:
-            raise Closed(f"the subscriber of topic '{self.topic}' is closed")
+        self._check_open()
 
     def _screened(self, record: reference_ring.Record) -> bool:
         return record.sender in self._senders or record.kind in self._kinds
@@ -112,7 +100,7 @@ class PlainSubscriber(PlainEndpoint):
             raise DecodeError(self.topic, record.seq, str(error)) from error
 
     def _timed_out(self, timeout_ns: int | None) -> Timeout:
-        return Timeout(f"no message on topic '{self.topic}' within {seconds(timeout_ns)}: {self._whom_it_waits_for()}")
+        return Timeout(f"no message on topic '{self.topic}' within {seconds(timeout_ns)}: {self._reason_to_wait()}")
 
     def _message(self, record: reference_ring.Record) -> Message:
         lost = self._take(record)
@@ -150,7 +138,7 @@ class PlainSubscriber(PlainEndpoint):
             try:
                 data = self._decode(record)
             except DecodeError:
-                if received:  # ends the list before it, and is what the next call begins with
+                if received:  # the list ends before it, and the next call begins with it
                     break
                 self._take(record)
                 raise
@@ -174,9 +162,7 @@ class PlainSubscriber(PlainEndpoint):
     def recv_batch(
         self, max_messages: int = 65536, *, timeout: float | None = 0, max_bytes: int = 64 * 1024 * 1024
     ) -> Any:
-        """What is there, as Arrow columns: seq, time_ns, sender, kind, lost, data."""
-        from ringmain.backends._python.columns import columns
-
+        """All messages that are there, as a `pyarrow.RecordBatch` with the columns of the native `Batch`."""
         self._usable()
         rows: list[tuple[reference_ring.Record, int]] = []
         taken_bytes = 0
@@ -186,9 +172,9 @@ class PlainSubscriber(PlainEndpoint):
                 break
             taken_bytes += len(record.data)
             rows.append((record, self._take(record)))
-        return columns(rows)
+        return _columns(rows)
 
-    def borrow(self, timeout: float | None = None) -> PlainLease:
+    def borrow(self, timeout: float | None = None) -> PythonLease:
         """The next message, as `with sub.borrow() as msg: use(msg.data)`."""
         return self._borrowed(self._wait_for_one(timeout))
 
@@ -204,11 +190,11 @@ class PlainSubscriber(PlainEndpoint):
             raise StopIteration from None
 
     async def arecv(self, timeout: float | None = None) -> Any:
-        """As `recv`, without stopping the event loop."""
+        """As `recv`, without blocking the event loop."""
         return (await self.arecv_message(timeout)).data
 
     async def arecv_message(self, timeout: float | None = None) -> Message:
-        """As `recv_message`, without stopping the event loop."""
+        """As `recv_message`, without blocking the event loop."""
         self._usable()
         timeout_ns = parse_timeout(timeout)
         record = await self._anext(timeout_ns)
@@ -227,37 +213,26 @@ class PlainSubscriber(PlainEndpoint):
         except Closed:
             raise StopAsyncIteration from None
 
-    # ------------------------------------------------------------------------------------------ screens
-
-    @property
-    def ignore_senders(self) -> Any:
-        """Senders whose messages are passed over. Change it as any set."""
-        return self._senders
-
-    @ignore_senders.setter
-    def ignore_senders(self, senders: Iterable[str]) -> None:
-        from ringmain._subscriber import ScreenSet
-
-        self._senders = ScreenSet("sender", senders, self)
-
-    @property
-    def ignore_kinds(self) -> Any:
-        """Kinds of messages that are passed over. Change it as any set."""
-        return self._kinds
-
-    @ignore_kinds.setter
-    def ignore_kinds(self, kinds: Iterable[str]) -> None:
-        from ringmain._subscriber import ScreenSet
-
-        self._kinds = ScreenSet("kind", kinds, self)
-
-    def _rescreen(self) -> None:
-        """The sets are looked at with every message: nothing has to be told of a change."""
-
     def _check_schema(self) -> None:
-        """Does what the topic's writer sends read as our type? `SchemaMismatch` if not."""
+        """`SchemaMismatch` if messages of the topic cannot be read as this subscriber's type."""
         there = self._schema()
         if self._codec is not None and there:
             from ringmain import typed
 
             typed.compatible(typed.Schema.from_bytes(there), self._codec.schema, topic=self.topic)
+
+
+def _columns(rows: list[tuple[reference_ring.Record, int]]) -> Any:
+    """Of (message, lost before it)."""
+    import pyarrow as pa
+
+    columns: dict[str, tuple[Any, list[Any]]] = {
+        "seq": (pa.uint64(), [record.seq for record, _ in rows]),
+        "time_ns": (pa.int64(), [record.time_ns for record, _ in rows]),
+        "sender": (pa.string(), [record.sender for record, _ in rows]),
+        "kind": (pa.string(), [record.kind for record, _ in rows]),
+        "lost": (pa.uint64(), [lost for _, lost in rows]),
+        "data": (pa.binary(), [record.data for record, _ in rows]),
+    }
+    schema = pa.schema([pa.field(name, kind, nullable=False) for name, (kind, _) in columns.items()])
+    return pa.RecordBatch.from_arrays([pa.array(values, kind) for kind, values in columns.values()], schema=schema)

@@ -1,8 +1,8 @@
 """Threads that take turns, on a clock of their own.
 
-Owns two invariants. One thread of the program runs at a time, and gives the turn on only inside a call to ringmain, so
-a seed decides everything there is to decide. And time passes only when nobody can go on: then the clock jumps to the
-next deadline or event. A wait of an hour takes no time; a wait that nothing can ever end is an error that says who
+Owns two invariants. One thread of the program runs at a time, and passes the turn on only inside a call to ringmain, so
+the seed decides the order of all threads. And time passes only when no thread can run: then the clock jumps to the next
+deadline or event. A wait of an hour takes no real time; a wait that can never end is an error that says which thread
 waits for what.
 """
 
@@ -18,20 +18,20 @@ from dataclasses import dataclass, field
 from ringmain.errors import RingmainError
 
 START_NS = 1_700_000_000_000_000_000
-"""What the clock of a world shows at first: a fixed moment, so that two runs show the same."""
+"""The time when a world begins. It is fixed, so that two runs show the same times."""
 
 
 class Deadlock(RingmainError, RuntimeError):
-    """Every thread of the program waits, and nothing is to come."""
+    """Every thread of the program waits, and no event is due."""
 
 
 class Stuck(RingmainError, RuntimeError):
-    """A thread waits for something outside ringmain, which the fake cannot see, and keeps the turn."""
+    """A thread keeps the turn because it waits for something outside ringmain, which the fake cannot see."""
 
 
 @dataclass(eq=False)
 class Task:
-    """A thread of the program. Without `ready` it can go on as soon as it has the turn."""
+    """A thread of the program. Without `ready` it can run as soon as it has the turn."""
 
     thread: threading.Thread
     ready: Callable[[], bool] | None = None
@@ -39,7 +39,7 @@ class Task:
     waits_for: str = ""
     error: BaseException | None = None
 
-    def can_go_on(self, now_ns: int) -> bool:
+    def can_run(self, now_ns: int) -> bool:
         if self.ready is None or self.error is not None:
             return True
         return self.ready() or (self.deadline_ns is not None and self.deadline_ns <= now_ns)
@@ -91,14 +91,14 @@ class Schedule:
         return task
 
     def leave(self) -> None:
-        """The thread ends: its turn goes on."""
+        """The thread ends: another gets the turn."""
         with self._turn:
             task = self._tasks.pop(threading.current_thread(), None)
             if task is not None and self._current is task:
                 self._pass_on()
 
     def end(self) -> list[threading.Thread]:
-        """The world ends: whoever waits is told. Returns the threads that were still there."""
+        """The world ends: waiting threads get an error. Returns the threads that still run."""
         with self._turn:
             self._ended = True
             mine = threading.current_thread()
@@ -113,7 +113,7 @@ class Schedule:
     # ------------------------------------------------------------------------------------------ waiting
 
     def pause(self) -> None:
-        """A point where another thread may go first."""
+        """A point where another thread may run first."""
         task = self.enter()
         with self._turn:
             if len(self._tasks) > 1 and not self._in_event and not self._ended:
@@ -124,7 +124,7 @@ class Schedule:
         """Wait until `ready` says yes; False when the time is up, by the clock of this world."""
         task = self.enter()
         with self._turn:
-            if ready() or timeout_ns == 0 or self._in_event:  # an event cannot wait: it is what others wait for
+            if ready() or timeout_ns == 0 or self._in_event:  # an event cannot wait: others wait for it
                 return ready()
             task.ready, task.waits_for = ready, waits_for
             task.deadline_ns = None if timeout_ns is None else self.now_ns + timeout_ns
@@ -136,7 +136,7 @@ class Schedule:
         return ready()
 
     def at(self, delay_ns: int, action: Callable[[], object]) -> None:
-        """Do it when so much time has passed."""
+        """Call `action` after this time."""
         with self._turn:
             heapq.heappush(self._events, Event(self.now_ns + delay_ns, next(self._numbers), action))
 
@@ -148,7 +148,7 @@ class Schedule:
             if self._turn.wait(self._patience_s) or self._switches != seen:
                 seen = self._switches
                 continue
-            keeper = self._current.thread.name if self._current else "nobody"
+            keeper = self._current.thread.name if self._current else "none"
             raise Stuck(
                 f"thread {keeper!r} has had the turn for {self._patience_s:g} s without calling ringmain: it waits for "
                 "something the fake cannot see (a lock, a queue, a socket). Let threads wait on topics, "
@@ -159,9 +159,9 @@ class Schedule:
             raise error
 
     def _pass_on(self) -> None:
-        """Choose who is next; let time pass if nobody can go on."""
+        """Choose the next thread; let time pass if none can run."""
         while self._tasks:
-            able = [task for task in self._tasks.values() if task.can_go_on(self.now_ns)]
+            able = [task for task in self._tasks.values() if task.can_run(self.now_ns)]
             if able:
                 self._give(self._random.choice(able))
                 return
@@ -185,7 +185,7 @@ class Schedule:
         while self._events and self._events[0].at_ns <= self.now_ns:
             event = heapq.heappop(self._events)
             self._in_event = True
-            # The action runs in whatever thread has the turn, on behalf of nobody.
+            # The action runs in the thread that has the turn, but does not belong to it.
             keeper, self._current = self._current, self._tasks.get(threading.current_thread())
             try:
                 event.action()
@@ -199,7 +199,7 @@ class Schedule:
         lines = "".join(f"\n  - thread {task.thread.name!r} waits for {task.waits_for}" for task in waiting)
         victim = next((task for task in waiting if task.thread is threading.main_thread()), waiting[0])
         victim.error = Deadlock(
-            f"everybody waits for ever, and nothing is to come (seed {self.seed}):{lines}\n"
-            "Give the wait a timeout, or publish what it waits for"
+            f"every thread waits without a limit, and no event is due (seed {self.seed}):{lines}\n"
+            "Give a wait a timeout, or publish what it waits for"
         )
         return victim

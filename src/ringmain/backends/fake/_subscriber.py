@@ -1,42 +1,36 @@
 """Subscribing in a fake world. See `ringmain.testing`.
 
-Owns this invariant: every operation is one step of its world. It takes the turn, changes the ring of model.py, and only
-then may another thread go.
+Owns this invariant: every operation is one step of its world. It takes the turn, changes the reference ring, and only
+then may another thread run.
 """
 
 from __future__ import annotations
 
 import os
 import weakref
-from typing import Any, NoReturn
+from typing import Any
 
-from ringmain.backends import check_no_address
+from ringmain._topic_info import Role
 from ringmain.backends._python import reference_ring
+from ringmain.backends._python.buffers import PythonLease
 from ringmain.backends._python.endpoint import parse_timeout
-from ringmain.backends._python.leases import PlainLease
-from ringmain.backends._python.subscriber import PlainSubscriber
-from ringmain.backends.fake import _world as worlds
-from ringmain.backends.fake._world import Killed, refuse_to_travel
-from ringmain.errors import Closed, InUse
+from ringmain.backends._python.subscriber import NO_TOPIC, PythonSubscriber
+from ringmain.backends.fake import _virtual_loop
+from ringmain.backends.fake._endpoint import FakeEndpoint
+from ringmain.errors import InUse
 
 
-class FakeSubscriber(PlainSubscriber):
+class FakeSubscriber(FakeEndpoint, PythonSubscriber):
     """`ringmain.Subscriber` in a fake world."""
 
-    _backend = "fake"
-
-    def __init__(self, topic: str, *, address: Any = None, **options: Any) -> None:
-        check_no_address(address)
-        self._prepare_options(topic, **options)
-        self._world = worlds.current()
+    def __init__(self, **options: Any) -> None:
+        self._prepare_options(options)
         self._reader: reference_ring.Reader | None = None
         self._came_first = False
         self._lost_before = 0
-        self._leases: list[weakref.ref[PlainLease]] = []
-        self._dead = False
-        self._world.pause()
+        self._leases: list[weakref.ref[PythonLease]] = []
+        self._enter_world(self._asked.address)
         self._attach()
-        self._world.endpoints.append(self)
         self._opened()
 
     # ---------------------------------------------------------------------------------------- attaching
@@ -46,13 +40,13 @@ class FakeSubscriber(PlainSubscriber):
         if ring is None:
             self._came_first = True
             return False
-        observes = self._observe == "always" or (self._observe == "pipes" and ring.contract == "pipe")
-        seat = reference_ring.Seat(
-            self.name, "observer" if observes else "reader", self._world.now_ns, settle=self._settle
-        )
-        self._world.join(ring, seat)
-        self._reader = reference_ring.Reader(ring, seat, self._on_lap, self._conflate)
-        self._reader.attach("oldest" if self._came_first else self._start, self._came_first)
+        asked = self._asked
+        role: Role = "observer" if self._observes(ring.contract) else "reader"
+        slot = reference_ring.Slot(self.name, role, self._world.now_ns, settle=self._settle)
+        self._world.join(ring, slot)
+        self._contract, self._epoch = ring.contract, ring.epoch
+        self._reader = reference_ring.Reader(ring, slot, asked.on_lap, asked.conflate)
+        self._reader.attach("oldest" if self._came_first else asked.start, self._came_first)
         try:
             self._check_schema()
         except BaseException:
@@ -64,12 +58,13 @@ class FakeSubscriber(PlainSubscriber):
         if self._reader is not None:
             self._lost_before += self._reader.lost
             reader, self._reader = self._reader, None
-            self._world.depart(reader.ring, reader.seat)
+            self._contract = self._epoch = None
+            self._world.leave_ring(reader.ring, reader.slot)
             self._leases.clear()
 
     # -------------------------------------------------------------------------------------------- leases
 
-    def _in_use(self) -> list[PlainLease]:
+    def _in_use(self) -> list[PythonLease]:
         alive = [lease for ref in self._leases if (lease := ref()) is not None]
         return [lease for lease in alive if lease._open or lease.viewed()]
 
@@ -81,27 +76,22 @@ class FakeSubscriber(PlainSubscriber):
             self._leases = [weakref.ref(lease) for lease in self._in_use()]
             self._reader.release(self._keep())
 
-    def _borrowed(self, record: reference_ring.Record) -> PlainLease:
-        lease = PlainLease(self, record, 0)
+    def _borrowed(self, record: reference_ring.Record) -> PythonLease:
+        lease = PythonLease(self, record, 0)
         self._leases.append(weakref.ref(lease))
-        lease._lost = self._take(record)
+        lease.lost = self._take(record)
         return lease
 
     def _give_back(self, record: reference_ring.Record) -> bool:
         reader = self._reader
-        whole = reader is None or reader.still_whole(record)
+        intact = reader is None or reader.still_intact(record)
         self._settle()
-        return whole
+        return intact
 
     # ----------------------------------------------------------------------------------------- receiving
 
-    def _usable(self) -> None:
-        if self._dead:
-            raise Killed(f"the subscriber {self.name!r} of topic '{self.topic}' was killed")
-        super()._usable()
-
     def _look(self) -> reference_ring.Record | None:
-        """The next message that is not screened and not lost on the way, if it is there."""
+        """The next message that is not ignored and not lost by a fault, if it is there."""
         while True:
             if self._reader is None and not self._attach():
                 return None
@@ -114,7 +104,7 @@ class FakeSubscriber(PlainSubscriber):
                 self._detach()
                 self._came_first = True
             elif self._world.is_lost(self.topic, record.seq, self.name):
-                reader.position = record.end  # its number stays expected: the next one shows the gap
+                reader.position = record.end  # its number is still expected, so the next one shows the gap
                 reader.release(self._keep())
             elif self._screened(record):
                 reader.skip(record)
@@ -136,15 +126,10 @@ class FakeSubscriber(PlainSubscriber):
         return record
 
     def _after_waiting(self) -> reference_ring.Record | None:
-        if self._dead:
-            raise Killed(f"the subscriber {self.name!r} of topic '{self.topic}' was killed")
-        if self._is_closed:
-            raise Closed(f"the subscriber of topic '{self.topic}' was closed while it waited")
+        self._check_open(while_waiting=True)
         return self._look()
 
     async def _anext(self, timeout_ns: int | None) -> reference_ring.Record | None:
-        from ringmain.backends.fake import _virtual_loop
-
         record = self._look()
         if record is None and timeout_ns != 0:
             await _virtual_loop.wait_for_message(self, timeout_ns)
@@ -157,13 +142,13 @@ class FakeSubscriber(PlainSubscriber):
         self._reader.release(self._keep())
         return lost
 
-    def _whom_it_waits_for(self) -> str:
+    def _reason_to_wait(self) -> str:
         if self._reader is None:
-            return "there is no such topic (nobody has opened a publisher)"
-        writers = [s.describe(os.getpid()) for s in self._reader.ring.seats if s.role == "writer"]
+            return NO_TOPIC
+        writers = [s.describe(os.getpid()) for s in self._reader.ring.slots if s.role == "writer"]
         return "waiting for " + ", ".join(writers) if writers else "it has no writer"
 
-    # ------------------------------------------------------------------------------------ what is known
+    # ------------------------------------------------------------------------------------ state
 
     @property
     def lost(self) -> int:
@@ -175,44 +160,21 @@ class FakeSubscriber(PlainSubscriber):
         """Has the topic appeared?"""
         return self._reader is not None
 
-    @property
-    def contract(self) -> str | None:
-        """The topic's contract; None before the topic exists."""
-        self._usable()
-        return self._reader.ring.contract if self._reader else None
-
-    @property
-    def epoch(self) -> int | None:
-        """Which life of the topic this is."""
-        self._usable()
-        return self._reader.ring.epoch if self._reader else None
-
     def _schema(self) -> bytes:
         return self._reader.ring.schema if self._reader else b""
 
     def be_lapped(self) -> int:
-        """A fault: what is unread is gone. Returns how many messages that was."""
+        """A fault: all unread messages are lost. Returns how many."""
         return 0 if self._reader is None else self._reader.be_lapped()
 
-    def die(self) -> None:
-        """What the death of its process leaves."""
-        self._dead = True
-        self._close()
-
-    def _close(self) -> None:
-        self._is_closed = True
+    def _leave(self) -> None:
         self._detach()
-        if self in self._world.endpoints:
-            self._world.endpoints.remove(self)
 
     def close(self) -> None:
         """Leave the topic. Closing twice is harmless."""
         if not self._is_closed and self._reader is not None and self._in_use():
             raise InUse(f"topic '{self.topic}' cannot be closed: a borrowed message, or a view of one, is still in use")
         super().close()
-
-    def __reduce__(self) -> NoReturn:
-        refuse_to_travel(self)
 
 
 def wait(subscribers: list[FakeSubscriber], timeout: float | None) -> list[FakeSubscriber]:

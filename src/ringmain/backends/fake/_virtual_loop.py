@@ -1,6 +1,6 @@
 """An asyncio event loop on the clock of a fake world.
 
-Owns this invariant: the loop never sleeps for real. When it has nothing to do it waits in the world like any thread, so
+Owns this invariant: the loop never sleeps in real time. When it is idle it waits in the world like any thread, so
 `asyncio.sleep`, `wait_for` and timeouts take no time, and other threads of the program get their turn.
 """
 
@@ -15,7 +15,7 @@ from ringmain.backends.fake._schedule import START_NS
 from ringmain.backends.fake._world import World
 
 if TYPE_CHECKING:
-    from ringmain.backends.fake import FakeSubscriber
+    from ringmain.backends.fake._subscriber import FakeSubscriber
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -27,14 +27,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         super().__init__(_Selector(self))
 
     def time(self) -> float:
-        # From the world's beginning: near 1970 a float still resolves nanoseconds.
+        # Since the world began: a float resolves nanoseconds in small numbers, but not in today's wall clock.
         return (self.world.now_ns - START_NS) / 1e9
 
     def has_message(self) -> bool:
         return any(subscriber.has_message() for subscriber, _ in self.waiting)
 
     def wake(self) -> bool:
-        """Let the coroutines go on that have something to read. Were there any?"""
+        """Wake the coroutines whose subscriber has something to read. Were there any?"""
         able = [(subscriber, future) for subscriber, future in self.waiting if subscriber.has_message()]
         for subscriber, future in able:
             self.waiting.remove((subscriber, future))

@@ -1,28 +1,31 @@
-"""A world of topics that exist in this process alone: what the `fake` backend's endpoints live in.
+"""A world of topics that exist in this process alone: the `fake` backend's endpoints live in it.
 
-Owns this invariant: all that happens here is decided by the program and the seed. The clock is virtual, the order of
-threads comes from the seed, and faults happen when they were asked for.
+Owns this invariant: the program and the seed decide all that happens here. The clock is virtual, the seed gives the
+order of threads, and faults happen only when the test asks for them.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any
 
+from ringmain._contracts import DEFAULT_CONTRACT, ContractName
 from ringmain._message import Message
 from ringmain.backends._python import reference_ring
 from ringmain.backends.fake._schedule import Schedule
 from ringmain.errors import RingmainError, RosterFull, TopicBusy, TopicMismatch, TopicNotFound
 
 if TYPE_CHECKING:
-    from ringmain.backends.fake import FakePublisher, FakeSubscriber
+    from ringmain.backends.fake._endpoint import FakeEndpoint
+    from ringmain.backends.fake._subscriber import FakeSubscriber
 
 
 class Killed(RingmainError, ConnectionAbortedError):
-    """This endpoint's process has died, as far as the world is concerned: a fault that was asked for."""
+    """This endpoint was killed: a fault that the test asked for."""
 
 
 class World(Schedule):
@@ -31,7 +34,7 @@ class World(Schedule):
     def __init__(self, seed: int = 0, patience_s: float = 60.0) -> None:
         super().__init__(seed, patience_s)
         self.rings: dict[str, reference_ring.Ring] = {}
-        self.endpoints: list[FakePublisher | FakeSubscriber] = []
+        self.endpoints: list[FakeEndpoint] = []
         self._epochs = itertools.count()
         self._sent: dict[str, list[Message]] = {}
         self._to_lose: set[tuple[str, int, str | None]] = set()
@@ -41,31 +44,31 @@ class World(Schedule):
     # -------------------------------------------------------------------------------------------- clock
 
     def time_ns(self) -> int:
-        """What the clock of this world shows: wall clock, nanoseconds since 1970."""
+        """The time in this world: wall clock, nanoseconds since 1970."""
         return self.now_ns
 
     def sleep(self, seconds: float) -> None:
-        """Let others run for so long."""
+        """Let other threads run for this long."""
         until = self.now_ns + int(seconds * 1e9)
         self.wait(lambda: self.now_ns >= until, int(seconds * 1e9), f"{seconds:g} s to pass")
 
     advance = sleep
 
     def after(self, seconds: float, action: Callable[[], object]) -> None:
-        """Do it when so much time has passed. It must not wait: what it calls behaves as with timeout=0."""
+        """Call `action` after this time. It cannot wait: what it calls behaves as with timeout=0."""
         self.at(int(seconds * 1e9), action)
 
     # ------------------------------------------------------------------------------------------- faults
 
     def lose(self, topic: str, seq: int, reader: str | None = None) -> None:
-        """Message `seq` of the topic does not arrive: at nobody, or not at the reader of this name."""
+        """Message `seq` of the topic is lost: for all readers, or for the reader of this name."""
         self._to_lose.add((topic, seq, reader))
 
     def lap(self, topic: str, reader: str | None = None) -> int:
-        """The topic's readers (or the one of this name) are lapped now: what they have not read is gone. Returns how
-        many messages were taken away."""
+        """The topic's readers (or the one of this name) are lapped now: all messages they have not read are lost.
+        Returns how many."""
         ring = self.find_ring(topic)
-        if reference_ring.writer_waits(ring.contract):
+        if ring.traits.writer_waits:
             raise ValueError(f"topic '{topic}' is a {ring.contract}: its readers cannot be lapped, the writer waits")
         gone = 0
         for endpoint in self._readers(topic, reader):
@@ -73,20 +76,20 @@ class World(Schedule):
         return gone
 
     def kill(self, topic: str, name: str, *, before: int | None = None) -> None:
-        """Whoever takes part in the topic under this name dies: now, or just before it would have published message
-        number `before`. It leaves what a dead process leaves, and its next call raises `Killed`."""
+        """The topic's participant of this name dies: now, or just before it would have published message number
+        `before`. It leaves the topic as a dead process does, and its next call raises `Killed`."""
         if before is not None:
             self._to_die[topic, name] = before
             return
         found = [e for e in self.endpoints if e.topic == topic and e.name == name]
         if not found:
             there = sorted({e.name for e in self.endpoints if e.topic == topic})
-            raise TopicNotFound(f"nobody called {name!r} takes part in topic '{topic}'; there are {there}")
+            raise TopicNotFound(f"topic '{topic}' has no participant {name!r}; it has {there}")
         for endpoint in found:
             endpoint.die()
 
     def sent(self, topic: str) -> list[Message]:
-        """Every message published on the topic since the world began, whoever read it."""
+        """Every message published on the topic since the world began."""
         return list(self._sent.get(topic, ()))
 
     # ------------------------------------------------------------------------- for the fake's endpoints
@@ -106,30 +109,26 @@ class World(Schedule):
         return self.rings[topic]
 
     def _readers(self, topic: str, name: str | None) -> list[FakeSubscriber]:
-        from ringmain.backends.fake import FakeSubscriber
-
-        found = [
-            e
-            for e in self.endpoints
-            if isinstance(e, FakeSubscriber) and e.topic == topic and (name is None or e.name == name)
+        found: list[Any] = [
+            e for e in self.endpoints if e._role == "subscriber" and e.topic == topic and name in (None, e.name)
         ]
         if not found:
             raise TopicNotFound(f"topic '{topic}' has no reader" + (f" called {name!r}" if name else ""))
         return found
 
     def create(
-        self, topic: str, contract: reference_ring.Contract | None, capacity: int | None, persist: bool, schema: bytes
+        self, topic: str, contract: ContractName | None, capacity: int | None, persist: bool, schema: bytes
     ) -> reference_ring.Ring:
-        """The topic as it is if that is what is asked for; otherwise a new one, if nobody writes the old."""
+        """The existing topic if it is as asked; otherwise a new one, if the old one has no writer."""
         ring = self.rings.get(topic)
         if ring is not None:
             wanted = reference_ring.round_capacity(capacity or ring.capacity)
             if (contract or ring.contract) == ring.contract and wanted == ring.capacity:
                 return ring
-            self._make_way(ring, contract or ring.contract, wanted)
+            self._replace(ring, contract or ring.contract, wanted)
         self.rings[topic] = reference_ring.Ring(
             topic,
-            contract or "broadcast",
+            contract or DEFAULT_CONTRACT,
             reference_ring.round_capacity(capacity or reference_ring.DEFAULT_CAPACITY),
             self.now_ns + next(self._epochs),
             persist,
@@ -137,44 +136,44 @@ class World(Schedule):
         )
         return self.rings[topic]
 
-    def _make_way(self, ring: reference_ring.Ring, contract: str, capacity: int) -> None:
+    def _replace(self, ring: reference_ring.Ring, contract: str, capacity: int) -> None:
         text = (
             f"topic '{ring.topic}' is a {ring.contract} of {ring.capacity} bytes; asked for was a {contract} of "
             f"{capacity} bytes"
         )
-        writer = next((seat for seat in ring.seats if seat.role == "writer"), None)
+        writer = next((slot for slot in ring.slots if slot.role == "writer"), None)
         if writer is not None:
             raise TopicMismatch(f"{text}, but {writer.describe(os.getpid())} uses it as it is")
-        if ring.contract == "pipe" and not ring.disposable:
+        if ring.traits.keeps_unread and not ring.disposable:
             raise TopicMismatch(f"{text}, but it has unread messages; read them, or unlink it to throw them away")
         self._retire(ring)
 
-    def join(self, ring: reference_ring.Ring, seat: reference_ring.Seat, takeover: bool = False) -> None:
-        """Take a seat, if there is one."""
-        if len(ring.seats) >= reference_ring.SLOT_COUNT:
+    def join(self, ring: reference_ring.Ring, slot: reference_ring.Slot, takeover: bool = False) -> None:
+        """Give the participant a slot, if there is one."""
+        if len(ring.slots) >= reference_ring.SLOT_COUNT:
             raise RosterFull(
-                f"topic '{ring.topic}' has all of its {reference_ring.SLOT_COUNT} places taken by living "
-                "participants; close some of them"
+                f"topic '{ring.topic}' has {reference_ring.SLOT_COUNT} participants and no free slot; close some of "
+                "them"
             )
-        if seat.role == "reader" and ring.contract == "pipe" and ring.readers():
+        if slot.role == "reader" and ring.traits.one_reader and ring.readers():
             there = ring.readers()[0].describe(os.getpid())
-            raise TopicBusy(f"topic '{ring.topic}' is a pipe and has its one reader: {there}")
-        if seat.role == "writer" and reference_ring.has_one_writer(ring.contract):
+            raise TopicBusy(f"topic '{ring.topic}' is a {ring.contract} and has its one reader: {there}")
+        if slot.role == "writer" and ring.traits.one_writer:
             if ring.turn is not None and not takeover:
                 raise TopicBusy(
                     f"topic '{ring.topic}' has its one writer: {ring.turn.describe(os.getpid())}; close it, or open "
-                    "with takeover=True to take its place"
+                    "with takeover=True to replace it"
                 )
-            ring.turn = seat
-        ring.seats.append(seat)
+            ring.turn = slot
+        ring.slots.append(slot)
 
-    def depart(self, ring: reference_ring.Ring, seat: reference_ring.Seat) -> None:
-        """Give a seat back, with all that belongs to it. The last to leave takes the topic away."""
-        if seat in ring.seats:
-            ring.seats.remove(seat)
-        if ring.turn is seat:
+    def leave_ring(self, ring: reference_ring.Ring, slot: reference_ring.Slot) -> None:
+        """Free the slot. The last participant to leave removes the topic."""
+        if slot in ring.slots:
+            ring.slots.remove(slot)
+        if ring.turn is slot:
             ring.turn = None
-        if not ring.seats and not ring.retired and ring.disposable:
+        if not ring.slots and not ring.retired and ring.disposable:
             self._retire(ring)
 
     def _retire(self, ring: reference_ring.Ring) -> None:
@@ -185,44 +184,28 @@ class World(Schedule):
 
     def unlink(self, topic: str, force: bool) -> None:
         ring = self.find_ring(topic)
-        if ring.seats and not force:
+        if ring.slots and not force:
             raise TopicBusy(
-                f"topic '{topic}' is in use by {ring.seats[0].describe(os.getpid())}; close it, or unlink with "
-                "force=True to take the topic away"
+                f"topic '{topic}' is in use by {ring.slots[0].describe(os.getpid())}; close it, or unlink with "
+                "force=True to remove the topic"
             )
         self._retire(ring)
 
     def clean(self) -> list[str]:
-        """Nobody dies in a fake world without giving back its place, so there is only what has no member."""
-        gone = [name for name, ring in self.rings.items() if not ring.seats and ring.disposable]
+        """Killed endpoints leave their slots, so only topics without participants can be left over."""
+        gone = [name for name, ring in self.rings.items() if not ring.slots and ring.disposable]
         for name in gone:
             self._retire(self.rings[name])
         return gone
 
 
-def refuse_to_travel(endpoint: object) -> NoReturn:
-    raise TypeError(
-        f"{endpoint!r} cannot be passed to another process: a fake world exists in one process alone. "
-        "Use ringmain.testing.Lockstep to test several processes"
-    )
-
-
 _worlds: list[World] = []
-_implicit: list[World] = []
+_world_of_the_process = functools.cache(World)
 
 
 def current() -> World:
     """The world that is open; outside of `fake()` one for the whole process."""
-    if _worlds:
-        return _worlds[-1]
-    if not _implicit:
-        _implicit.append(World())
-    return _implicit[0]
-
-
-def is_open() -> bool:
-    """Is there any world at all?"""
-    return bool(_worlds or _implicit)
+    return _worlds[-1] if _worlds else _world_of_the_process()
 
 
 def push(world: World) -> None:

@@ -1,4 +1,7 @@
-"""The held side of `Lockstep`: subscribers that ask before they look."""
+"""The paused side of `Lockstep`: subscribers that ask the test before they look at their topic.
+
+Owns this invariant: a call that is made inside another one (`recv` inside `__next__`) does not pause a second time.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +9,19 @@ import asyncio
 import functools
 import os
 import socket
-from collections.abc import Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import msgspec
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from ringmain import _native
+from ringmain.backends.shm import LOCKSTEP_VARIABLE
 
-    from ringmain._subscriber import Subscriber
-
-VARIABLE = "RINGMAIN_LOCKSTEP"
+T = TypeVar("T")
 
 
 class Orders(msgspec.Struct, frozen=True):
-    """What the variable says: whom to ask, and about which topics."""
+    """What the variable says: the test's socket, and the topics whose subscribers pause."""
 
     socket: str
     topics: tuple[str, ...]
@@ -29,7 +29,7 @@ class Orders(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """What a held one is about to do."""
+    """What a paused subscriber is about to do."""
 
     topics: tuple[str, ...]
     call: str
@@ -43,23 +43,23 @@ def _orders(text: str) -> Orders:
     return msgspec.json.decode(text, type=Orders)
 
 
-def held_class(cls: Any, topic: str) -> Any:
-    """The class to make a subscriber of, if its topic is to be held; None if not."""
-    text = os.environ.get(VARIABLE)
-    if not text or topic not in _orders(text).topics or issubclass(cls, HeldMixin):
-        return None
+def pausing_class(cls: Any, topic: str) -> Any:
+    """The class to make a subscriber of: one that pauses if the variable names its topic, otherwise `cls` itself."""
+    text = os.environ.get(LOCKSTEP_VARIABLE)
+    if not text or topic not in _orders(text).topics or issubclass(cls, PausingMixin):
+        return cls
     return _mix(cls, _orders(text))
 
 
 @functools.cache
 def _mix(cls: Any, orders: Orders) -> Any:
-    # Under the same name: a subscriber that is held should look like any other.
-    members = {"_lockstep_orders": orders, "_lockstep_base": cls, "__module__": cls.__module__}
-    return type(cls.__name__, (HeldMixin, cls), members)
+    # Under the same name: a subscriber that pauses looks like any other.
+    attributes = {"_lockstep_orders": orders, "_lockstep_base": cls, "__module__": cls.__module__}
+    return type(cls)(cls.__name__, (PausingMixin, cls), attributes)
 
 
 def ask(orders: Orders, step: Step) -> bool:
-    """Wait until the test lets us go. True: there is no time left to wait. If there is no test any more, go."""
+    """Wait until the test says to continue. True: time out at once. If the test has ended, continue."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         try:
             connection.connect(orders.socket)
@@ -70,7 +70,7 @@ def ask(orders: Orders, step: Step) -> bool:
 
 
 async def ask_async(orders: Orders, step: Step) -> bool:
-    """As `ask`, without stopping the event loop."""
+    """As `ask`, without blocking the event loop."""
     loop = asyncio.get_running_loop()
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         connection.setblocking(False)
@@ -82,93 +82,89 @@ async def ask_async(orders: Orders, step: Step) -> bool:
             return False
 
 
-class HeldMixin:
-    """Mixed into the subscriber's class. Calls made while one is let go (its own inner ones) are not held again."""
+class PausingMixin:
+    """Mixed into the subscriber's class."""
 
     _lockstep_orders: Orders
     _lockstep_base: type
     _waits_natively = False
-    _let_go = 0
+    _calls_inside = 0
     topic: str
     _options: dict[str, Any]
 
     def _step(self, call: str, timeout: float | None) -> Step:
         return Step((self.topic,), call, self._options["name"], os.getpid(), timeout)
 
-    def _is_free(self, timeout: float | None) -> bool:
-        return self._let_go > 0 or (timeout == 0 and not self._lockstep_orders.polls)
+    def _pauses(self, timeout: float | None) -> bool:
+        return self._calls_inside == 0 and (timeout != 0 or self._lockstep_orders.polls)
 
-    @contextmanager
-    def _held(self, call: str, timeout: float | None) -> Iterator[float | None]:
-        """Be held; gives the timeout to go on with."""
-        expired = not self._is_free(timeout) and ask(self._lockstep_orders, self._step(call, timeout))
-        self._let_go += 1
+    def _paused(self, call: str, timeout: float | None, proceed: Callable[[float | None], T]) -> T:
+        """Pause, then proceed with the timeout that the test leaves it."""
+        expired = self._pauses(timeout) and ask(self._lockstep_orders, self._step(call, timeout))
+        self._calls_inside += 1
         try:
-            yield 0 if expired else timeout
+            return proceed(0 if expired else timeout)
         finally:
-            self._let_go -= 1
+            self._calls_inside -= 1
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Where it arrives, the environment decides anew whether it is held.
+        # In the process that unpickles it, the environment decides anew whether it pauses.
         reduced: Any = super().__reduce__()
         rebuild, (_, *rest) = reduced
         return rebuild, (self._lockstep_base, *rest)
 
     def recv(self, timeout: float | None = None) -> Any:
-        with self._held("recv", timeout) as left:
-            return super().recv(left)  # type: ignore[misc]
+        return self._paused("recv", timeout, super().recv)  # type: ignore[misc]
 
     def try_recv(self) -> Any:
-        with self._held("try_recv", 0):
-            return super().try_recv()  # type: ignore[misc]
+        receive = super().try_recv  # type: ignore[misc]
+        return self._paused("try_recv", 0, lambda _: receive())
 
     def recv_message(self, timeout: float | None = None) -> Any:
-        with self._held("recv_message", timeout) as left:
-            return super().recv_message(left)  # type: ignore[misc]
+        return self._paused("recv_message", timeout, super().recv_message)  # type: ignore[misc]
 
     def try_recv_message(self) -> Any:
-        with self._held("try_recv_message", 0):
-            return super().try_recv_message()  # type: ignore[misc]
+        receive = super().try_recv_message  # type: ignore[misc]
+        return self._paused("try_recv_message", 0, lambda _: receive())
 
     def recv_many(self, max_messages: int, timeout: float | None = 0) -> Any:
-        with self._held("recv_many", timeout) as left:
-            return super().recv_many(max_messages, left)  # type: ignore[misc]
+        receive = super().recv_many  # type: ignore[misc]
+        return self._paused("recv_many", timeout, lambda left: receive(max_messages, left))
 
     def recv_into(self, buffer: Any, timeout: float | None = None) -> Any:
-        with self._held("recv_into", timeout) as left:
-            return super().recv_into(buffer, left)  # type: ignore[misc]
+        receive = super().recv_into  # type: ignore[misc]
+        return self._paused("recv_into", timeout, lambda left: receive(buffer, left))
 
     def recv_batch(self, max_messages: int = 65536, *, timeout: float | None = 0, **options: Any) -> Any:
-        with self._held("recv_batch", timeout) as left:
-            return super().recv_batch(max_messages, timeout=left, **options)  # type: ignore[misc]
+        receive = super().recv_batch  # type: ignore[misc]
+        return self._paused("recv_batch", timeout, lambda left: receive(max_messages, timeout=left, **options))
 
     def borrow(self, timeout: float | None = None) -> Any:
-        with self._held("borrow", timeout) as left:
-            return super().borrow(left)  # type: ignore[misc]
+        return self._paused("borrow", timeout, super().borrow)  # type: ignore[misc]
 
     def __next__(self) -> Any:
-        with self._held("recv", None):
-            return super().__next__()  # type: ignore[misc]
+        receive = super().__next__  # type: ignore[misc]
+        return self._paused("recv", None, lambda _: receive())
 
     async def arecv(self, timeout: float | None = None) -> Any:
         return (await self.arecv_message(timeout)).data
 
     async def arecv_message(self, timeout: float | None = None) -> Any:
-        expired = not self._is_free(timeout) and await ask_async(self._lockstep_orders, self._step("arecv", timeout))
-        self._let_go += 1
+        expired = self._pauses(timeout) and await ask_async(self._lockstep_orders, self._step("arecv", timeout))
+        self._calls_inside += 1
         try:
             return await super().arecv_message(0 if expired else timeout)  # type: ignore[misc]
         finally:
-            self._let_go -= 1
+            self._calls_inside -= 1
 
 
-def wait(subscribers: Sequence[Subscriber], timeout: float | None, native_wait: Any) -> list[Any]:
-    """One step for all of them: held once, with all topics that are to be held."""
-    held = [subscriber for subscriber in subscribers if isinstance(subscriber, HeldMixin)]
-    orders = held[0]._lockstep_orders
-    if timeout != 0 or orders.polls:
-        topics = tuple(subscriber.topic for subscriber in held)
-        if ask(orders, Step(topics, "wait", held[0]._options["name"], os.getpid(), timeout)):
+def wait(subscribers: list[Any], timeout: float | None) -> list[Any]:
+    """One step for all of them: a single pause, with the topics of all that pause."""
+    pausing = [subscriber for subscriber in subscribers if isinstance(subscriber, PausingMixin)]
+    first = pausing[0]
+    if timeout != 0 or first._lockstep_orders.polls:
+        topics = tuple(subscriber.topic for subscriber in pausing)
+        step = Step(topics, "wait", first._options["name"], os.getpid(), timeout)
+        if ask(first._lockstep_orders, step):
             timeout = 0
-    found: list[Any] = native_wait(subscribers, timeout)
-    return found
+    return _native.wait(subscribers, timeout)

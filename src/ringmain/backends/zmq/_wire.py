@@ -3,18 +3,18 @@
     +0       +4       +5           +6         +7       +8    +16       +24
     | "RMZ1" | flags  | sender_size| kind_size| 0      | seq | time_ns | epoch | sender kind |
 
-All little-endian. A *hello* (flag 1) comes when somebody has subscribed: its payload says what the topic is, and its
-`seq` is the number of the message to come. So a subscriber knows what it missed, and that it is where it wanted to be.
+All little-endian. A *hello* (flag 1) is sent when a subscriber connects: its payload says what the topic is, and its
+`seq` is the number of the next message. So a subscriber knows what it missed, and that it has the right address.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import Literal
 
 import msgspec
 
 from ringmain.backends._python.reference_ring import Record
+from ringmain.backends.zmq._address import ZmqContract
 from ringmain.errors import Corrupt
 
 HEADER = struct.Struct("<4sBBBxQqQ")
@@ -23,10 +23,10 @@ HELLO_FLAG = 1
 
 
 class Hello(msgspec.Struct):
-    """What a publisher says of its topic to whoever comes."""
+    """What a publisher tells a new subscriber about its topic."""
 
     topic: str
-    contract: Literal["broadcast", "pipe"]
+    contract: ZmqContract
     capacity: int
     name: str
     schema: bytes = b""
@@ -56,6 +56,6 @@ def unpack(topic: str, frames: list[bytes]) -> tuple[Record | Hello, int, int]:
         return Record(0, 0, seq, time_ns, sender, kind, data), epoch, seq
     except (ValueError, struct.error, msgspec.DecodeError) as error:
         raise Corrupt(
-            f"what came on topic '{topic}' is not a ringmain message ({error}): something else, or another version of "
-            "ringmain, publishes at its address"
+            f"what arrived on topic '{topic}' is not a ringmain message ({error}): another program, or another version "
+            "of ringmain, publishes at its address"
         ) from error

@@ -11,8 +11,9 @@ import contextlib
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
+from ringmain._contracts import ContractName as Contract
 from ringmain._inspect import info
-from ringmain._publisher import Contract, Publisher
+from ringmain._publisher import Publisher
 from ringmain.errors import CodecNotFound, TopicNotFound
 from ringmain.frames import FrameLayout, FramePublisher
 from ringmain.recording._format import FRAMES, TopicMeta

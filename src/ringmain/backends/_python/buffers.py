@@ -1,8 +1,8 @@
-"""Reservations, streams and leases of the backends written in Python: the same manners as the native ones.
+"""Reservations and leases of the backends written in Python. They behave as the native ones, with one copy.
 
-Owns this invariant: an array or view that outlives its block is noticed. Both are `bytearray`s, since a bytearray can
-say whether a view of it is alive (it cannot be resized then), and since in Python 3.11 only an extension of a builtin
-type can have the buffer protocol. What is zero-copy on shared memory is one copy here.
+Owns this invariant: an array or view that outlives its block is noticed. Both are `bytearray`s, because a bytearray
+cannot be resized while a view of it is alive, and because in Python 3.11 only a subclass of a builtin type can have the
+buffer protocol.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from ringmain.errors import InUse, Lapped
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-    from ringmain.backends._python.publisher import PlainPublisher
+    from ringmain.backends._python.publisher import PythonPublisher
     from ringmain.backends._python.reference_ring import Record
-    from ringmain.backends._python.subscriber import PlainSubscriber
+    from ringmain.backends._python.subscriber import PythonSubscriber
 
 
 class Watched(bytearray):
-    """Bytes that know whether a view of them is alive."""
+    """Bytes that can tell whether a view of them is alive."""
 
     def viewed(self) -> bool:
         try:
@@ -33,10 +33,10 @@ class Watched(bytearray):
         return False
 
 
-class PlainReservation(Watched):
+class PythonReservation(Watched):
     """A message being written. Sent when its block is left, dropped on an exception."""
 
-    def __init__(self, publisher: PlainPublisher, size: int, kind: str) -> None:
+    def __init__(self, publisher: PythonPublisher, size: int, kind: str) -> None:
         super().__init__(size)
         self._publisher, self._kind, self._size = publisher, kind, size
         self._open = True
@@ -67,7 +67,7 @@ class PlainReservation(Watched):
         self._size = size
 
     def _append(self, data: ReadableBuffer, timeout: float | None) -> int:
-        """A stream writes on."""
+        """For a stream: make it longer."""
         self._check_open()
         more = bytes(memoryview(data).cast("B"))
         self._publisher._grow(self._size + len(more), self._kind, timeout)
@@ -96,7 +96,7 @@ class PlainReservation(Watched):
             self.settled()
 
     def settled(self) -> bool:
-        """Has the block ended and is the last view gone? Then the turn goes back."""
+        """Has the block ended, and is the last view gone? Then other writers may go on."""
         if self._open or self.viewed():
             return False
         if self._publisher._reservation is self:
@@ -118,49 +118,33 @@ class PlainReservation(Watched):
         return False
 
 
-class PlainLease(Watched):
+class PythonLease(Watched):
     """A borrowed message."""
 
-    def __init__(self, subscriber: PlainSubscriber, record: Record, lost: int) -> None:
+    def __init__(self, subscriber: PythonSubscriber, record: Record, lost: int) -> None:
         super().__init__(record.data)
-        self._subscriber, self._record, self._lost = subscriber, record, lost
+        self._subscriber, self._record = subscriber, record
+        self.seq, self.time_ns, self.sender, self.kind = record.seq, record.time_ns, record.sender, record.kind
+        self.lost = lost
         self._open = True
         self._data: Any = None
 
     @property
     def data(self) -> Any:
         """The message as a read-only memoryview, or decoded on a typed topic."""
-        if not self._open:
-            raise ValueError("the borrowed message was given back")
+        self._check_open()
         if self._data is None:
             codec = self._subscriber._codec
             view = memoryview(self).toreadonly()
             self._data = view if codec is None else codec.decode(view)
         return self._data
 
-    @property
-    def seq(self) -> int:
-        return self._record.seq
-
-    @property
-    def time_ns(self) -> int:
-        return self._record.time_ns
-
-    @property
-    def sender(self) -> str:
-        return self._record.sender
-
-    @property
-    def kind(self) -> str:
-        return self._record.kind
-
-    @property
-    def lost(self) -> int:
-        return self._lost
-
-    def __enter__(self) -> Self:
+    def _check_open(self) -> None:
         if not self._open:
             raise ValueError("the borrowed message was given back")
+
+    def __enter__(self) -> Self:
+        self._check_open()
         return self
 
     def __exit__(
@@ -168,8 +152,8 @@ class PlainLease(Watched):
     ) -> Literal[False]:
         if self._open and not self._end() and kind is None:
             raise Lapped(
-                f"message {self.seq} of topic '{self._subscriber.topic}' was overwritten while it was borrowed: what "
-                "was read of it is worthless. Copy with recv(), ask for a larger capacity, or use the contract "
+                f"message {self.seq} of topic '{self._subscriber.topic}' was overwritten while it was borrowed: do "
+                "not use what was read of it. Copy with recv(), ask for a larger capacity, or use the contract "
                 "'bus', where a borrowed message stays"
             )
         return False
@@ -178,13 +162,13 @@ class PlainLease(Watched):
         self._open = False
         data, self._data = self._data, None
         if isinstance(data, memoryview):
-            with suppress(BufferError):  # somebody made a view of it: that one counts on
+            with suppress(BufferError):  # the user made a view of it, which keeps it alive
                 data.release()
         del data
         return self._subscriber._give_back(self._record)
 
     def release(self) -> None:
-        """Give the message back. On `broadcast`, raises `Lapped` if the writer went over it."""
+        """Give the message back. On `broadcast`, raises `Lapped` if the writer has overwritten it."""
         self.__exit__(None, None, None)
 
     def __del__(self) -> None:

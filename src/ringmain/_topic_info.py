@@ -1,0 +1,65 @@
+"""`TopicInfo` and `Participant`: what `ringmain.info` and `ringmain.topics` return, whatever the backend."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from ringmain.backends import Backend
+    from ringmain.typed import Schema
+
+Role = Literal["writer", "reader", "observer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Participant:
+    """A writer, reader or observer of a topic. A backend that does not count something leaves it at 0."""
+
+    pid: int
+    name: str
+    role: Role
+    user: int
+    position: int = 0
+    """Reader: of the next message to read, in bytes since the topic began."""
+    lag_messages: int = 0
+    lag_bytes: int = 0
+    messages: int = 0
+    """Sent or received since it joined."""
+    bytes: int = 0
+    lost: int = 0
+    holding: bool = False
+    """Does it keep the writers from overwriting what it has not read?"""
+    alive: bool = True
+    waits_for: str | None = None
+    """Writer: the name of the participant that blocks it, if it is waiting."""
+    joined_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """What is known of a topic."""
+
+    name: str
+    contract: str
+    capacity: int
+    used: int
+    """Bytes of the ring that hold messages."""
+    next_sequence: int
+    epoch: int
+    """Which life of the topic this is: when it was created, in nanoseconds."""
+    persist: bool
+    schema: Schema | None
+    writers: list[Participant]
+    readers: list[Participant]
+    """Observers are among them."""
+    backend: Backend = "shm"
+
+
+def parse_schema(schema: bytes) -> Schema | None:
+    """The schema that a topic keeps as bytes; None if it is not typed."""
+    if not schema:
+        return None
+    from ringmain import typed
+
+    return typed.Schema.from_bytes(schema)
