@@ -6,10 +6,10 @@
         pub.send(b"hello")
         sub.recv(timeout=1.0)
 
-The public names and where each lives: `Publisher` (publisher.py), `Subscriber` and `wait` (subscriber.py), `Message`
-(message.py), `SyncQueue` (syncqueue.py), `Latest` (latest.py), `FramePublisher`, `FrameSubscriber` and what goes with
-them (frames/), `topics`, `info`, `unlink`, `clean` (inspect.py), and the errors (errors.py). `Recorder`, `Recording`,
-`Player` and `replay` (recording/) need pyarrow, and are imported when they are first asked for.
+Where the public names are defined: `Publisher` (_publisher.py), `Subscriber` and `wait` (_subscriber.py), `Message`
+(_message.py), `SyncQueue` (_syncqueue.py), `Latest` (_latest.py), `bridge` (_bridge.py), `topics`, `info`, `unlink` and
+`clean` (_inspect.py), frames (frames/), and the errors (errors.py). `Recorder`, `Recording`, `Player` and `replay`
+(recording/) need pyarrow, and are imported when they are first used.
 """
 
 from __future__ import annotations
@@ -122,6 +122,11 @@ __all__ = [
     "unlink",
     "wait",
 ]
+
+for _name in __all__:
+    if isinstance(_public := globals().get(_name), type) and _public.__module__.startswith("ringmain._"):
+        _public.__module__ = "ringmain"  # the path to import it from, as reprs and pickles name it
+del _name, _public
 
 _RECORDING = frozenset({"Player", "Recorder", "Recording", "replay"})
 

@@ -1,9 +1,9 @@
-"""Waiting in an asyncio loop: no polling, no thread for each call, one descriptor for all that wait in a loop.
+"""Waiting in an asyncio loop: no polling, no thread for each call, one descriptor for all waiting tasks of a loop.
 
-A loop has one `_LoopBell`: an eventfd that the loop watches. Who finds nothing to do arms a watch on the very word
-whose change it awaits (`Subscriber._arm`, `Publisher._arm`), a native thread sleeps on all watched words, and the
-eventfd gives back the tokens of those that rang. Only readiness travels that way; a message is taken by the task
-itself, in one step, after it was woken. So a cancelled task has taken nothing, and nothing is lost.
+A loop has one `_LoopBell`: an eventfd that the loop watches. A task that must wait arms a watch on the word in shared
+memory whose change it awaits (`Subscriber._arm`, `Publisher._arm`). A native thread sleeps on all watched words, and
+the eventfd returns the tokens of those that changed. This only wakes the task: it takes the message itself, in one
+step. So a cancelled task has taken no message, and none is lost.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FAIR_SHARE = 64
 
 
 class _LoopBell:
-    """What a loop waits on, and which future stands for which token."""
+    """The event that a loop waits on, and the future of each token."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._event = _native.Event()
@@ -53,7 +53,7 @@ class _LoopBell:
                 future.set_result(None)
 
     async def until_rung(self, arm: Callable[[_native.Event], int]) -> None:
-        """Wait for one ring of what `arm` arms; return at once if it says there is nothing to wait for."""
+        """Wait for one change of what `arm` arms; return at once if it has changed already (token 0)."""
         token = arm(self._event)
         if token == 0:
             return
@@ -67,10 +67,10 @@ class _LoopBell:
 
 
 async def receive(sub: Subscriber, timeout: float | None) -> Message:
-    """The next message; `Timeout` when nothing came in time."""
+    """The next message; `Timeout` if there is none in time."""
     sub._in_a_row += 1
     if sub._in_a_row >= _FAIR_SHARE:
-        # Before taking, not after: a task that is cancelled here has taken nothing.
+        # Before taking, not after: a task that is cancelled here has taken no message.
         sub._in_a_row = 0
         await asyncio.sleep(0)
     message = sub.try_recv_message()
@@ -83,7 +83,7 @@ async def receive(sub: Subscriber, timeout: float | None) -> Message:
                 await bell.until_rung(sub._arm)
                 message = sub.try_recv_message()
     except TimeoutError:
-        # The time may have run out just when a message came.
+        # A message may have come just when the time was up.
         message = sub.try_recv_message()
         if message is None:
             sub._raise_timeout(timeout)

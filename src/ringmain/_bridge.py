@@ -1,7 +1,7 @@
-"""`bridge`: carries messages from one topic to another, whatever their backends. Shared memory to zmq and back.
+"""`bridge`: carries messages from one topic to another, on any backends: shared memory to zmq and back.
 
-Owns this invariant: a message that passes keeps its number, time, sender and kind, and one that does not pass is
-counted. So a reader at the far end sees the losses of the whole way as gaps in the numbers.
+Owns this invariant: a message that is carried keeps its number, time, sender and kind, and one that is dropped is
+counted. So a reader of the target sees all losses on the way as gaps in the numbers.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from ringmain._closing import Closing
+from ringmain._contracts import CONTRACTS, DEFAULT_CONTRACT
 from ringmain._publisher import Publisher
 from ringmain._subscriber import Subscriber
+from ringmain.backends import BACKENDS
 from ringmain.errors import Closed, Full, MessageTooLarge, Timeout
 
 SLICE_S = 0.1
-"""How long a bridge waits before it looks whether it was closed."""
+"""How long a bridge waits before it checks whether it was closed."""
 AT_ONCE = 256
 
 
@@ -25,10 +27,10 @@ class Traffic:
     """What a bridge has done so far."""
 
     carried: int = 0
-    """Messages passed on."""
+    """Messages sent to the target."""
     carried_bytes: int = 0
     lost: int = 0
-    """Messages that were gone from the source before the bridge came to them."""
+    """Messages that were overwritten in the source before the bridge read them."""
     full: int = 0
     """Messages dropped because the target had no room in time."""
     too_large: int = 0
@@ -36,14 +38,14 @@ class Traffic:
 
     @property
     def dropped(self) -> int:
-        """All that did not pass."""
+        """All messages that did not reach the target."""
         return self.lost + self.full + self.too_large
 
 
 class Bridge(Closing):
-    """Carries what comes from `source` to `target`: in a thread of its own after `start()`, or by calling `carry()`.
+    """Carries messages from `source` to `target`: in a thread of its own after `start()`, or by calling `carry()`.
 
-    timeout: seconds to wait for room where the target makes its writers wait; then the message is dropped and counted.
+    timeout: seconds to wait for room, on contracts whose writer waits; then the message is dropped and counted.
     The bridge closes both ends when it is closed.
     """
 
@@ -51,7 +53,7 @@ class Bridge(Closing):
         self.source, self.target = source, target
         self.traffic = Traffic()
         self.error: BaseException | None = None
-        """What ended the thread, if it was not `close`."""
+        """The exception that ended the thread, if any."""
         self._timeout = timeout
         self._epoch: int | None = None
         self._offset = 0
@@ -60,13 +62,13 @@ class Bridge(Closing):
         self._thread: threading.Thread | None = None
 
     def carry(self, timeout: float | None = None) -> int:
-        """Wait for messages and pass on what is there, up to a few hundred; returns how many were passed on."""
+        """Wait for a message and carry all that are there, up to a few hundred; returns how many were carried."""
         before = self.traffic.carried
         message = self._receive(timeout)
         for _ in range(AT_ONCE):
             if message is None:
                 break
-            self._pass_on(message)
+            self._send(message)
             message = self._receive(0)
         self.traffic.lost = self.source.lost
         return self.traffic.carried - before
@@ -79,8 +81,8 @@ class Bridge(Closing):
         except Timeout:
             return None
 
-    def _pass_on(self, message: Any) -> None:
-        self._number_on(message.seq)
+    def _send(self, message: Any) -> None:
+        self._follow_source(message.seq)
         try:
             wait_s = -1 if self._timeout is None else self._timeout
             number = message.seq + self._offset
@@ -96,9 +98,9 @@ class Bridge(Closing):
             self.traffic.carried += 1
             self.traffic.carried_bytes += len(message.data)
 
-    def _number_on(self, seq: int) -> None:
-        """Numbers go through as they are, except that they never go back: when the source begins a new life, its
-        numbers are set after those that were sent already."""
+    def _follow_source(self, seq: int) -> None:
+        """Numbers are kept, but never go back: when the source is recreated, its numbers continue after those that
+        were sent already."""
         if self.source.epoch != self._epoch:
             self._epoch = self.source.epoch
             sent = self.target.next_sequence
@@ -127,7 +129,7 @@ class Bridge(Closing):
             self.carry(SLICE_S)
 
     def close(self) -> None:
-        """Stop, and close both ends. Raises what ended the thread before its time, if anything did."""
+        """Stop, and close both ends. Raises the exception that ended the thread, if any."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
@@ -146,8 +148,8 @@ def bridge(
 ) -> Bridge:
     """Carry messages from one topic to another, in a thread: `with rm.bridge("imu", "zmq:imu") as carrying: ...`
 
-    Each end is a subscriber or publisher that was made for it (and is closed with the bridge), or a text: a topic of
-    shared memory, "zmq:topic", or "zmq:topic@tcp://host:port".
+    Each end is a subscriber or publisher (which is closed with the bridge), or a text: a topic of shared memory,
+     "zmq:topic", or "zmq:topic@tcp://host:port".
     """
     subscriber = _open_source(source) if isinstance(source, str) else source
     try:
@@ -164,7 +166,7 @@ def parse_end(text: str) -> dict[str, Any]:
     backend, separator, rest = text.partition(":")
     if not separator:
         return {"topic": text, "backend": "shm"}
-    if backend not in ("shm", "zmq", "fake"):
+    if backend not in BACKENDS:
         raise ValueError(f"{text!r} is not an end of a bridge: write topic, zmq:topic or zmq:topic@tcp://host:port")
     topic, at, address = rest.partition("@")
     return {"topic": topic, "backend": backend, **({"address": address} if at else {})}
@@ -175,6 +177,8 @@ def _open_source(text: str) -> Subscriber:
 
 
 def _open_target(text: str, source: Subscriber) -> Publisher:
-    """A pipe goes on as a pipe; all else is broadcast, which is what zmq has."""
-    contract: Any = "pipe" if source.contract == "pipe" else "broadcast"
+    """With the source's contract if it has one writer, as the bridge is the only one; otherwise with the default."""
+    contract: Any = source.contract
+    if contract is None or not CONTRACTS[contract].one_writer:
+        contract = DEFAULT_CONTRACT
     return Publisher(**parse_end(text), name="bridge", contract=contract)

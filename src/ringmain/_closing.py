@@ -1,4 +1,4 @@
-"""`with` for whatever has a `close()`: it is closed at the end of the block, come what may."""
+"""`with` for all that has a `close()`: it is closed at the end of the block, also on an exception."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class _Closes(Protocol):
 
 
 class Closing:
-    """Mixed into what has a `close()`."""
+    """Mixed into classes that have a `close()`."""
 
     __slots__ = ()
 

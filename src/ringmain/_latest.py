@@ -1,7 +1,7 @@
-"""`Latest`: the newest message of many topics, and how each of them is doing. For control loops.
+"""`Latest`: the newest message of many topics, and the state of each topic. For control loops.
 
-One wait for all topics. Everything that came is taken in, so that loss is counted and rates are known, but only the
-newest message of a topic is kept, and decoded when it is asked for. Nothing grows with time.
+One wait for all topics. All messages are received, so that losses and rates are measured, but only the newest message
+of a topic is kept, and decoded when it is used. Memory does not grow with time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 _PERIODS_TO_LIVE = 10
 _RATE_TOLERANCE = 0.2
-_MOST_AT_ONCE = 100_000  # a publisher that never stops must not keep update() for ever
+_MOST_AT_ONCE = 100_000  # update() must return even if a publisher never stops
 
 
 class _Entry:
@@ -43,11 +43,11 @@ class _Entry:
         self.is_decoded = False
         self.updated = False
         self.arrived_s = 0.0  # monotonic
-        # The rate is that between `mark` and now; every `_PERIODS_TO_LIVE` periods the newer mark takes over.
+        # The rate is measured between `mark` and now. Every `_PERIODS_TO_LIVE` periods `next_mark` becomes `mark`.
         self.mark: tuple[int, int] | None = None
         self.next_mark: tuple[int, int] | None = None
 
-    def take_in(self) -> bool:
+    def receive(self) -> bool:
         newest = None
         for _ in range(_MOST_AT_ONCE):
             message = self.subscriber.try_recv_message()
@@ -58,7 +58,7 @@ class _Entry:
         if newest is None:
             return False
         if self.message is not None and newest.seq < self.message.seq:
-            self.mark = self.next_mark = None  # another life of the topic
+            self.mark = self.next_mark = None  # the topic was recreated
         self.message, self.is_decoded = newest, False
         self.arrived_s = time.monotonic()
         self._move_marks((newest.seq, newest.time_ns))
@@ -106,12 +106,12 @@ class _Entry:
         assert self.message is not None
         messages, ns = self.message.seq - self.mark[0], self.message.time_ns - self.mark[1]
         if messages == 0 or ns <= 0:
-            return False  # one message alone has no rate
+            return False  # a rate needs two messages
         return abs(messages * 1e9 / ns / self.rate_hz - 1) <= _RATE_TOLERANCE
 
 
 class Column(Mapping[str, T], Generic[T]):
-    """One thing to know of every topic, looked up when it is asked for."""
+    """One property of every topic, computed when it is read."""
 
     def __init__(self, entries: dict[str, _Entry], look: Callable[[_Entry], T]) -> None:
         self._entries = entries
@@ -152,24 +152,24 @@ class Latest(Closing, Mapping[str, Any]):
             raise
         self._subscribers = [entry.subscriber for entry in self._entries.values()]
         self.message: Column[Message | None] = Column(self._entries, lambda e: e.message)
-        """The newest message of each topic as it came, or None."""
+        """The newest message of each topic, not decoded, or None."""
         self.updated: Column[bool] = Column(self._entries, lambda e: e.updated)
-        """Did the last `update` bring something new?"""
+        """Did the last `update` receive a message?"""
         self.seen: Column[bool] = Column(self._entries, lambda e: e.message is not None)
-        """Has anything ever come?"""
+        """Was any message received?"""
         self.alive: Column[bool] = Column(self._entries, _Entry.alive)
-        """Has something come within ten periods? Without an expected rate: has anything ever come?"""
+        """Was a message received within ten periods? Without an expected rate: was any received?"""
         self.rate_ok: Column[bool] = Column(self._entries, _Entry.rate_ok)
-        """Is it alive, and its rate within a fifth of what is expected?"""
+        """Is it alive, and its rate within 20 % of the expected one?"""
         self.lost: Column[int] = Column(self._entries, lambda e: e.subscriber.lost)
         """Messages lost since the beginning."""
         self.age_s: Column[float] = Column(self._entries, _Entry.age_s)
-        """Seconds since the newest message was taken in; infinite if there is none."""
+        """Seconds since the newest message was received; infinite if there is none."""
 
     def update(self, timeout: float | None = None) -> bool:
-        """Wait until something is new on any topic, and take in all that came. False: the time is up."""
+        """Wait for a message on any topic, and receive all that are there. False: the time is up."""
         wait(self._subscribers, timeout)
-        return sum(entry.take_in() for entry in self._entries.values()) > 0
+        return sum(entry.receive() for entry in self._entries.values()) > 0
 
     def __getitem__(self, topic: str) -> Any:
         return self._entries[topic].data()

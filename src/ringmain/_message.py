@@ -1,4 +1,4 @@
-"""A message with all that is known of it."""
+"""A message with its envelope: number, time, sender and kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names, sizes and places: the rules for what a user may write, and the sentences for what not."""
+"""Names, sizes and directories: the rules for what a user may pass, and the errors for the rest."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_CAPACITY = 1 << 40
 
 
 def check_topic(name: str) -> str:
-    """The name itself, if it is one; otherwise `ValueError` with the rule."""
+    """The name itself if it is valid; otherwise `ValueError` with the rule."""
     if not isinstance(name, str):
         raise TypeError(f"a topic's name is a str, not {type(name).__name__}")
     parts = name.split("/")
@@ -79,8 +79,8 @@ _chosen: ContextVar[str | None] = ContextVar("ringmain runtime directory", defau
 
 @contextmanager
 def directory_as(path: str) -> Iterator[None]:
-    """Within the block topics live there. For endpoints that come from another process: they bring their place along,
-    since the environment may differ (a fork server has that of its start)."""
+    """Within the block this is the runtime directory. For endpoints that come from another process: they keep their
+    directory, since the environment may differ (a fork server has that of its start)."""
     token = _chosen.set(path)
     try:
         yield
@@ -89,18 +89,18 @@ def directory_as(path: str) -> Iterator[None]:
 
 
 def runtime_directory() -> str:
-    """Where topics live: RINGMAIN_DIR, or a directory of one's own in /dev/shm."""
+    """The directory of the topics: RINGMAIN_DIR, or a directory of this user in /dev/shm."""
     return _chosen.get() or os.environ.get("RINGMAIN_DIR") or f"/dev/shm/ringmain-{os.geteuid()}"
 
 
 def participant_name(name: str | None, sender: str = "") -> str:
-    """What a participant is called in the roster, if it does not say: its sender's name, or the program's."""
+    """The participant's name: the given one, or its sender's name, or the program's."""
     chosen = name or sender or Path(sys.argv[0] if sys.argv else "").name or "python"
     return chosen.replace("\0", "").encode()[:79].decode(errors="ignore")
 
 
 def parse_spin(seconds: float | None) -> int:
-    """Nanoseconds to look before sleeping; negative: as experience tells."""
+    """Nanoseconds to spin before sleeping; negative: adaptive."""
     return -1 if seconds is None else parse_seconds("spin", seconds)
 
 

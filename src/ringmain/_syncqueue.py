@@ -1,7 +1,7 @@
-"""`SyncQueue`: members with names, each of whom sends to and hears all the others. pysyncq's queue, on `reliable`.
+"""`SyncQueue`: members with names, each of which sends to and receives from all others. pysyncq's queue, on `reliable`.
 
-A member is a writer and a reader of one topic. What pysyncq counts in each message (reads remaining) is here the
-smallest hold of the readers, which can be repaired: a member that dies is noticed, and stops nobody.
+A member is a writer and a reader of one topic. pysyncq counts the reads that remain in each message; here the smallest
+hold of the readers takes that part. It can be repaired: a member that dies is noticed, and blocks no other.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from ringmain.errors import Full
 
 
 class SyncQueue(Closing):
-    """A member of a queue that others join by its name: related processes, under fork, spawn or forkserver, or
-    strangers. Every message has a sender, a kind and a body, and every member hears it, from the moment it joined.
+    """A member of a queue. Other threads and processes, related or not, join it by its name. Every message has a
+    sender, a kind and a body, and every member receives the messages sent after it joined.
 
     sender: this member's name.   capacity: of the ring, if it is created.
-    ignore_senders: whom not to hear; itself, to begin with.   ignore_kinds: what not to hear.
+    ignore_senders: whose messages to skip; by default its own.   ignore_kinds: which kinds to skip.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class SyncQueue(Closing):
         try:
             return self._publisher.send(data, kind, 0)
         except Full:
-            # What is in the way may be what we do not want to hear, our own messages first of all: pass over it.
+            # The ring may be full of messages that this member ignores, such as its own: skip them.
             wait([self._subscriber], 0)
         return self._publisher.send(data, kind, timeout if block else 0)
 
@@ -71,23 +71,23 @@ class SyncQueue(Closing):
         return None if message is None else msgspec.structs.replace(message, topic=self.name)
 
     def __iter__(self) -> Iterator[Message]:
-        """What is there now."""
+        """The messages that are there now."""
         while (message := self.pop()) is not None:
             yield message
 
     @property
     def ignore_senders(self) -> ScreenSet:
-        """Whose messages are passed over. Change it as any set."""
+        """Senders whose messages are skipped. Change it as any set."""
         return self._subscriber.ignore_senders
 
     @property
     def ignore_kinds(self) -> ScreenSet:
-        """Which kinds of messages are passed over. Change it as any set."""
+        """Kinds of messages that are skipped. Change it as any set."""
         return self._subscriber.ignore_kinds
 
     @property
     def members(self) -> int:
-        """How many members there are, this one included. The dead do not count."""
+        """How many members there are, this one included. Dead processes do not count."""
         return sum(reader.alive for reader in info(self.name).readers)
 
     @property
@@ -96,7 +96,7 @@ class SyncQueue(Closing):
         return self._publisher.next_sequence
 
     def member(self, sender: str) -> SyncQueue:
-        """Another member of the same queue, for a thread or a forked child of one's own."""
+        """Another member of the same queue, for another thread or a forked child."""
         return type(self)(self.name, sender, ignore_kinds=set(self.ignore_kinds))
 
     @property
@@ -104,7 +104,7 @@ class SyncQueue(Closing):
         return self._publisher.closed and self._subscriber.closed
 
     def close(self) -> None:
-        """Leave the queue. The last to leave takes it away."""
+        """Leave the queue. The last member to leave removes it."""
         self._subscriber.close()
         self._publisher.close()
 

@@ -1,5 +1,5 @@
-"""What can go wrong. One small family under `RingmainError`; each member is also the builtin that a Python
-program would catch without knowing ringmain. The text says what happened, to which topic, and what to do."""
+"""The errors. All derive from `RingmainError`, and each also from the builtin that a Python program would catch without
+knowing ringmain. The text says what happened, to which topic, and what to do."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ __all__ = [
 
 
 class RingmainError(Exception):
-    """The base of all errors that ringmain raises by itself."""
+    """The base of all errors of ringmain."""
 
 
 class Timeout(RingmainError, TimeoutError):
-    """Nothing came in time. Says for whom it waited."""
+    """The time was up before a message came. Says which participant it waited for."""
 
 
 class Full(Timeout):
-    """A message could not be sent in time, because somebody had not made room. Says who."""
+    """A message could not be sent in time, because there was no room. Says which participant it waited for."""
 
     sent: int = 0
     """With `send_many`: how many messages went out before."""
@@ -57,7 +57,7 @@ class TopicNotFound(RingmainError, FileNotFoundError):
 
 
 class TopicBusy(RingmainError, OSError):
-    """Somebody who lives has the place that was asked for. Says who."""
+    """The topic has its one writer or reader already, or is in use. Says which participant that is."""
 
 
 class TopicMismatch(RingmainError, ValueError):
@@ -65,11 +65,11 @@ class TopicMismatch(RingmainError, ValueError):
 
 
 class TakenOver(RingmainError, ConnectionAbortedError):
-    """Another participant has taken this one's place."""
+    """Another writer has taken over from this one."""
 
 
 class RosterFull(RingmainError, OSError):
-    """All places of the topic are taken by living participants."""
+    """All slots of the topic are taken by living participants."""
 
 
 class MessageTooLarge(RingmainError, ValueError):
@@ -81,7 +81,7 @@ class Lapped(RingmainError, BufferError):
 
 
 class InUse(RingmainError, BufferError):
-    """A view into shared memory is still alive, or a block has not been left."""
+    """A view into shared memory is still alive, or a block is still open."""
 
 
 class Closed(RingmainError, ValueError):
@@ -89,11 +89,11 @@ class Closed(RingmainError, ValueError):
 
 
 class NotAllowed(RingmainError, PermissionError):
-    """A file or directory belongs to somebody else, is a link, or may not be opened."""
+    """A file or directory belongs to another user, is a link, or may not be opened."""
 
 
 class Corrupt(RingmainError, ValueError):
-    """Shared memory does not hold what it must: not a topic, another version, or written over."""
+    """A file is not a valid topic: another format, another version, or damaged."""
 
 
 class Unsupported(RingmainError, ValueError):

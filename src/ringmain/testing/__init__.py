@@ -1,8 +1,8 @@
 """For testing programs that use ringmain.
 
 `fake`: the whole program in one process, deterministic, on a virtual clock, with faults on demand. `Lockstep`: real
-processes, each held at its `recv` until the test lets it go. `Sequencer`: an order between processes or threads. The
-crash injector, `crash_points`, `die_at` and `stop_at`: real processes that die or stop at a labelled point of the ring.
+processes, each paused at its `recv` until the test lets it continue. `Sequencer`: an order between processes or
+threads. The crash injector, `crash_points`, `die_at` and `stop_at`: real processes that die or stop at a given step.
 """
 
 from __future__ import annotations

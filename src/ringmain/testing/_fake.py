@@ -1,8 +1,8 @@
-"""`fake()`: opens a fake world, so that a program under test runs in it without a change.
+"""`fake()`: opens a fake world, in which a program under test runs without a change.
 
 Owns this invariant: what is replaced while the world is open (the starting and joining of threads, the clocks and
-`sleep` of the module `time`, new event loops) is back in place when it closes, and threads that are not of the world
-notice nothing. What a program imported before under another name (`from time import sleep`) is not replaced.
+`sleep` of the module `time`, new event loops) is restored when it closes, and threads outside the world still get the
+originals. What a program imported before under another name (`from time import sleep`) is not replaced.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from ringmain.backends.fake._schedule import START_NS
 from ringmain.backends.fake._virtual_loop import VirtualLoop
 from ringmain.backends.fake._world import World
 
-LAST_WORDS_S = 10.0
-"""How long threads that were told the end of the world may take to end."""
+JOIN_LIMIT_S = 10.0
+"""How long threads may take to end after their world has ended."""
 
 
 @contextmanager
 def fake(seed: int = 0, *, patience_s: float = 60.0) -> Iterator[World]:
-    """A world of topics in this process alone: publishers and subscribers made inside of it are the fake's.
+    """A world of topics in this process alone: publishers and subscribers made inside the block belong to it.
 
     The same seed gives the same run. Threads take turns, time is virtual: see `World` for the clock and the faults.
-    patience_s: real seconds that a thread may keep the turn without calling ringmain, before that is an error.
+    patience_s: real seconds that a thread may run without calling ringmain; then it is an error.
     """
     world = World(seed, patience_s)
     worlds.push(world)
@@ -43,11 +43,11 @@ def fake(seed: int = 0, *, patience_s: float = 60.0) -> Iterator[World]:
         backends.default.remove("fake")
         left = world.end()
         worlds.pop(world)
-        _wait_for_the_last(left)
+        _join_all(left)
 
 
-def _wait_for_the_last(threads: list[threading.Thread]) -> None:
-    deadline = time.monotonic() + LAST_WORDS_S
+def _join_all(threads: list[threading.Thread]) -> None:
+    deadline = time.monotonic() + JOIN_LIMIT_S
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
     late = [thread.name for thread in threads if thread.is_alive()]
@@ -56,7 +56,7 @@ def _wait_for_the_last(threads: list[threading.Thread]) -> None:
 
 
 def _replace(world: World) -> Callable[[], None]:
-    """Put the world's own in place of what a program waits with and reads the time from; returns what undoes it."""
+    """Replace the functions that a program waits with and reads the time from; returns what restores them."""
     real_start, real_join, real_new_loop = threading.Thread.start, threading.Thread.join, asyncio.events.new_event_loop
 
     def of_this_world() -> bool:

@@ -1,7 +1,7 @@
 """`Sequencer`: forces an order between processes or threads.
 
-Owns this invariant: a step begins only after the one before it has ended, wherever each of them is. A step is a pipe
-with a name: a byte in it says "your turn". So waiting is the kernel's, it has a time limit, and Ctrl-C works.
+Owns this invariant: a step begins only after the one before it has ended, in whichever process each of them is. A step
+is a named pipe, and a byte in it starts the step. So the kernel does the waiting, with a time limit, and Ctrl-C works.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ PATIENCE_S = 30.0
 
 
 class Sequencer(Closing):
-    """`order = Sequencer(["writer opens", "reader opens", "writer sends"])`, then, wherever it happens:
+    """`order = Sequencer(["writer opens", "reader opens", "writer sends"])`, then, in any process:
 
         with order("reader opens"):
             sub = rm.Subscriber("x")
 
-    It can be passed to other processes. Whoever made it closes it.
+    It can be passed to other processes. The process that made it closes it.
     """
 
     def __init__(self, steps: Sequence[str]) -> None:
@@ -35,7 +35,7 @@ class Sequencer(Closing):
         self._open([*steps], tempfile.mkdtemp(prefix="ringmain-order-"), os.getpid())
         for index in range(len(steps) + 1):
             os.mkfifo(self._path(index))
-        # A pipe forgets its bytes when nobody has it open: its maker does, as long as the sequence lives.
+        # A pipe loses its bytes when no process has it open, so the process that made it keeps it open.
         self._ends = [os.open(self._path(index), os.O_RDWR | os.O_CLOEXEC) for index in range(len(steps) + 1)]
         os.write(self._ends[0], b".")
 
@@ -50,7 +50,7 @@ class Sequencer(Closing):
 
     @contextmanager
     def __call__(self, step: str, timeout: float = PATIENCE_S) -> Iterator[None]:
-        """Wait for the step's turn; when the block is left, the next has its turn. On an exception it has not."""
+        """Wait until the step may begin. The next one may begin when the block is left, but not on an exception."""
         if step not in self.steps:
             raise ValueError(f"{step!r} is not one of the steps {self.steps}")
         index = self.steps.index(step)
@@ -69,7 +69,7 @@ class Sequencer(Closing):
             os.close(following)
 
     def done(self, step: str, timeout: float = PATIENCE_S) -> None:
-        """A step that is nothing but a point to pass."""
+        """A step without a block."""
         with self(step, timeout):
             pass
 
@@ -87,7 +87,7 @@ class Sequencer(Closing):
         return _rebuild, (self.steps, self._directory, self._maker)
 
     def close(self) -> None:
-        """In the process that made it: take it away."""
+        """In the process that made it: remove it."""
         for end in self._ends:
             os.close(end)
         self._ends = []

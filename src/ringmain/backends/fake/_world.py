@@ -152,8 +152,8 @@ class World(Schedule):
         """Give the participant a slot, if there is one."""
         if len(ring.slots) >= reference_ring.SLOT_COUNT:
             raise RosterFull(
-                f"topic '{ring.topic}' has {reference_ring.SLOT_COUNT} participants and no free slot; close some of "
-                "them"
+                f"topic '{ring.topic}' has all of its {reference_ring.SLOT_COUNT} slots taken by living participants; "
+                "close some of them"
             )
         if slot.role == "reader" and ring.traits.one_reader and ring.readers():
             there = ring.readers()[0].describe(os.getpid())
