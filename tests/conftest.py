@@ -38,7 +38,7 @@ def say(*words): os.write(1, (" ".join(map(str, words)) + "\\n").encode())
 def hear(): return sys.stdin.readline().strip()
 """
 
-# Whoever runs the tests in the background of a shell has SIGINT ignored, and so would every child of theirs.
+# A shell ignores SIGINT in processes that it runs in the background, and so would every child of the tests.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -1,4 +1,4 @@
-"""Looking from outside: `info`, `topics`, `unlink`. Looking takes no place, and sees who is there and how far it is."""
+"""Inspecting from outside: `info`, `topics`, `unlink`. It takes no slot, and shows each participant's progress."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_without_a_directory_there_are_no_topics(monkeypatch, runtime_dir):
 
 
 @pytest.mark.parametrize("contract", ["broadcast", "pipe", "bus", "reliable"])
-def test_unlink_refuses_while_somebody_is_there_unless_forced(contract):
+def test_unlink_refuses_while_there_are_participants_unless_forced(contract):
     with rm.Publisher("x", contract=contract, name="Zoe") as pub, rm.Subscriber("x") as sub:
         with pytest.raises(rm.TopicBusy, match=r"in use by (writer 'Zoe'|reader '.*') \(pid.*force=True"):
             rm.unlink("x")

@@ -1,4 +1,5 @@
-"""SyncQueue: every member hears every other, nothing is lost, the dead stop nobody, the last to leave unlinks."""
+"""SyncQueue: every member receives from every other, nothing is lost, a dead member blocks no other, and the last to
+leave removes the queue."""
 
 from __future__ import annotations
 
@@ -67,7 +68,7 @@ def test_pop_waits() -> None:
         assert a.pop(block=True, timeout=0.01) is None
 
 
-def test_a_dead_member_stops_nobody(child: Callable[..., Child]) -> None:
+def test_a_dead_member_blocks_no_other(child: Callable[..., Child]) -> None:
     dead = child('q = rm.SyncQueue("q", "dead", capacity=4096); say("in"); hear()')
     dead.line()
     with rm.SyncQueue("q", "a") as a:

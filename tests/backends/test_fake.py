@@ -1,7 +1,7 @@
 """The fake world: virtual time, an order that the seed decides, faults on demand, and errors instead of hanging.
 
 How: small programs with threads and event loops, unchanged from what they would be on shared memory. An hour passes in
-no time; that is what shows that nobody really waits.
+no real time, which shows that no thread really waits.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def test_time_is_virtual_and_starts_where_it_always_starts() -> None:
     assert choose() == "shm"
 
 
-def test_what_is_to_happen_later_happens_while_somebody_waits() -> None:
+def test_a_later_event_happens_while_a_thread_waits() -> None:
     with fake() as world, rm.Publisher("x") as pub, rm.Subscriber("x") as sub:
         world.after(10, lambda: pub.send(b"later"))
         message = sub.recv_message(timeout=60)
@@ -178,7 +178,7 @@ def test_a_writer_can_be_killed_and_leaves_nothing_half_done() -> None:
         other.close()
 
 
-def test_killing_the_one_in_the_way_frees_the_others() -> None:
+def test_killing_the_reader_that_blocks_lets_the_writer_continue() -> None:
     with fake() as world, rm.Publisher("x", contract="reliable", capacity=4096) as pub:
         rm.Subscriber("x", name="asleep")
         world.after(5, lambda: world.kill("x", "asleep"))

@@ -94,8 +94,8 @@ def test_tcp_and_a_table_of_addresses(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_a_pipe_on_tcp() -> None:
     with rm.Publisher("x", backend="zmq", contract="pipe", address=LOCAL) as pub:
-        place = Address(pub.address.endpoint, contract="pipe")
-        with rm.Subscriber("x", backend="zmq", address=place) as sub:
+        address = Address(pub.address.endpoint, contract="pipe")
+        with rm.Subscriber("x", backend="zmq", address=address) as sub:
             assert meet(pub, sub, b"1").data == b"1"
 
 
@@ -112,7 +112,7 @@ def test_unless_told_otherwise() -> None:
             assert meet(pub, sub, b"1").data == b"1"
 
 
-def test_with_keys_whoever_has_the_publishers_public_key_gets_in(tmp_path: Path) -> None:
+def test_with_keys_a_subscriber_needs_the_publishers_public_key(tmp_path: Path) -> None:
     public, secret = keys(tmp_path, "server")
     with rm.Publisher("x", backend="zmq", address=Address("tcp://*:*", keys=secret)) as pub:
         endpoint = pub.address.endpoint.replace("0.0.0.0", "127.0.0.1")
@@ -124,7 +124,7 @@ def test_with_keys_whoever_has_the_publishers_public_key_gets_in(tmp_path: Path)
                 stranger.recv(timeout=0.3)
 
 
-def test_with_a_list_of_clients_nobody_else_gets_in(tmp_path: Path) -> None:
+def test_with_a_list_of_clients_no_other_can_subscribe(tmp_path: Path) -> None:
     server, clients, others = tmp_path / "server", tmp_path / "clients", tmp_path / "others"
     for directory in (server, clients, others):
         directory.mkdir()
@@ -160,8 +160,8 @@ def test_a_slow_reader_loses_and_knows_how_much() -> None:
 
 def test_a_pipe_over_zmq_loses_nothing_and_waits() -> None:
     with rm.Publisher("x", backend="zmq", contract="pipe", address=Address(LOCAL, queue=1)) as pub:
-        place = Address(pub.address.endpoint, contract="pipe", queue=1)
-        with rm.Subscriber("x", backend="zmq", address=place) as sub:
+        address = Address(pub.address.endpoint, contract="pipe", queue=1)
+        with rm.Subscriber("x", backend="zmq", address=address) as sub:
             pub.wait_for_readers(1, timeout=PATIENCE_S)
             sent = 0
             with pytest.raises(rm.Full, match="its reader, whose queue is full"):
@@ -173,9 +173,9 @@ def test_a_pipe_over_zmq_loses_nothing_and_waits() -> None:
             assert sub.lost == 0
 
 
-def test_whoever_waited_for_a_topic_counts_what_came_before_it_connected() -> None:
+def test_a_subscriber_that_waited_for_a_topic_counts_what_came_before_it_connected() -> None:
     with rm.Subscriber("x", backend="zmq") as sub, rm.Publisher("x", backend="zmq") as pub:
-        pub.send_many([b"0", b"1", b"2"])  # nobody is connected yet
+        pub.send_many([b"0", b"1", b"2"])  # no subscriber is connected yet
         sub.try_recv()
         pub.wait_for_readers(1, timeout=PATIENCE_S)
         pub.send(b"3")

@@ -73,7 +73,7 @@ def test_the_data_outlives_everything():
         for _ in range(100):
             pub.send(b"z" * 100)
             sub.recv(timeout=0)
-    batch.__arrow_c_array__()  # a capsule that nobody takes
+    batch.__arrow_c_array__()  # a capsule that is never consumed
     batch.__arrow_c_schema__()
     del batch, one, two, pub, sub
     gc.collect()

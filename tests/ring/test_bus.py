@@ -47,8 +47,8 @@ def test_a_borrower_that_dies_is_not_waited_for(child):
             pub.send(b"x" * 100, timeout=0)
 
 
-def test_a_writer_that_dies_in_the_middle_leaves_nothing_and_stops_nobody(child):
-    """It dies inside its turn: the next one finds the turn taken by the dead, and takes it."""
+def test_a_writer_that_dies_while_writing_leaves_nothing_and_blocks_no_other(child):
+    """It dies while it has the turn: the next writer finds that its process is dead, and takes the turn."""
     with rm.Publisher("x", contract="bus", capacity=4096) as pub, rm.Subscriber("x") as sub:
         writer = child("""
             pub = rm.Publisher("x")

@@ -82,7 +82,7 @@ def test_a_waiting_writer_loses_nothing(contract):
 
 @pytest.mark.parametrize("contract", WAITING)
 def test_full_stays_full_however_long_one_waits(contract):
-    """A wait that ends in the middle (its slices are 40 ms) must not count the place as free."""
+    """A wait that ends in the middle (its slices are 40 ms) must not count the slot as free."""
     with rm.Publisher("x", contract=contract, capacity=4096) as pub, rm.Subscriber("x") as sub:
         pub.send(b"a" * 4000, timeout=0)
         with pytest.raises(rm.Full):

@@ -47,7 +47,7 @@ def test_the_others_go_on(contract, seed, child):
     def check_some(sub, count):
         nonlocal checked
         for _ in range(count):
-            message = sub.recv_message(timeout=30)  # a writer that hangs on the dead would end here
+            message = sub.recv_message(timeout=30)  # a writer that waits for a dead process would fail here
             assert zlib.crc32(message.data[4:]).to_bytes(4, "big") == message.data[:4], "torn"
             expected = message.seq if checked == 0 else check_some.next + message.lost
             assert message.seq == expected, "a number was skipped or repeated in silence"
@@ -75,4 +75,4 @@ def test_the_others_go_on(contract, seed, child):
         if contract in ("pipe", "reliable"):
             assert sub.lost == before
     assert checked > 300
-    assert rm.topics() == [], "the last to leave buries the dead"
+    assert rm.topics() == [], "the last to leave removes the topic"

@@ -203,7 +203,7 @@ def test_another_users_files_are_refused(child, runtime_dir):
 
 @needs_root
 def test_the_default_directory_must_be_ones_own(child):
-    """/dev/shm is everybody's: whoever made the directory of our name before us is not to be trusted with topics."""
+    """All users can write to /dev/shm: a directory of this user's name that another user made is not trusted."""
     planted = Path("/dev/shm/ringmain-54321")
     planted.mkdir(mode=0o755)
     try:

@@ -1,4 +1,4 @@
-"""Publishing makes no system call while nobody sleeps.
+"""Publishing makes no system call while no reader sleeps.
 
 How: a child puts itself under a seccomp filter that kills it for any call but the `write` with which it reports and the
 `exit_group` with which it ends; then it sends and receives thirty thousand messages. Had publishing called the kernel
@@ -61,5 +61,5 @@ def test_publishing_calls_the_kernel_not_once(child):
         pytest.skip("seccomp is not allowed here")
     assert said == ["alive"]
     control = child(SCRIPT, platform.machine(), "call the kernel")
-    assert control.process.wait(30) == -31, "the filter does kill whoever calls"
+    assert control.process.wait(30) == -31, "the filter does kill a process that calls"
     assert rm.clean() == ["broadcast", "bus", "pipe", "reliable"]

@@ -1,4 +1,5 @@
-"""Observers: they see what is published, and nobody waits for them, counts them, or loses a message to them."""
+"""Observers: they see what is published, but writers do not wait for them, they do not count as readers, and no reader
+loses a message to them."""
 
 from __future__ import annotations
 
@@ -73,7 +74,7 @@ def test_what_an_observer_borrows_is_not_held() -> None:
                     pub.send(b"x" * 100, timeout=0)
 
 
-def test_a_dead_observer_of_a_full_ring_stops_nobody(child: Callable[..., Child]) -> None:
+def test_a_dead_observer_of_a_full_ring_blocks_no_writer(child: Callable[..., Child]) -> None:
     with rm.Publisher("t", contract="pipe", capacity=4096) as pub, rm.Subscriber("t") as reader:
         process = child("sub = rm.Subscriber('t', observe='always'); say(sub.attached); hear()")
         assert process.line() == "True"

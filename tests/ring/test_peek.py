@@ -1,4 +1,4 @@
-"""`_native.peek`: the newest messages seen from outside, whole or not at all, and nobody the wiser."""
+"""`_native.peek`: the newest messages seen from outside, complete or not at all, without an effect on participants."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_newest_oldest_first(contract):
         rm.unlink("t")  # a pipe keeps what is unread
 
 
-def test_it_takes_no_place_and_holds_nothing():
+def test_it_takes_no_slot_and_holds_nothing():
     with rm.Publisher("t", contract="pipe") as pub:
         pub.send(b"x")
         assert peek("t")

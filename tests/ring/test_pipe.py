@@ -1,4 +1,4 @@
-"""`pipe`: one writer, one reader, nothing lost, whoever of the reader's side comes, leaves or dies."""
+"""`pipe`: one writer, one reader, nothing lost, although readers come, leave and die."""
 
 from __future__ import annotations
 

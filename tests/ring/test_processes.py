@@ -134,7 +134,7 @@ def test_a_pipe_reader_inherited_through_fork_says_who_has_the_place():
         assert sub.recv(timeout=0) == b"a"
 
 
-def test_a_child_that_only_inherits_and_ends_disturbs_nobody():
+def test_a_child_that_only_inherits_and_ends_disturbs_no_other():
     with rm.Publisher("x", contract="reliable") as pub, rm.Subscriber("x") as sub:
 
         def child():

@@ -1,4 +1,4 @@
-"""The native ring and the plain model of it give the same answers to any order of operations.
+"""The native ring and the reference ring in Python give the same answers to any order of operations.
 
 How: Hypothesis makes up operations by several writers and readers, and each is done twice, in shared memory and in a
 fake world; what comes back (values, numbers, losses, the kind of error) is compared after every one. A failure prints

@@ -37,7 +37,7 @@ def test_full_names_the_slowest_reader_and_how_far_behind_it_is():
             )
 
 
-def test_with_no_reader_nobody_is_waited_for():
+def test_without_a_reader_the_writer_does_not_wait():
     with rm.Publisher("x", contract="reliable", capacity=4096) as pub:
         for _ in range(1000):
             pub.send(b"x" * 100, timeout=0)

@@ -82,7 +82,7 @@ def test_takeover_waits_for_a_message_under_way_and_gives_up_if_it_does_not_end(
         assert sub.recv_many(9) == [b"still the writer", b"new"]
 
 
-def test_takeover_of_nobody_is_opening():
+def test_takeover_without_another_writer_is_opening():
     with rm.Publisher("x", takeover=True) as pub:
         assert pub.send(b"a") == 0
 

@@ -93,7 +93,7 @@ with rm.Subscriber("x", on_lap=on_lap) as sub:
                 size = sub.recv_into(buffer, timeout=0.2)
                 check(buffer[:size])
         except rm.Timeout:
-            pass  # the last ones were lost; or a writer hangs, and then whoever waits for us gives up
+            pass  # the last ones were lost; or a writer hangs, and then the test times out
     say(json.dumps([received, sub.lost]))
 """
 

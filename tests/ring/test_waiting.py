@@ -37,7 +37,7 @@ SETUP = """
 
 @pytest.mark.parametrize("what", WAITS)
 def test_ctrl_c_is_prompt(what, child):
-    """A real SIGINT to a process that waits for ever: it ends at once with KeyboardInterrupt."""
+    """A real SIGINT to a process that waits without a limit: it ends at once with KeyboardInterrupt."""
     waiter = child(
         SETUP % {"what": what}
         + f"""

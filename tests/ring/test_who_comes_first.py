@@ -165,7 +165,7 @@ def test_a_subscriber_waiting_in_the_old_life_is_woken_by_the_new(child):
     "wait", [lambda sub: sub.recv(timeout=20), lambda sub: rm.wait([sub], timeout=20)], ids=["recv", "wait"]
 )
 def test_a_subscriber_between_two_lives_is_woken_by_the_next(wait, in_thread, until):
-    """It must be seen to sleep on the directory's bell, and never to take a nap in which nobody can wake it."""
+    """It must sleep on the directory's bell, and never for a fixed time in which it cannot be woken."""
     naps = {"35", "230", "101", "115"}  # nanosleep and clock_nanosleep, on x86_64 and aarch64
     for _ in range(5):
         with rm.Subscriber("x") as sub, rm.Publisher("x") as old:

@@ -1,6 +1,7 @@
 """A program of real processes takes the steps the test decides, and the same ones every time.
 
-How: children that receive in every way a program can; the test waits until they are held, publishes, and lets them go.
+How: children that receive in every way a program can; the test waits until they are paused, publishes, and lets them
+continue.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from collections.abc import Callable
 import pytest
 
 import ringmain as rm
-from ringmain.testing import Lockstep, NotHeld, Sequencer
+from ringmain import testing
+from ringmain.testing import Lockstep, NotPaused, Sequencer
 from tests.conftest import PATIENCE_S, Child
 
 SUMMING = """
@@ -25,19 +27,19 @@ SUMMING = """
 """
 
 
-def test_a_process_is_held_until_it_is_let_go(child: Callable[..., Child]) -> None:
+def test_a_process_is_paused_until_it_may_continue(child: Callable[..., Child]) -> None:
     with Lockstep(["numbers"]) as step, rm.Publisher("numbers", contract="reliable") as pub:
         with rm.Subscriber("sums", start="oldest") as sums:
             summer = child(SUMMING)
-            held = step.wait_for("numbers")
-            assert (held.call, held.name, held.pid, held.topics) == ("recv", "summer", summer.pid, ("numbers",))
+            paused = step.wait_for("numbers")
+            assert (paused.call, paused.name, paused.pid, paused.topics) == ("recv", "summer", summer.pid, ("numbers",))
             pub.send(b"5")
-            assert sums.try_recv() is None  # it is there, and nobody has looked
-            held.go()
+            assert sums.try_recv() is None  # the message is there, but the child has not looked
+            paused.go()
             step.wait_for("numbers")  # it is back: all it does with the message is done
             assert sums.recv(timeout=0) == b"5"
-            with pytest.raises(NotHeld):
-                held.go()
+            with pytest.raises(NotPaused):
+                paused.go()
             step.feed(pub, b"7")
             step.feed(pub, b"end")
             summer.finish()
@@ -81,9 +83,9 @@ def test_a_wait_can_be_made_to_time_out_without_waiting(child: Callable[..., Chi
                 except rm.Timeout: say("timed out")
                 say(rm.wait([sub], timeout=3600))
         """)
-        held = step.wait_for("x")
-        assert held.step.timeout == 3600
-        held.expire()
+        paused = step.wait_for("x")
+        assert paused.step.timeout == 3600
+        paused.expire()
         assert patient.line() == "timed out"
         step.wait_for("x").expire()
         assert patient.line() == "[]"
@@ -116,17 +118,17 @@ def test_asyncio_wait_and_latest_are_held(child: Callable[..., Child]) -> None:
             assert program.line() == "b'one'"
             step.feed(y, b"two")
             assert program.line() == "b'two'"
-            held = step.wait_for("y")
-            assert (held.call, held.topics) == ("wait", ("x", "y"))
+            paused = step.wait_for("y")
+            assert (paused.call, paused.topics) == ("wait", ("x", "y"))
             y.send(b"three")
-            held.go()
+            paused.go()
             step.wait_for("y").go()
             assert program.line() == "['y'] b'three'"
-            held = step.wait_for()
-            assert (held.call, held.topics) == ("wait", ("x", "y"))
+            paused = step.wait_for()
+            assert (paused.call, paused.topics) == ("wait", ("x", "y"))
             x.send(b"four")
             y.send(b"five")
-            held.go()
+            paused.go()
             assert program.line() == "b'four' b'five'"
             program.finish()
 
@@ -151,18 +153,18 @@ def test_every_call_is_a_step(call: str, child: Callable[..., Child]) -> None:
         program.finish()
 
 
-def test_one_that_dies_while_held_is_not_held_any_more(child: Callable[..., Child]) -> None:
+def test_one_that_dies_while_paused_is_dropped(child: Callable[..., Child]) -> None:
     with Lockstep(["x"]) as step:
         victim = child('rm.Subscriber("x").recv()')
-        held = step.wait_for("x")
+        paused = step.wait_for("x")
         victim.kill()
         with pytest.raises(rm.Timeout, match="paused are none"):
             step.wait_for("x", name="nobody", timeout=0.05)
-        with pytest.raises(NotHeld):
-            held.go()
+        with pytest.raises(NotPaused):
+            paused.go()
 
 
-def test_when_the_test_is_over_nobody_is_held(child: Callable[..., Child]) -> None:
+def test_when_the_test_is_over_no_call_is_paused(child: Callable[..., Child]) -> None:
     with rm.Publisher("x", contract="reliable") as pub:
         with Lockstep(["x"]) as step:
             program = child('with rm.Subscriber("x") as sub: say(sub.recv(), sub.recv())')
@@ -173,22 +175,28 @@ def test_when_the_test_is_over_nobody_is_held(child: Callable[..., Child]) -> No
         program.finish()
 
 
-def test_other_topics_are_not_held_and_cost_nothing() -> None:
+def test_other_topics_do_not_pause_and_cost_nothing() -> None:
     with Lockstep(["x"]):
-        with rm.Subscriber("y") as other, rm.Subscriber("x") as held:
+        with rm.Subscriber("y") as other, rm.Subscriber("x") as paused:
             assert type(other) is rm.Subscriber
-            assert type(held) is not rm.Subscriber
-            assert isinstance(held, rm.Subscriber)
-            assert held.try_recv() is None  # a poll is not held unless polls are
+            assert type(paused) is not rm.Subscriber
+            assert isinstance(paused, rm.Subscriber)
+            assert paused.try_recv() is None  # a poll does not pause without polls=True
     with rm.Subscriber("x") as free:
         assert type(free) is rm.Subscriber
 
 
-def test_a_held_subscriber_can_be_passed_on() -> None:
+def test_a_pausing_subscriber_can_be_passed_on() -> None:
     with Lockstep(["x"]), rm.Subscriber("x") as sub:
         data = pickle.dumps(sub)
         with pickle.loads(data) as again:
             assert type(again) is type(sub)
+
+
+def test_the_former_names_stay() -> None:
+    assert (testing.Held, testing.NotHeld) == (testing.Paused, testing.NotPaused)
+    with Lockstep(["x"]) as step:
+        assert step.held is step.paused
 
 
 def test_topics_are_several() -> None:

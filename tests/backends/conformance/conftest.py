@@ -63,7 +63,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(autouse=True)
 def nothing_left_on_zmq(runtime_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No card and no socket may be left, as no ring may."""
+    """No advertisement and no socket may be left over."""
     monkeypatch.delenv("RINGMAIN_BACKEND", raising=False)
     yield
     assert [path.name for path in runtime_dir.rglob("*") if "~" in path.name] == []

@@ -1,4 +1,4 @@
-"""What the contracts promise about slow readers, second writers and the dead, wherever a backend has them.
+"""What the contracts promise about slow readers, second writers and dead participants, on every backend that has them.
 
 How: readers that do not read while the ring goes round, in one thread, so that every number is exact.
 """
@@ -95,7 +95,7 @@ def test_the_next_reader_of_a_pipe_goes_on(setting: Setting) -> None:
 
 @pytest.mark.contracts("pipe", "reliable")
 @pytest.mark.needs(BYTES, "observers of a pipe")
-def test_an_observer_is_in_nobodys_way(setting: Setting) -> None:
+def test_an_observer_blocks_no_writer(setting: Setting) -> None:
     pub, sub = setting.pair(pub={"capacity": 4096})
     watcher = setting.subscriber(observe="always", on_lap="oldest", name="watcher")
     assert pub.wait_for_readers(1, timeout=0) == 1
@@ -175,7 +175,7 @@ def test_where_a_newcomer_starts(setting: Setting) -> None:
 
 
 @pytest.mark.needs("persist")
-def test_a_topic_that_persists_outlives_its_members(setting: Setting) -> None:
+def test_a_topic_that_persists_outlives_its_participants(setting: Setting) -> None:
     with rm.Publisher("p", contract=setting.contract, persist=True, backend=setting.backend) as pub:
         pub.send(b"kept")
     sub = setting.subscriber("p", start="oldest")

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ringmain._contracts import DEFAULT_CONTRACT, ContractName
+from ringmain._contracts import DEFAULT_CONTRACT, SLOW_READER, ContractName
 from ringmain._message import Message
 from ringmain.backends._python import reference_ring
 from ringmain.backends.fake._schedule import Schedule
@@ -69,7 +69,9 @@ class World(Schedule):
         Returns how many."""
         ring = self.find_ring(topic)
         if ring.traits.writer_waits:
-            raise ValueError(f"topic '{topic}' is a {ring.contract}: its readers cannot be lapped, the writer waits")
+            raise ValueError(
+                f"topic '{topic}' is a {ring.contract}, whose readers cannot be lapped: {SLOW_READER[ring.contract]}"
+            )
         gone = 0
         for endpoint in self._readers(topic, reader):
             gone += endpoint.be_lapped()
