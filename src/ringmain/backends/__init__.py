@@ -10,9 +10,7 @@ shm. What a backend cannot do, it refuses with a reason; `_features.py` has the 
 
 from __future__ import annotations
 
-import functools
 import importlib
-import inspect
 import os
 import time
 from collections.abc import Sequence
@@ -113,11 +111,6 @@ class EndpointType(type):
         )
 
 
-@functools.cache
-def _signature(cls: Any) -> inspect.Signature:
-    return inspect.signature(cls.__init__)
-
-
 def make(cls: EndpointType, backend: str | None, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """The endpoint of another backend, ready; None if the native one is wanted."""
     name = choose(backend)
@@ -129,11 +122,7 @@ def make(cls: EndpointType, backend: str | None, args: tuple[Any, ...], options:
             f"{cls.__name__} extends the shared-memory {role}, so it cannot be made with the backend {name!r}: "
             f"pass backend='shm', or use ringmain.{role.capitalize()} itself"
         )
-    # The public signature is the only one: other backends get all of its arguments, with the defaults filled in.
-    asked = _signature(cls).bind(None, *args, **options)
-    asked.apply_defaults()
-    arguments = {key: value for key, value in asked.arguments.items() if key not in ("self", "backend")}
-    return getattr(get(name), f"open_{role}")(**arguments)
+    return getattr(get(name), f"open_{role}")(*args, **options)
 
 
 def wait(subscribers: Sequence[Any], timeout: float | None) -> list[Any]:

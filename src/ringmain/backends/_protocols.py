@@ -21,11 +21,11 @@ class BackendProtocol(Protocol):
     def features(self) -> dict[str, str | None]:
         """Why it lacks a feature, or None if it has it: its column of the table in `_features.py`."""
 
-    def open_publisher(self, **options: Any) -> Any:
-        """With all arguments of `ringmain.Publisher` but `backend`."""
+    def open_publisher(self, topic: str, **options: Any) -> Any:
+        """With the arguments of `ringmain.Publisher`, without `backend`."""
 
-    def open_subscriber(self, **options: Any) -> Any:
-        """With all arguments of `ringmain.Subscriber` but `backend`."""
+    def open_subscriber(self, topic: str, **options: Any) -> Any:
+        """With the arguments of `ringmain.Subscriber`, without `backend`."""
 
     def topics(self) -> list[TopicInfo]: ...
     def info(self, name: str) -> TopicInfo:

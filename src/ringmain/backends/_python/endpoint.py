@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import operator
 import os
 from abc import abstractmethod
@@ -33,16 +35,24 @@ def seconds(timeout_ns: int | None) -> str:
     return "any time" if timeout_ns is None else f"{timeout_ns / 1e9:.6g} s"
 
 
+@functools.cache
+def _signature(public: Any) -> inspect.Signature:
+    return inspect.signature(public.__init__)
+
+
 class PythonEndpoint(Endpoint):
     """Options, schema and closing. A backend provides `_close`, `contract`, `epoch` and `_schema`."""
 
     _is_closed = True
 
-    def _set_options(self, options: dict[str, Any], sender: str = "") -> None:
-        """Keep and check what both endpoints have. `options` are all arguments of the public class but `backend`."""
-        self._options = options
-        self._asked = SimpleNamespace(**options)
-        self.topic = _names.check_topic(self._asked.topic)
+    def _set_options(self, public: type, topic: str, options: dict[str, Any]) -> None:
+        """Keep the options, and check those that both endpoints have. The signature is that of the public class."""
+        asked = _signature(public).bind(None, topic, **options)
+        asked.apply_defaults()
+        self._options = {key: value for key, value in asked.arguments.items() if key not in ("self", "backend")}
+        self._asked = SimpleNamespace(**self._options)
+        self.topic = _names.check_topic(topic)
+        sender = _names.check_envelope("sender", self._options.get("sender", ""))
         self.name = _names.participant_name(self._asked.name, sender)
         _names.parse_spin(self._asked.spin)
         self._codec: Any = None

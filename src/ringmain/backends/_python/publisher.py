@@ -13,6 +13,7 @@ from typing import Any
 from ringmain import _names
 from ringmain._contracts import CONTRACTS, ContractName
 from ringmain._message_stream import MessageStream
+from ringmain._publisher import Publisher
 from ringmain.backends._python import reference_ring
 from ringmain.backends._python.buffers import PythonReservation
 from ringmain.backends._python.endpoint import PythonEndpoint, check_count, check_kind, parse_timeout
@@ -33,10 +34,10 @@ class PythonPublisher(PythonEndpoint):
     epoch: int
     """Which life of the topic this is."""
 
-    def _prepare_options(self, options: dict[str, Any]) -> None:
-        self.sender = _names.check_envelope("sender", options["sender"])
-        self._set_options(options, self.sender)
+    def _prepare_options(self, topic: str, options: dict[str, Any]) -> None:
+        self._set_options(Publisher, topic, options)
         asked = self._asked
+        self.sender = asked.sender
         if asked.contract is not None and asked.contract not in CONTRACTS:
             known = [repr(name) for name in CONTRACTS]
             raise ValueError(f"contract is {', '.join(known[:-1])} or {known[-1]}, not '{asked.contract}'")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ringmain._contracts import CONTRACTS
 from ringmain._message import Message
 from ringmain._screens import Screened
+from ringmain._subscriber import Subscriber
 from ringmain.backends._python import reference_ring
 from ringmain.backends._python.buffers import PythonLease
 from ringmain.backends._python.endpoint import PythonEndpoint, check_count, parse_timeout, seconds
@@ -28,8 +29,8 @@ class PythonSubscriber(Screened, PythonEndpoint):
 
     _role = "subscriber"
 
-    def _prepare_options(self, options: dict[str, Any]) -> None:
-        self._set_options(options)
+    def _prepare_options(self, topic: str, options: dict[str, Any]) -> None:
+        self._set_options(Subscriber, topic, options)
         asked = self._asked
         if asked.observe not in ("never", "pipes", "always"):
             raise ValueError(f"observe is 'never', 'pipes' or 'always', not '{asked.observe}'")

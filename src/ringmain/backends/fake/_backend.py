@@ -16,11 +16,11 @@ from ringmain.backends.fake._subscriber import FakeSubscriber, wait
 class FakeBackend(BackendProtocol):
     features = _features.column("fake")
 
-    def open_publisher(self, **options: Any) -> FakePublisher:
-        return FakePublisher(**options)
+    def open_publisher(self, topic: str, **options: Any) -> FakePublisher:
+        return FakePublisher(topic, **options)
 
-    def open_subscriber(self, **options: Any) -> FakeSubscriber:
-        return FakeSubscriber(**options)
+    def open_subscriber(self, topic: str, **options: Any) -> FakeSubscriber:
+        return FakeSubscriber(topic, **options)
 
     def topics(self) -> list[TopicInfo]:
         return [_describe(ring) for ring in worlds.current().rings.values()]

@@ -20,8 +20,8 @@ from ringmain.errors import Full, TakenOver, Timeout, TopicNotFound
 class FakePublisher(FakeEndpoint, PythonPublisher):
     """`ringmain.Publisher` in a fake world."""
 
-    def __init__(self, **options: Any) -> None:
-        self._prepare_options(options)
+    def __init__(self, topic: str, **options: Any) -> None:
+        self._prepare_options(topic, options)
         asked = self._asked
         self._enter_world(asked.address)
         self._ring = self._world.create(self.topic, asked.contract, asked.capacity, asked.persist, self._own_schema)

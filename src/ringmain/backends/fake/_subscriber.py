@@ -23,8 +23,8 @@ from ringmain.errors import InUse
 class FakeSubscriber(FakeEndpoint, PythonSubscriber):
     """`ringmain.Subscriber` in a fake world."""
 
-    def __init__(self, **options: Any) -> None:
-        self._prepare_options(options)
+    def __init__(self, topic: str, **options: Any) -> None:
+        self._prepare_options(topic, options)
         self._reader: reference_ring.Reader | None = None
         self._came_first = False
         self._lost_before = 0

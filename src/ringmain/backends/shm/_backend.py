@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 class ShmBackend(BackendProtocol):
     features = _features.column("shm")
 
-    def open_publisher(self, **options: Any) -> Publisher:
-        return Publisher(**options, backend="shm")
+    def open_publisher(self, topic: str, **options: Any) -> Publisher:
+        return Publisher(topic, **options, backend="shm")
 
-    def open_subscriber(self, **options: Any) -> Subscriber:
-        return Subscriber(**options, backend="shm")
+    def open_subscriber(self, topic: str, **options: Any) -> Subscriber:
+        return Subscriber(topic, **options, backend="shm")
 
     def topics(self) -> list[TopicInfo]:
         found = []

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 class ZmqBackend(BackendProtocol):
     features = _features.column("zmq")
 
-    def open_publisher(self, **options: Any) -> Any:
+    def open_publisher(self, topic: str, **options: Any) -> Any:
         from ringmain.backends.zmq._publisher import ZmqPublisher
 
-        return ZmqPublisher(**options)
+        return ZmqPublisher(topic, **options)
 
-    def open_subscriber(self, **options: Any) -> Any:
+    def open_subscriber(self, topic: str, **options: Any) -> Any:
         from ringmain.backends.zmq._subscriber import ZmqSubscriber
 
-        return ZmqSubscriber(**options)
+        return ZmqSubscriber(topic, **options)
 
     def topics(self) -> list[TopicInfo]:
         if not _was_used():

@@ -37,8 +37,8 @@ class ZmqPublisher(PythonPublisher):
 
     _backend = "zmq"
 
-    def __init__(self, **options: Any) -> None:
-        self._prepare_options(options)
+    def __init__(self, topic: str, **options: Any) -> None:
+        self._prepare_options(topic, options)
         asked = self._asked
         self.epoch = time.time_ns()
         given = _address.find(self.topic, asked.address)

@@ -35,8 +35,8 @@ class ZmqSubscriber(PythonSubscriber):
 
     _backend = "zmq"
 
-    def __init__(self, **options: Any) -> None:
-        self._prepare_options(options)
+    def __init__(self, topic: str, **options: Any) -> None:
+        self._prepare_options(topic, options)
         self._given = _address.find(self.topic, self._asked.address)
         self._lock = threading.RLock()
         self._socket: zmq.Socket[bytes] | None = None
