@@ -96,22 +96,8 @@ class Publisher(Endpoint, _native.Publisher, metaclass=backends.EndpointType):
         self._opened()
         _clean_once()
         if self._codec is not None:
-            try:
-                self._agree_on_schema(schema)
-            except BaseException:
-                self._close()
-                raise
-
-    def _agree_on_schema(self, schema: bytes) -> None:
-        """The topic's schema becomes this writer's, if readers of the old one can read the new one."""
-        from ringmain import typed
-
-        self._set_encoder(self._codec.encode, self._codec.accepts)
-        there = self._schema()
-        if there not in (schema, b""):
-            typed.compatible(self._codec.schema, typed.Schema.from_bytes(there), topic=self.topic)
-        if there != schema:
-            self._set_schema(schema)
+            self._set_encoder(self._codec.encode, self._codec.accepts)
+            agree_on_schema(self, self._codec)
 
     @property
     def contract(self) -> ContractName:
@@ -168,6 +154,22 @@ class Publisher(Endpoint, _native.Publisher, metaclass=backends.EndpointType):
         if self.closed:
             raise Closed(f"the publisher of topic '{self.topic}' is closed: it cannot be passed on")
         return _rebuild, (type(self), self._directory, self.topic, self._options, os.getpid())
+
+
+def agree_on_schema(publisher: Any, codec: Any) -> None:
+    """The topic's schema becomes this writer's, if readers of the old one can read the new one. Otherwise the publisher
+    is closed, with `SchemaMismatch`."""
+    there, own = publisher._schema(), codec.schema.to_bytes()
+    try:
+        if there not in (own, b""):
+            from ringmain import typed
+
+            typed.compatible(codec.schema, typed.Schema.from_bytes(there), topic=publisher.topic)
+        if there != own:
+            publisher._set_schema(own)
+    except BaseException:
+        publisher._close()
+        raise
 
 
 @functools.cache

@@ -179,6 +179,22 @@ def test_a_reader_of_another_type_is_refused(setting: Setting) -> None:
         setting.subscriber(type=Other)
 
 
+@pytest.mark.contracts("bus", "reliable")
+def test_a_second_writer_must_send_what_readers_of_the_first_can_read(setting: Setting) -> None:
+    class Less(msgspec.Struct):
+        x: int
+
+    class More(msgspec.Struct):
+        x: int
+        y: float
+        z: int = 0
+
+    setting.publisher(type=Point)
+    with pytest.raises(rm.SchemaMismatch, match="Less"):
+        setting.publisher(type=Less)
+    assert "More" in setting.publisher(type=More).schema.type_name
+
+
 def test_a_message_that_does_not_decode_is_skipped(setting: Setting) -> None:
     pub, sub = setting.pair(type=Point)
     pub.send(b"not a point")

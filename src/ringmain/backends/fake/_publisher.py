@@ -10,6 +10,7 @@ import os
 from typing import Any
 
 from ringmain._message import Message
+from ringmain._publisher import agree_on_schema
 from ringmain.backends._python import reference_ring
 from ringmain.backends._python.endpoint import parse_timeout, seconds
 from ringmain.backends._python.publisher import PythonPublisher
@@ -30,19 +31,8 @@ class FakePublisher(FakeEndpoint, PythonPublisher):
         self._writer = reference_ring.Writer(self._ring, self._slot)
         self.contract, self.capacity, self.epoch = self._ring.contract, self._ring.capacity, self._ring.epoch
         self._opened()
-        self._agree_on_schema(self._own_schema)
-
-    def _agree_on_schema(self, schema: bytes) -> None:
-        from ringmain import typed
-
-        if schema and self._ring.schema not in (schema, b""):
-            try:
-                typed.compatible(typed.Schema.from_bytes(self._ring.schema), self._codec.schema, topic=self.topic)
-            except BaseException:
-                self._close()
-                raise
-        if schema:
-            self._ring.schema = schema
+        if self._codec is not None:
+            agree_on_schema(self, self._codec)
 
     def _check_still_writer(self) -> None:
         self._check_open(while_waiting=True)
