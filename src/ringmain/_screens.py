@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Iterator, MutableSet
-from typing import Protocol
 
 from ringmain import _names
-
-
-class Screens(Protocol):
-    """A subscriber that ignores messages by name, and must know when the names change."""
-
-    def _rescreen(self) -> None: ...
 
 
 class ScreenSet(MutableSet[str]):
     """A set of names that tells its subscriber when it changes. The reference is weak: with a strong one, a dropped
     subscriber would stay open until the garbage collector finds the cycle."""
 
-    def __init__(self, what: str, items: Iterable[str], subscriber: Screens) -> None:
+    def __init__(self, what: str, items: Iterable[str], subscriber: Screened) -> None:
         if isinstance(items, str):
             raise TypeError(f"a set of {what}s is wanted, not the single str {items!r}")
         self._what = what
