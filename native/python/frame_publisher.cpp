@@ -202,13 +202,7 @@ PyObject* get_dropped(PyObject* self, void*) {
 }
 PyObject* get_closed(PyObject* self, void*) { return PyBool_FromLong(!publisher_of(self).pool); }
 
-// Where the buffers are in this process: (address, bytes).
-PyObject* memory(PyObject* self, PyObject*) {
-    FramePublisherState& f = publisher_of(self);
-    if (!f.pool) Py_RETURN_NONE;
-    const TopicFile& s = f.pool->pool().topic_file();
-    return Py_BuildValue("KK", reinterpret_cast<unsigned long long>(s.data()), s.capacity_bytes);
-}
+PyObject* memory(PyObject* self, PyObject*) { return mapped(publisher_of(self).pool); }
 
 PyObject* create(PyTypeObject* type, PyObject*, PyObject*) {
     PyObject* self = allocate(type);

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 Start = Literal["latest", "oldest"]
 Observe = Literal["never", "pipes", "always"]
 S = TypeVar("S", bound="Subscriber")
+W = TypeVar("W", bound="_native.Subscriber | _native.FrameSubscriber")
 
 
 class Subscriber(Endpoint, _native.Subscriber, metaclass=backends.Switch):
@@ -241,7 +242,7 @@ class ScreenSet(MutableSet[str]):
         return repr(self._items)
 
 
-def wait(subscribers: Sequence[S], timeout: float | None = None) -> list[S]:
+def wait(subscribers: Sequence[W], timeout: float | None = None) -> list[W]:
     """Those of the subscribers that have something to read; empty when the time is up. One sleep for all of them."""
     subscribers = list(subscribers)
     for subscriber in subscribers:

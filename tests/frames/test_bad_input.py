@@ -13,8 +13,8 @@ import ringmain as rm
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, "one of shape, size and layout, not by none"),
-        ({"shape": 4, "size": 4}, "not by shape and size"),
+        ({}, "give one of shape, size and layout, not none of them"),
+        ({"shape": 4, "size": 4}, "not shape and size"),
         ({"size": 0}, "1 or more"),
         ({"shape": (3, 0)}, "each 1 or more"),
         ({"shape": (3, -1)}, "each 1 or more"),

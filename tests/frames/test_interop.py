@@ -139,7 +139,7 @@ def test_huge_pages_where_the_file_system_gives_them(tmp_path: Path) -> None:
 def test_huge_pages_are_asked_for_in_vain_and_it_is_said(tmp_path: Path) -> None:
     went, said = _ask_in_mount(tmp_path, "never")
     assert went.startswith("False 3")
-    assert said.startswith("RuntimeWarning stream 's' goes on with ordinary pages: the runtime directory's file system")
+    assert said.startswith("RuntimeWarning frame topic 's' uses ordinary pages: the runtime directory's file system")
     assert "huge=advise" in said
 
 

@@ -18,7 +18,7 @@ def wait(subscribers: Sequence[Any], timeout: float | None) -> list[Any]:
     """Those of the subscribers that have something to read; empty when the time is up."""
     groups: dict[str, list[Any]] = {}
     for subscriber in subscribers:
-        if not isinstance(subscriber, _native.Subscriber | PlainSubscriber):
+        if not isinstance(subscriber, _native.Subscriber | _native.FrameSubscriber | PlainSubscriber):
             raise TypeError(f"wait() takes subscribers, not {subscriber!r}")
         kind = subscriber._backend if isinstance(subscriber, PlainSubscriber) else "shm"
         groups.setdefault(kind, []).append(subscriber)

@@ -18,8 +18,7 @@ from ringmain.compat._names import text
 from ringmain.compat.msgq._endpoints import place
 from ringmain.compat.msgq._events import events_of
 from ringmain.errors import RingmainError, Timeout
-from ringmain.frames import FrameLayout, FramePublisher, FrameSubscriber, frame_streams
-from ringmain.frames._streams import FrameStream, frame_stream
+from ringmain.frames import FrameLayout, FramePublisher, FrameSubscriber, FrameTopic, frame_topic, frame_topics
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -184,9 +183,9 @@ class VisionIpcClient:
         self._connected = True
         return True
 
-    def _look(self) -> FrameStream | None:
+    def _look(self) -> FrameTopic | None:
         try:
-            stream = frame_stream(self._stream)
+            stream = frame_topic(self._stream)
         except (RingmainError, ValueError):
             return None
         return stream if stream.alive else None
@@ -254,7 +253,7 @@ class VisionIpcClient:
         """The streams of a server, by number. With `block`, waits until it listens."""
         while block and not _listens(name):
             time.sleep(_LOOK_S)
-        numbers = (s.name.removeprefix(_server(name) + "/") for s in frame_streams(_server(name)) if s.alive)
+        numbers = (s.name.removeprefix(_server(name) + "/") for s in frame_topics(_server(name)) if s.alive)
         return {int(number) for number in numbers if number.isdecimal()}  # the others are servers with longer names
 
     def close(self) -> None:
