@@ -71,12 +71,12 @@ def test_programs_with_another_prefix_have_other_events(monkeypatch: pytest.Monk
     assert handle.enabled
 
 
-def test_an_event_that_nobody_made() -> None:
+def test_an_event_that_does_not_exist() -> None:
     handle = msgq.fake_event_handle("ubloxGnss", override=False)
     event = handle.recv_called_event
     assert (handle.enabled, event.fd, handle.recv_ready_event.fd, Event().fd) == (False, -1, -1, -1)
     for use in (event.peek, event.set, event.clear, event.wait, lambda: msgq.wait_for_one_event([event], 0)):
-        with pytest.raises(RuntimeError, match="nobody has made"):
+        with pytest.raises(RuntimeError, match="does not exist"):
             use()
 
 
