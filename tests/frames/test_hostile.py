@@ -72,7 +72,7 @@ def test_a_header_that_does_not_fit_is_refused(
     ],
 )
 def test_a_layout_that_reaches_outside_is_refused(layout: bytes) -> None:
-    with pytest.raises(rm.Corrupt, match="layout kept with stream 's' is refused"):
+    with pytest.raises(rm.Corrupt, match="layout of frame topic 's' is refused"):
         rm.FrameLayout.from_bytes(layout, "s", 16)
 
 

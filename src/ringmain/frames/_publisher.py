@@ -11,7 +11,7 @@ from ringmain import _names, _native
 from ringmain._endpoint import Endpoint
 from ringmain._native import FrameDraft
 from ringmain._publisher import Publisher, _is_writer
-from ringmain.frames._layout import FrameLayout
+from ringmain.frames._layout import FrameLayout, HasLayout, is_count
 from ringmain.frames._memory import Pinning, check_backend, huge_page_problem
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ DESCRIPTOR_RING_BYTES = 64 * 1024
 """Room for some hundred descriptors; there are never more unread frames than buffers."""
 
 
-class FramePublisher(Endpoint, _native.FramePublisher):
+class FramePublisher(HasLayout, Endpoint, _native.FramePublisher):
     """Sends frames to a frame topic, and creates the topic if it does not exist.
 
     shape, dtype: of an array.   size: instead, for bytes without a shape.   layout: instead, a `FrameLayout`, such as
@@ -32,6 +32,8 @@ class FramePublisher(Endpoint, _native.FramePublisher):
     huge_pages: ask for huge pages; the attribute `huge_pages` tells whether the system provided them.
     sender, name, mode, takeover, spin: as for `Publisher`.
     """
+
+    layout: FrameLayout
 
     def __init__(
         self,
@@ -53,7 +55,7 @@ class FramePublisher(Endpoint, _native.FramePublisher):
         check_backend()
         self.topic = _names.check_topic(stream)
         self.layout = _choose_layout(shape, dtype, size, layout)
-        if isinstance(buffers, bool) or not isinstance(buffers, int) or not 1 <= buffers <= MAX_BUFFERS:
+        if not is_count(buffers) or buffers > MAX_BUFFERS:
             raise ValueError(f"buffers is a number from 1 to {MAX_BUFFERS}, not {buffers!r}")
         if when_full not in ("wait", "drop"):
             raise ValueError(f"when_full is 'wait' or 'drop', not {when_full!r}")
@@ -125,14 +127,6 @@ class FramePublisher(Endpoint, _native.FramePublisher):
             if not draft.dropped:
                 _fill(draft, source)
         return draft.seq
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.layout.shape
-
-    @property
-    def dtype(self) -> Any:
-        return self.layout.dtype
 
     def wait_for_readers(self, count: int = 1, timeout: float | None = None) -> int:
         """Wait until `count` readers have joined; returns how many there are."""

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from ringmain import _names, _native
 from ringmain.errors import RingmainError
-from ringmain.frames._layout import FrameLayout
-
-if TYPE_CHECKING:
-    import numpy as np
+from ringmain.frames._layout import FrameLayout, HasLayout
 
 
 @dataclass(frozen=True, slots=True)
-class FrameTopic:
+class FrameTopic(HasLayout):
     """A frame topic, as seen from outside."""
 
     name: str
@@ -33,14 +29,6 @@ class FrameTopic:
     """How many buffers each reader holds, by its name and pid."""
     epoch: int
     """When the publisher opened it, in nanoseconds: tells one run of the publisher from the next."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.layout.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.layout.dtype
 
 
 def frame_topics(server: str | None = None) -> list[FrameTopic]:
