@@ -44,7 +44,7 @@ def test_bad_frames_are_refused_and_nothing_is_sent() -> None:
             draft.size = 4
         with pytest.raises(TypeError, match="meta is a dict"), pub.frame() as draft:
             draft.meta = 3  # type: ignore[assignment]
-        with pytest.raises(rm.MessageTooLarge, match="put large things into the frame"), pub.frame() as draft:
+        with pytest.raises(rm.MessageTooLarge, match="put large data into the frame"), pub.frame() as draft:
             draft.meta["x"] = bytes(100_000)
         with pytest.raises(ValueError, match="no plane 'y': it has no planes"), pub.frame() as draft:
             draft.plane("y")

@@ -41,7 +41,7 @@ def test_a_table_that_does_not_fit_is_refused(
     _, sub, path = stream
     at = path.read_bytes().index(TABLE_MAGIC) + FRAMES_LAYOUT[f"PoolTable.{field}"]
     overwrite(path, at, struct.pack("<I" if field in ("version", "buffer_count") else "<Q", value))
-    with pytest.raises(rm.Corrupt, match="pool of stream 's' is refused"):
+    with pytest.raises(rm.Corrupt, match="pool of frame topic 's' is refused"):
         sub.recv(timeout=PATIENCE_S)
     with pytest.raises(rm.Corrupt):
         rm.frame_stream("s")
