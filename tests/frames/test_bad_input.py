@@ -1,4 +1,4 @@
-"""Bad streams and bad frames: an error that says what is wrong, and nothing is sent."""
+"""Bad frame topics and bad frames: an error says what is wrong, and nothing is sent."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ import ringmain as rm
         ({"shape": 4, "when_full": "panic"}, "'wait' or 'drop'"),
     ],
 )
-def test_bad_streams_are_refused(arguments: dict[str, Any], message: str) -> None:
+def test_bad_frame_topics_are_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         rm.FramePublisher("s", **arguments)
 

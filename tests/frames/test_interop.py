@@ -120,7 +120,7 @@ for warning in said:
 
 
 def _ask_in_mount(tmp_path: Path, option: str) -> list[str]:
-    """What a process says whose runtime directory is a tmpfs of its own, seen by nobody else."""
+    """The output of a process whose runtime directory is a tmpfs of its own."""
     if os.geteuid() != 0 or not shutil.which("unshare"):
         pytest.skip("only root can mount, and util-linux's unshare is needed")
     script = 'mount -t tmpfs -o "huge=$1,size=64m" tmpfs "$2" && RINGMAIN_DIR="$2" exec "$3" -c "$4"'

@@ -148,6 +148,6 @@ def _default(field: inspect.Field) -> msgspec.Raw | msgspec.UnsetType:
     if isinstance(value, float) and not math.isfinite(value):
         return msgspec.UNSET
     try:
-        return msgspec.Raw(msgspec.json.encode(value, order="deterministic"))
+        return msgspec.Raw(msgspec.json.encode(value, order="sorted"))
     except (TypeError, ValueError, OverflowError):
         return msgspec.UNSET

@@ -7,7 +7,6 @@ bytes can be compared, and the fingerprint identifies a schema.
 from __future__ import annotations
 
 import hashlib
-from typing import Any
 
 import msgspec
 
@@ -43,8 +42,7 @@ class Schema(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def to_bytes(self) -> bytes:
         """Compact JSON, sorted keys."""
-        marked = msgspec.structs.replace(self, format=FORMAT)
-        return msgspec.json.encode(_canonical(msgspec.json.decode(msgspec.json.encode(marked))))
+        return msgspec.json.encode(msgspec.structs.replace(self, format=FORMAT), order="sorted")
 
     @classmethod
     def from_bytes(cls, data: bytes | bytearray | memoryview) -> Schema:
@@ -68,9 +66,3 @@ class Schema(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 _DECODER = msgspec.json.Decoder(Schema)
-
-
-def _canonical(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _canonical(value[key]) for key in sorted(value)}
-    return [_canonical(item) for item in value] if isinstance(value, list) else value
