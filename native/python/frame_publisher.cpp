@@ -93,13 +93,7 @@ PublisherState* usable_publisher(PyObject* self, FramePublisherState& f) {
 PyObject* frame(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
     FramePublisherState& f = publisher_of(self);
     int64_t timeout_ns = kForever;
-    if (count != 0 || names) {
-        PyObject* given[1] = {};
-        static const char* const kNames[] = {"timeout"};
-        if (!parse_arguments("frame", args, count, names, kNames, 0, given, 1) ||
-            !parse_timeout(given[0], timeout_ns))
-            return nullptr;
-    }
+    if (!parse_only_timeout("frame", args, count, names, timeout_ns)) return nullptr;
     PublisherState* p = usable_publisher(self, f);
     if (!p) return nullptr;
     Deadline deadline(timeout_ns);

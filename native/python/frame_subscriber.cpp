@@ -167,14 +167,7 @@ PyObject* recv(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject
     FrameSubscriberState& f = frames_of(self);
     SubscriberState* s = descriptors_of(f);
     int64_t timeout_ns = kForever;
-    if (count != 0 || names) {
-        PyObject* given[1] = {};
-        static const char* const kNames[] = {"timeout"};
-        if (!parse_arguments("recv", args, count, names, kNames, 0, given, 1) ||
-            !parse_timeout(given[0], timeout_ns))
-            return nullptr;
-    }
-    if (!s) return nullptr;
+    if (!s || !parse_only_timeout("recv", args, count, names, timeout_ns)) return nullptr;
     Deadline deadline(timeout_ns);
     PyObject* frame = receive_one(f, self, *s, deadline);
     if (!frame && !PyErr_Occurred()) raise_timeout(*s, deadline);

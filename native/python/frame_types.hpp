@@ -56,6 +56,16 @@ PyObject* mapped(const Counted<End>& pool) {
     return Py_BuildValue("KK", reinterpret_cast<unsigned long long>(file.data()), file.capacity_bytes);
 }
 
+// The arguments of a function that takes only `timeout`, which stays as it is if it is not given. False: raised.
+inline bool parse_only_timeout(const char* function, PyObject* const* args, Py_ssize_t count, PyObject* names,
+                               int64_t& timeout_ns) {
+    if (count == 0 && !names) return true;
+    PyObject* given[1] = {};
+    static const char* const kNames[] = {"timeout"};
+    return parse_arguments(function, args, count, names, kNames, 0, given, 1) &&
+           parse_timeout(given[0], timeout_ns);
+}
+
 // Keeps the memory of a few dropped objects for the next ones, of a type that is final and has no GC: the allocator took
 // a tenth of the time of passing a frame on. To be called with the GIL held.
 template <class Object>
