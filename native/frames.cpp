@@ -24,15 +24,15 @@ Pool::Pool(std::shared_ptr<TopicFile> topic_file) : topic_file_(std::move(topic_
                 kPoolTableBytes + buffer_count_ * stride_bytes_ <= topic_file_->capacity_bytes;
     if (!sane)
         throw Failure{Fault::corrupt,
-                      "the pool of stream '" + topic_file_->topic +
-                          "' is refused: its table is not one, is of another version, or does not "
-                          "fit the file. Close its users and unlink the stream"};
+                      "the pool of frame topic '" + topic_file_->topic +
+                          "' is refused: its table is damaged, of another version, or larger than the "
+                          "file. Close its participants and unlink the topic"};
 }
 
 bool Pool::glance(uint32_t buffer, uint64_t number, void* to, size_t size) const {
     const Word<uint64_t>& there = table().buffers[buffer].number;
-    // [GLANCE] acquire: the frame's pixels are there; pairs with [NUMBER]. And again after a fence: had a pixel that we
-    // copied been of a later frame, the number would be gone; pairs with [REWRITE].
+    // [GLANCE] acquire: the frame's pixels are visible; pairs with [NUMBER]. Checked again after a fence: if a copied
+    // pixel belonged to a later frame, the number would have changed; pairs with [REWRITE].
     if (there.load(memory_order_acquire) != number) return false;
     copy_out(to, this->buffer(buffer), size);
     fence(memory_order_acquire);
@@ -43,7 +43,7 @@ std::string Pool::describe_holders() const {
     std::string text;
     uint32_t used = std::min(topic_file_->header().slots_used.load(memory_order_acquire), kSlotCount);
     for (uint32_t i = 0; i < used; ++i) {
-        // relaxed: for a sentence that a human reads.
+        // relaxed: only for an error message.
         uint64_t buffers = buffers_of(topic_file_->slot(i).hold.load(memory_order_relaxed));
         if (!buffers || !slot_taken(*topic_file_, i)) continue;
         text += (text.empty() ? "" : ", ") + look_at(*topic_file_, i, true).describe() + " holds " +
@@ -57,8 +57,9 @@ std::string Pool::describe_holders() const {
 PoolWriter::PoolWriter(std::unique_ptr<Participant> participant)
     : pool_(participant->shared()), participant_(std::move(participant)) {}
 
-// The hottest memory that costs nobody a frame: what every reader is past, most recently written first. Then what was
-// never used, then the oldest frame. The newest is the last resort: who comes late finds it.
+// Prefers the buffer most likely to be in the cache whose frame no reader still needs: one that all readers have read,
+// most recently written first. Then a buffer never used, then the oldest frame. The newest frame comes last, because a
+// reader that joins late wants it.
 uint32_t PoolWriter::choose(uint64_t candidates, uint64_t read_by_all) const {
     auto rank = [&](uint32_t b) -> std::pair<int, uint64_t> {
         const Use& use = uses_[b];
@@ -74,28 +75,28 @@ uint32_t PoolWriter::choose(uint64_t candidates, uint64_t read_by_all) const {
 }
 
 Status PoolWriter::claim(uint64_t read_by_all, uint32_t& buffer) {
-    // relaxed: only to choose well. What counts is [INSPECT].
+    // relaxed: a hint for the choice. [INSPECT] decides.
     uint64_t candidates = pool_.all() & ~taken_ & ~pool_.held(memory_order_relaxed);
     while (candidates) {
         uint32_t chosen = choose(candidates, read_by_all);
         uint64_t bit = uint64_t{1} << chosen;
         Word<uint64_t>& number = pool_.table().buffers[chosen].number;
         CRASH_POINT("frame: buffer chosen");
-        // [REWRITE] seq_cst: announced before we look at the holds. With [INSPECT], [LEASE] and [MATCH], all seq_cst,
-        // one of the two sides sees the other; a fence would cost and add nothing, since only these words take part.
+        // [REWRITE] seq_cst: announced before we read the holds. With [INSPECT], [LEASE] and [MATCH], all seq_cst, at
+        // least one side sees the other. A fence would cost more and is not needed, since only these words take part.
         number.exchange(0, memory_order_seq_cst);
-        // release: and before any pixel changes, for [GLANCE], which holds nothing. Costs nothing on x86.
+        // release: also before any pixel changes, for [GLANCE], which holds nothing. Free on x86.
         fence(memory_order_release);
         CRASH_POINT("frame: rewriting announced");
-        // [INSPECT] seq_cst: after [REWRITE]. A hold that is gone took its reader's last look at the pixels along: pairs
-        // with [RETURN].
+        // [INSPECT] seq_cst: after [REWRITE]. If a hold is gone, its reader has finished reading the pixels: pairs with
+        // [RETURN].
         if (!(pool_.held(memory_order_seq_cst) & bit)) {
             uses_[chosen] = {};
             taken_ |= bit;
             buffer = chosen;
             return Status::ok;
         }
-        // A reader was faster. Nothing was written: the frame is as whole as before, and may be leased again.
+        // A reader was first. Nothing was written: the frame is still complete, and can be leased again.
         number.store(uses_[chosen].number, memory_order_release);
         candidates &= ~bit;
     }
@@ -105,9 +106,9 @@ Status PoolWriter::claim(uint64_t read_by_all, uint32_t& buffer) {
 uint64_t PoolWriter::seal(uint32_t buffer, int64_t now_ns) {
     PoolTable& table = pool_.table();
     uses_[buffer].number = ++newest_;
-    // [NUMBER] release: with the descriptor, which is committed later, it vouches for the pixels. Pairs with [MATCH].
+    // [NUMBER] release: makes the pixels visible to a reader that finds this number. Pairs with [MATCH].
     table.buffers[buffer].number.store(newest_, memory_order_release);
-    // relaxed, all four: for whoever watches.
+    // relaxed, all four: statistics.
     int64_t last_ns = table.last_ns.load(memory_order_relaxed);
     int64_t average_ns = table.interval_ns.load(memory_order_relaxed);
     int64_t interval_ns = last_ns && now_ns > last_ns ? now_ns - last_ns : average_ns;
@@ -123,7 +124,7 @@ bool PoolWriter::reap() {
     bool any = false;
     const TopicFile& s = pool_.topic_file();
     uint32_t used = std::min(s.header().slots_used.load(memory_order_acquire), kSlotCount);
-    // relaxed: who holds nothing is not in our way; whether the others live is asked of the kernel.
+    // relaxed: a reader that holds nothing does not block us; the kernel tells whether the others are alive.
     for (uint32_t i = 0; i < used; ++i)
         if (i != participant_->slot() && buffers_of(s.slot(i).hold.load(memory_order_relaxed)))
             any |= reap_if_dead(s, i);
@@ -137,7 +138,7 @@ std::vector<Bell> PoolWriter::arm() {
     uint64_t held = 0;
     for (uint32_t i = 0; i < used && bells.size() < kMaxBells; ++i) {
         Word<uint64_t>& word = s.slot(i).hold;
-        if (!buffers_of(word.load(memory_order_relaxed))) continue;  // relaxed: the next line looks again
+        if (!buffers_of(word.load(memory_order_relaxed))) continue;  // relaxed: the next line reads it again
         // seq_cst: either the holder's exchange returns our flag, or we see its new hold.
         uint64_t seen = word.fetch_or(kSleeper, memory_order_seq_cst) | kSleeper;
         held |= buffers_of(seen);
@@ -156,7 +157,8 @@ struct OpenReaders {
     std::vector<PoolReader*> readers;
 
     static OpenReaders& all() {
-        static OpenReaders* open = new OpenReaders;  // never destroyed: leases may live to the very end
+        static OpenReaders* open =
+            new OpenReaders;  // never destroyed: leases may exist until the process ends
         return *open;
     }
 };
@@ -180,19 +182,19 @@ void leave_all_pools() {
     for (PoolReader* reader : OpenReaders::all().readers) reader->leave();
 }
 
-// False: the slot is not ours any more.
+// False: the slot is no longer ours.
 bool PoolReader::announce(uint64_t buffers) {
     Slot& own = participant_->own();
     uint64_t seen = hold_of(held_);
-    // Compared, not exchanged: had the slot been given away, its new owner's leases must survive us.
-    // [LEASE] / [RETURN] seq_cst. Taking: announced before we look at the number; see [REWRITE]. Giving back: what we
-    // read of the pixels comes before; pairs with [INSPECT].
+    // Compared, not just exchanged: if the slot has a new owner, its holds must not change.
+    // [LEASE] / [RETURN] seq_cst. A lease is announced before we read the number; see [REWRITE]. A return comes after
+    // all our reads of the pixels; pairs with [INSPECT].
     while (!own.hold.compare_exchange(seen, hold_of(buffers), memory_order_seq_cst))
         if (buffers_of(seen) != held_) return false;
     held_ = buffers;
     CRASH_POINT("frame: hold changed, bell not rung");
     if (seen & kSleeper) wake(own.hold.futex());
-    // relaxed: it only tells of accidents, such as a process that closed all of its descriptors.
+    // relaxed: it only detects accidents, such as a process that closed all of its file descriptors.
     return own.generation.load(memory_order_relaxed) == participant_->generation();
 }
 
@@ -203,8 +205,8 @@ Status PoolReader::lease(uint32_t buffer, uint64_t number) {
         if (!announce(held_ | bit)) return Status::taken_over;
         CRASH_POINT("frame: lease announced");
     }
-    // [MATCH] seq_cst, after [LEASE]: the number of the descriptor means that the publisher has not begun to rewrite, and
-    // will see our lease before it does. Pairs with [NUMBER] and [REWRITE].
+    // [MATCH] seq_cst, after [LEASE]: if it is the descriptor's number, the publisher has not begun to rewrite, and will
+    // see our lease before it does. Pairs with [NUMBER] and [REWRITE].
     if (pool_.table().buffers[buffer].number.load(memory_order_seq_cst) == number) {
         ++leases_[buffer];
         return Status::ok;
@@ -221,7 +223,7 @@ void PoolReader::release(uint32_t buffer) {
 
 namespace {
 
-std::shared_ptr<TopicFile> lay_out(const std::shared_ptr<Directory>& directory, const std::string& stream,
+std::shared_ptr<TopicFile> lay_out(const std::shared_ptr<Directory>& directory, const std::string& topic,
                                    const PoolRequest& request) {
     uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
     uint64_t stride = align_up(request.buffer_bytes, request.huge_pages ? kHugePageBytes : page);
@@ -231,7 +233,7 @@ std::shared_ptr<TopicFile> lay_out(const std::shared_ptr<Directory>& directory, 
     options.mode = request.mode;
     options.huge_pages = request.huge_pages;
     options.schema = request.schema;
-    std::shared_ptr<TopicFile> topic_file = TopicFile::create(directory, stream, options);
+    std::shared_ptr<TopicFile> topic_file = TopicFile::create(directory, topic, options);
     PoolTable& table = *reinterpret_cast<PoolTable*>(topic_file->data());
     table.magic = kPoolMagic;
     table.version = kPoolVersion;
@@ -241,10 +243,10 @@ std::shared_ptr<TopicFile> lay_out(const std::shared_ptr<Directory>& directory, 
     return topic_file;
 }
 
-// Takes the name from the pool that is there. Its readers keep what they hold of it.
-void retire_old(const std::shared_ptr<Directory>& directory, const std::string& stream) {
+// Removes the name of an existing pool. Its readers keep the buffers that they hold.
+void retire_old(const std::shared_ptr<Directory>& directory, const std::string& topic) {
     try {
-        std::shared_ptr<TopicFile> old = TopicFile::open(directory, stream, Access::read, FileKind::pool);
+        std::shared_ptr<TopicFile> old = TopicFile::open(directory, topic, Access::read, FileKind::pool);
         RosterLock lock(*old);
         if (!old->retired() && old->has_its_name()) old->retire();
     } catch (const Failure& failure) {
@@ -254,13 +256,13 @@ void retire_old(const std::shared_ptr<Directory>& directory, const std::string& 
 
 }  // namespace
 
-std::unique_ptr<PoolWriter> create_pool(const std::shared_ptr<Directory>& directory,
-                                        const std::string& stream, const PoolRequest& request) {
+std::unique_ptr<PoolWriter> create_pool(const std::shared_ptr<Directory>& directory, const std::string& topic,
+                                        const PoolRequest& request) {
     constexpr int kAttempts = 100;
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
-        retire_old(directory, stream);
+        retire_old(directory, topic);
         CRASH_POINT("frame: old pool retired, none there");
-        std::shared_ptr<TopicFile> topic_file = lay_out(directory, stream, request);
+        std::shared_ptr<TopicFile> topic_file = lay_out(directory, topic, request);
         std::unique_ptr<Participant> participant;
         {
             RosterLock lock(*topic_file);
@@ -269,13 +271,14 @@ std::unique_ptr<PoolWriter> create_pool(const std::shared_ptr<Directory>& direct
         auto writer = std::make_unique<PoolWriter>(std::move(participant));
         if (topic_file->give_name()) return writer;
     }
-    throw Failure{Fault::timed_out, "the pool of stream '" + stream + "' was made by others again and again"};
+    throw Failure{Fault::timed_out,
+                  "the pool of frame topic '" + topic + "' was replaced by others each time it was made"};
 }
 
-std::unique_ptr<PoolReader> open_pool(const std::shared_ptr<Directory>& directory, const std::string& stream,
+std::unique_ptr<PoolReader> open_pool(const std::shared_ptr<Directory>& directory, const std::string& topic,
                                       const std::string& name) {
     std::unique_ptr<Participant> participant =
-        join_as_reader(directory, stream, name, Observe::never, FileKind::pool);
+        join_as_reader(directory, topic, name, Observe::never, FileKind::pool);
     return participant ? std::make_unique<PoolReader>(std::move(participant)) : nullptr;
 }
 

@@ -1,13 +1,12 @@
-// The pool of big buffers, and the rule of the ring applied to them. Owns this invariant: a buffer that a reader holds is
-// not written.
+// The pool of large buffers. Invariant: a buffer that a reader holds is not written.
 //
-//   A publisher announces that it rewrites a buffer (its `number` becomes 0) and looks at the holds: if somebody has the
-//   buffer, it takes that back (the number returns) and takes another. A reader announces that it holds the buffer and
-//   looks at the number: if it is not that of the descriptor, the publisher was first, the frame is
-//   lost to this reader, and the hold is taken back.
+//   The publisher announces that it rewrites a buffer (sets its `number` to 0), then reads the holds. If a reader holds
+//   the buffer, the publisher restores the number and tries another buffer. A reader announces that it holds a buffer,
+//   then reads its number. If that is not the descriptor's number, the publisher was first: the frame is lost to this
+//   reader, and the reader withdraws its hold.
 //
-// Numbers are never used twice in a pool, and a pool belongs to one publisher for its whole life: one that takes over or
-// comes after a crash makes its own. So nobody ever repairs a buffer.
+// A number is used only once in a pool, and a pool has one publisher: a publisher that takes over, or follows one that
+// crashed, makes a new pool. So no buffer ever has to be repaired.
 #pragma once
 
 #include <array>
@@ -21,7 +20,7 @@
 
 namespace ringmain {
 
-// A pool's file with the sizes that were checked when it was opened.
+// A pool's file, with sizes that were checked when it was opened.
 class Pool {
     std::shared_ptr<TopicFile> topic_file_;
     uint32_t buffer_count_ = 0;
@@ -40,15 +39,15 @@ class Pool {
         return topic_file_->data() + kPoolTableBytes + index * stride_bytes_;
     }
     uint64_t all() const { return (uint64_t{1} << buffer_count_) - 1; }
-    // Who holds what, by slot; the publisher's own slot holds nothing.
+    // The buffers that readers hold, as a set of bits; the publisher's own slot holds none.
     uint64_t held(std::memory_order order) const {
         uint64_t buffers = 0;
         uint32_t used =
             std::min(topic_file_->header().slots_used.load(std::memory_order_acquire), kSlotCount);
         for (uint32_t i = 0; i < used; ++i) buffers |= buffers_of(topic_file_->slot(i).hold.load(order));
-        return buffers & all();  // a reader may write nonsense into its own word
+        return buffers & all();  // a faulty reader may have written anything into its word
     }
-    // A copy of a frame without holding it: for whoever only looks. False: it was rewritten meanwhile, or before.
+    // Copies a frame without holding it, for observers. False: it was rewritten before or during the copy.
     bool glance(uint32_t buffer, uint64_t number, void* to, size_t size) const;
     std::string describe_holders() const;  // "reader 'x' (pid 12) holds 3, ..."
 };
@@ -66,9 +65,9 @@ class PoolWriter {
     Pool pool_;
     std::unique_ptr<Participant> participant_;
     uint64_t newest_ = 0;  // number of the newest frame
-    uint64_t taken_ = 0;   // buffers being filled, or kept by a view of ours
+    uint64_t taken_ = 0;   // buffers being filled, or referred to by our views
     struct Use {
-        uint64_t number = 0;  // of the whole frame in it; 0: none
+        uint64_t number = 0;  // of the complete frame in it; 0: none
         uint64_t end = 0;     // where its descriptor ends in the topic
     };
     std::array<Use, kMaxBuffers> uses_{};
@@ -83,25 +82,25 @@ class PoolWriter {
     bool forked() const { return pool_.topic_file().forked.load(std::memory_order_relaxed); }
     uint64_t taken() const { return taken_; }
 
-    // A buffer to write, or `blocked`. Positions of the topic below `read_by_all` every reader is past.
+    // A buffer to write, or `blocked`. All readers have read the topic up to position `read_by_all`.
     Status claim(uint64_t read_by_all, uint32_t& buffer);
-    // What was claimed is whole: gives it its number, for the descriptor.
+    // The claimed buffer is complete: gives it its number, for the descriptor.
     uint64_t seal(uint32_t buffer, int64_t now_ns);
     void sent(uint32_t buffer, uint64_t descriptor_end) { uses_[buffer].end = descriptor_end; }
-    // What was claimed can be claimed again: it was sent, or given up.
+    // The claimed buffer can be claimed again: its frame was sent or discarded.
     void give_back(uint32_t buffer) { taken_ &= ~(uint64_t{1} << buffer); }
-    // relaxed: for whoever watches.
+    // relaxed: a statistic.
     void count_dropped() { pool_.table().dropped.fetch_add(1, std::memory_order_relaxed); }
 
-    // After `blocked`: buries readers that died; true if there were any.
+    // After `blocked`: reaps readers that died; true if there were any.
     bool reap();
-    // After `blocked`: what to sleep on. Empty: something changed meanwhile.
+    // After `blocked`: what to sleep on. Empty: a buffer was released meanwhile.
     std::vector<Bell> arm();
-    // Leaves the pool; the mapping stays for whoever has a view.
+    // Leaves the pool; it stays mapped for views that still exist.
     void leave() { participant_.reset(); }
 };
 
-// A reader's side: which buffers it holds. Lives as long as any lease. One thread at a time.
+// A reader's side: which buffers it holds. Exists as long as any lease. One thread at a time.
 class PoolReader {
     Pool pool_;
     std::unique_ptr<Participant> participant_;
@@ -120,20 +119,20 @@ class PoolReader {
     // relaxed: set before this process ran.
     bool forked() const { return pool_.topic_file().forked.load(std::memory_order_relaxed); }
 
-    // ok: the frame stays until release(). empty: its buffer has been reused. taken_over: our slot was given away.
+    // ok: the frame stays until release(). empty: its buffer has been reused. taken_over: our slot is another's now.
     Status lease(uint32_t buffer, uint64_t number);
     void release(uint32_t buffer);
     void leave() { participant_.reset(); }
 };
 
-// Leaves all pools that this process reads, although leases live: at its end, so that files go with their last user.
+// Leaves all pools that this process reads, even if leases exist: for its end, so that no file is left behind.
 void leave_all_pools();
 
-// Makes the stream's pool, in place of the one that is there. Only for whoever has the turn in its topic.
-std::unique_ptr<PoolWriter> create_pool(const std::shared_ptr<Directory>& directory,
-                                        const std::string& stream, const PoolRequest& request);
+// Makes the topic's pool and replaces an existing one. Only for the process that is the topic's writer.
+std::unique_ptr<PoolWriter> create_pool(const std::shared_ptr<Directory>& directory, const std::string& topic,
+                                        const PoolRequest& request);
 // nullptr if there is none.
-std::unique_ptr<PoolReader> open_pool(const std::shared_ptr<Directory>& directory, const std::string& stream,
+std::unique_ptr<PoolReader> open_pool(const std::shared_ptr<Directory>& directory, const std::string& topic,
                                       const std::string& name);
 
 }  // namespace ringmain

@@ -1,19 +1,19 @@
-// A stream of frames in shared memory, as structs. Offsets and constants only; behaviour is in frames.hpp.
+// A frame topic in shared memory, as structs. Offsets and constants only; behaviour is in frames.hpp.
 //
-// A stream is two files: a topic, whose messages are descriptors, and a pool of buffers, which they point into. The
-// pool's control part is that of a topic (layout.hpp): the same header, with contract `frames`, the same roster, and as
-// schema the layout of a frame. Its data part is mapped once, writable for the publisher alone:
+// A frame topic is two files: a topic whose messages are descriptors, and a pool of buffers that they refer to. The
+// pool's control part is that of a topic (layout.hpp): the same header, with contract `frames`, the same roster, and the
+// layout of a frame as its schema. Its data part is mapped once, and only the publisher can write to it:
 //
 //   data_offset        + 4096                       + buffer_stride_bytes
 //   +-----------------+----------------------------+----------------------------+----
 //   | PoolTable       | buffer 0                   | buffer 1                   | ...
 //   +-----------------+----------------------------+----------------------------+----
 //
-// Who holds which buffer is written in the `hold` word of each reader's slot in the pool's roster, as a set: bit 3 + i
-// is 0 while buffer i is held. So "holds nothing" is kNoHold as in a topic, bit 0 says that a writer sleeps as in a
-// topic, and joining, leaving, reaping and waking are the roster's own, unchanged.
+// The buffers that a reader holds are a set of bits in the `hold` word of its slot in the pool's roster: bit 3 + i is 0
+// while buffer i is held. As in a topic, kNoHold means that nothing is held and bit 0 that a writer sleeps, so joining,
+// leaving, reaping and waking are the roster's own, unchanged.
 //
-// docs/spec/frames.md holds these tables in prose; a test compares the two.
+// docs/spec/frames.md has the same tables; a test compares the two.
 #pragma once
 
 #include "layout.hpp"
@@ -23,7 +23,7 @@ namespace ringmain {
 constexpr uint64_t kPoolMagic = 0x4c4f4f504d415246;  // "FRAMPOOL"
 constexpr uint32_t kDescriptorMagic = 0x454d5246;    // "FRME"
 constexpr uint32_t kPoolVersion = 1;                 // of the table and of the descriptor
-constexpr uint32_t kMaxBuffers = 60;                 // what fits a page, and the bits of a hold
+constexpr uint32_t kMaxBuffers = 60;                 // as many as fit into a page and into a hold
 constexpr uint64_t kMaxBufferBytes = uint64_t{1} << 36;
 constexpr uint32_t kHoldShift = 3;
 
@@ -35,14 +35,14 @@ struct alignas(64) BufferState {
 };
 
 struct PoolTable {
-    // Identity: written by the publisher before the file has a name, never again.
+    // Identity: written by the publisher once, before the file has a name.
     uint64_t magic;
     uint32_t version;
     uint32_t buffer_count;
     uint64_t buffer_bytes;
     uint64_t buffer_stride_bytes;  // from one buffer to the next
 
-    // For whoever watches; changed by the publisher with every frame.
+    // Statistics for observers; updated by the publisher with every frame.
     alignas(128) Word<uint64_t> frames;  // published so far
     Word<uint64_t> dropped;              // not published because no buffer was free
     Word<int64_t> last_ns;               // when the newest was published
@@ -58,9 +58,9 @@ struct Descriptor {
     uint16_t flags;
     uint32_t buffer;
     uint32_t reserved;
-    uint64_t pool;    // epoch of the pool: which one the buffer is in
-    uint64_t number;  // of the frame in the pool; the buffer's own must be the same
-    uint64_t id;      // the rest is the user's
+    uint64_t pool;    // epoch of the pool that the buffer is in
+    uint64_t number;  // of the frame in the pool; must equal the number of the buffer
+    uint64_t id;      // this and what follows is set by the user
     int64_t start_ns;
     int64_t end_ns;
     uint64_t size;  // bytes of the buffer that are used

@@ -1,5 +1,5 @@
-// ringmain._ring.Frame: a frame where it lies. Owns this invariant: its buffer is held as long as the block or any view
-// made from it; the mapping stays as long as the frame or any view.
+// ringmain._ring.Frame: a frame read in place. Invariant: its buffer is held until its block has ended and no view of it
+// is left; the pool stays mapped as long as the frame or any view exists.
 #include "frame_subscriber.hpp"
 
 namespace ringmain::py {
@@ -12,23 +12,23 @@ Spares<FrameObject> spares;
 
 FrameState& state_of(PyObject* self) { return reinterpret_cast<FrameObject*>(self)->state; }
 
-// The buffer goes back when the block has ended and the last view is gone.
+// Releases the buffer when the block has ended and the last view is gone.
 void settle(FrameState& f) {
     if (f.open || f.exports > 0 || !f.leased) return;
     f.leased = false;
     f.pool->release(f.descriptor.buffer);
-    f.pool.reset();  // so that a frame that is kept for its numbers keeps nothing else
+    f.pool.reset();  // a frame that is kept for its metadata does not keep the pool
 }
 
 bool check_open(const FrameState& f) {
     if (!f.open) {
         PyErr_SetString(PyExc_ValueError,
-                        "the frame was given back: its block was left, or the loop went on. An array made "
-                        "inside stays good; copy() what is to be kept without holding the buffer");
+                        "the frame was given back: its block has ended, or the loop has continued. An array "
+                        "made before stays valid; use copy() to keep data without holding the buffer");
         return false;
     }
     if (f.pool->forked()) {
-        raise("Closed", "a frame does not outlive a fork: its buffer is held by the parent");
+        raise("Closed", "a frame cannot be used after a fork: the parent holds its buffer");
         return false;
     }
     return true;
@@ -114,14 +114,14 @@ PyGetSetDef attributes[] = {
     {"end_ns", get_signed<&Descriptor::end_ns>, nullptr, "When it ended.", nullptr},
     {"size", get_unsigned<&Descriptor::size>, nullptr, "Bytes that are used.", nullptr},
     {"buffer", get_unsigned<&Descriptor::buffer>, nullptr, "Which buffer of the pool it is in.", nullptr},
-    {"valid", get_valid, nullptr, "Is it good?", nullptr},
-    {"meta", get_meta, nullptr, "The small dict that came along.", nullptr},
+    {"valid", get_valid, nullptr, "Is the content valid, as its publisher set it?", nullptr},
+    {"meta", get_meta, nullptr, "The small dict that its publisher set.", nullptr},
     {"seq", get_seq, nullptr, "Its sequence number.", nullptr},
     {"time_ns", get_time, nullptr, "When it was published.", nullptr},
     {"sender", get_sender, nullptr, "Who sent it.", nullptr},
     {"kind", get_kind, nullptr, "What kind it is.", nullptr},
     {"lost", get_lost, nullptr, "Frames lost just before it.", nullptr},
-    {"data", get_data, nullptr, "The frame where it lies, read-only.", nullptr},
+    {"data", get_data, nullptr, "The frame in place, read-only.", nullptr},
     {"layout", get_layout, nullptr, "How the bytes are arranged.", nullptr},
     {"held", get_held, nullptr, "Is its buffer kept from being reused?", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
@@ -133,7 +133,7 @@ PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(refuse)},
                        {Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
                        {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
                        {0, nullptr}};
-// Final: see Spares. What Python writes better, ringmain.frames.views gives to the type itself.
+// Final: see Spares. ringmain.frames._views adds to the type what is simpler in Python.
 PyType_Spec spec = {"ringmain.Frame", sizeof(FrameObject), 0, Py_TPFLAGS_DEFAULT, slots};
 
 }  // namespace

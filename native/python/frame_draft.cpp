@@ -1,5 +1,5 @@
-// ringmain._ring.FrameDraft: a frame being filled in its buffer. Owns this invariant: a buffer that a view of ours can
-// still write is not given to another frame.
+// ringmain._ring.FrameDraft: a frame being filled in its buffer. Invariant: a buffer that one of our views can still
+// write is not used for another frame.
 #include "frame_publisher.hpp"
 
 namespace ringmain::py {
@@ -27,11 +27,11 @@ void end(DraftState& d) {
 
 bool check_open(const DraftState& d) {
     if (d.open) return true;
-    PyErr_SetString(PyExc_ValueError, "the frame was sent or given up: its block was left");
+    PyErr_SetString(PyExc_ValueError, "the frame was sent or discarded: its block has ended");
     return false;
 }
 
-// What the user keeps of a sent frame must not change it: arrays we made turn read-only.
+// A sent frame must not change: the arrays that the user keeps of it become read-only.
 void freeze(DraftState& d) {
     if (!d.arrays) return;
     for (Py_ssize_t i = 0; i < PyList_Size(d.arrays); ++i) {
@@ -53,9 +53,9 @@ bool encoded_meta(const DraftState& d, const PublisherState& p, PyObject*& bytes
     uint64_t size = static_cast<uint64_t>(PyBytes_Size(bytes));
     uint64_t most = p.largest_bytes - align_up(p.sender.size()) - sizeof(Descriptor);
     if (size <= most) return true;
-    raise("MessageTooLarge", "the meta of a frame of stream '" + p.topic + "' takes " + std::to_string(size) +
+    raise("MessageTooLarge", "the meta of a frame of topic '" + p.topic + "' takes " + std::to_string(size) +
                                  " bytes, at most " + std::to_string(most) +
-                                 " fit beside its descriptor: put large things into the frame");
+                                 " fit beside its descriptor: put large data into the frame");
     Py_DECREF(bytes);
     return false;
 }
@@ -65,7 +65,7 @@ bool publish(DraftState& d) {
     PublisherState* p = f.publisher ? usable(f.publisher) : nullptr;
     if (f.publisher && !p) return false;
     if (!p || d.pool != f.pool || d.pool->forked()) {
-        raise("Closed", "the frame outlived its publisher, or a fork: it was not sent");
+        raise("Closed", "the frame was not sent: its publisher is closed, or the process has forked");
         return false;
     }
     PyObject* meta = nullptr;
@@ -218,7 +218,7 @@ int set_size(PyObject* self, PyObject* value, void*) {
     }
     if (publisher_of(d.owner).fixed && size != d.pool->pool().buffer_bytes()) {
         PyErr_Format(PyExc_ValueError,
-                     "a frame of this stream has %llu bytes: only frames of bytes may use fewer",
+                     "a frame of this topic has %llu bytes: only frames of bytes may use fewer",
                      static_cast<unsigned long long>(d.pool->pool().buffer_bytes()));
         return -1;
     }
@@ -276,15 +276,15 @@ PyMethodDef draft_methods[] = {
     {"commit", commit, METH_NOARGS, "commit()\n--\n\nSend it now; returns its sequence number."},
     {"discard", discard, METH_NOARGS, "discard()\n--\n\nDo not send it."},
     {"_fill", fill, METH_O, "Copy the bytes of a buffer in."},
-    {"_remember", remember, METH_O, "An array that turns read-only when the frame is sent."},
+    {"_remember", remember, METH_O, "Note an array, which becomes read-only when the frame is sent."},
     {nullptr, nullptr, 0, nullptr}};
 
 PyGetSetDef draft_attributes[] = {
     {"id", get_id, set_id, "The frame's number, as its reader sees it.", nullptr},
     {"start_ns", get_time<&DraftState::start_ns>, set_time<&DraftState::start_ns>, "When it began.", nullptr},
     {"end_ns", get_time<&DraftState::end_ns>, set_time<&DraftState::end_ns>, "When it ended.", nullptr},
-    {"valid", get_valid, set_valid, "Is it good?", nullptr},
-    {"meta", get_meta, set_meta, "A small dict that travels along.", nullptr},
+    {"valid", get_valid, set_valid, "Is the content valid?", nullptr},
+    {"meta", get_meta, set_meta, "A small dict that is sent with the frame.", nullptr},
     {"size", get_size, set_size, "Bytes that are used.", nullptr},
     {"seq", get_seq, nullptr, "Its sequence number, once it is sent.", nullptr},
     {"data", get_data, nullptr, "The buffer, writable.", nullptr},
@@ -299,7 +299,7 @@ PyType_Slot draft_slots[] = {{Py_tp_new, reinterpret_cast<void*>(refuse)},
                              {Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
                              {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
                              {0, nullptr}};
-// Final: see Spares. What Python writes better, ringmain.frames.views gives to the type itself.
+// Final: see Spares. ringmain.frames._views adds to the type what is simpler in Python.
 PyType_Spec draft_spec = {"ringmain.FrameDraft", sizeof(DraftObject), 0, Py_TPFLAGS_DEFAULT, draft_slots};
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Looking at streams of frames from outside, taking their pools away, and what ringmain.frames sets up once.
+// Inspects frame topics from outside, removes their pools, and takes what ringmain.frames sets up once.
 #include <dirent.h>
 
 #include "endpoint.hpp"
@@ -19,14 +19,14 @@ PyObject* set_meta_codec(PyObject*, PyObject* args) {
     Py_RETURN_NONE;
 }
 
-// inspect_pool(directory, stream): a dict of all there is to know.
+// inspect_pool(directory, topic): a PoolInspection.
 PyObject* inspect_pool(PyObject*, PyObject* args) {
-    const char *path, *stream;
-    if (!PyArg_ParseTuple(args, "ss", &path, &stream)) return nullptr;
+    const char *path, *topic;
+    if (!PyArg_ParseTuple(args, "ss", &path, &topic)) return nullptr;
     try {
         auto directory = std::make_shared<Directory>(path, false);
         std::shared_ptr<TopicFile> topic_file =
-            TopicFile::open(directory, stream, Access::observe, FileKind::pool);
+            TopicFile::open(directory, topic, Access::observe, FileKind::pool);
         Pool pool(topic_file);
         PoolTable& table = pool.table();
         PyObject* holders = PyList_New(0);
@@ -43,7 +43,7 @@ PyObject* inspect_pool(PyObject*, PyObject* args) {
         }
         if (!holders) return nullptr;
         std::string schema = topic_file->schema();
-        // relaxed: a look from outside.
+        // relaxed: statistics.
         auto number = [](const auto& word) { return word.load(std::memory_order_relaxed); };
         return Py_BuildValue(
             "{sIsKsKsKsKsLsLsOsOsy#sN}", "buffers", pool.buffer_count(), "buffer_bytes", pool.buffer_bytes(),
@@ -56,17 +56,17 @@ PyObject* inspect_pool(PyObject*, PyObject* args) {
     }
 }
 
-// glance(directory, stream, epoch, buffer, number, size): a copy of a frame as a bytearray, or None if it is gone.
+// glance(directory, topic, epoch, buffer, number, size): a copy of a frame as a bytearray, or None if it is gone.
 PyObject* glance(PyObject*, PyObject* args) {
-    const char *path, *stream;
+    const char *path, *topic;
     unsigned int buffer;
     unsigned long long epoch, number, size;
-    if (!PyArg_ParseTuple(args, "ssKIKK", &path, &stream, &epoch, &buffer, &number, &size)) return nullptr;
+    if (!PyArg_ParseTuple(args, "ssKIKK", &path, &topic, &epoch, &buffer, &number, &size)) return nullptr;
     PyObject* copy = nullptr;
     try {
         auto directory = std::make_shared<Directory>(path, false);
-        Pool pool(TopicFile::open(directory, stream, Access::observe, FileKind::pool));
-        // A descriptor is another process's word.
+        Pool pool(TopicFile::open(directory, topic, Access::observe, FileKind::pool));
+        // A descriptor comes from another process, so it is checked.
         bool there = pool.epoch() == epoch && buffer < pool.buffer_count() && size <= pool.buffer_bytes();
         if (!there) Py_RETURN_NONE;
         copy = PyByteArray_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size));
@@ -83,7 +83,7 @@ PyObject* glance(PyObject*, PyObject* args) {
     Py_RETURN_NONE;
 }
 
-// pools(directory): the names of the streams in it.
+// pools(directory): the names of the frame topics in it.
 PyObject* pools(PyObject*, PyObject* args) {
     const char* path;
     if (!PyArg_ParseTuple(args, "s", &path)) return nullptr;
@@ -116,18 +116,18 @@ PyObject* pools(PyObject*, PyObject* args) {
     return list;
 }
 
-// unlink_pool(directory, stream, force): takes the pool away, unless forced only if everybody in it is dead and its topic
-// is gone. False: there is none, or it stays.
+// unlink_pool(directory, topic, force): removes the pool; without force, only if all its participants are dead and its
+// topic is gone. False: there is none, or it stays.
 PyObject* unlink_pool(PyObject*, PyObject* args) {
-    const char *path, *stream;
+    const char *path, *topic;
     int force;
-    if (!PyArg_ParseTuple(args, "ssp", &path, &stream, &force)) return nullptr;
+    if (!PyArg_ParseTuple(args, "ssp", &path, &topic, &force)) return nullptr;
     bool gone = false;
     try {
         WithoutGil unlocked;
         auto directory = std::make_shared<Directory>(path, false);
-        gone = force ? unlink_topic(directory, stream, true, FileKind::pool)
-                     : unlink_if_dead(directory, stream, FileKind::pool);
+        gone = force ? unlink_topic(directory, topic, true, FileKind::pool)
+                     : unlink_if_dead(directory, topic, FileKind::pool);
     } catch (const Failure& failure) {
         if (failure.fault != Fault::not_found) return raise(failure);
     }
@@ -136,10 +136,10 @@ PyObject* unlink_pool(PyObject*, PyObject* args) {
 
 PyMethodDef functions[] = {
     {"set_meta_codec", set_meta_codec, METH_VARARGS, "How the meta of a frame becomes bytes and back."},
-    {"inspect_pool", inspect_pool, METH_VARARGS, "All there is to know of a stream's pool."},
+    {"inspect_pool", inspect_pool, METH_VARARGS, "The pool of a frame topic, as a PoolInspection."},
     {"glance", glance, METH_VARARGS, "A copy of a frame, without holding it."},
-    {"pools", pools, METH_VARARGS, "The names of the streams in a directory."},
-    {"unlink_pool", unlink_pool, METH_VARARGS, "Take a stream's pool away."},
+    {"pools", pools, METH_VARARGS, "The names of the frame topics in a directory."},
+    {"unlink_pool", unlink_pool, METH_VARARGS, "Remove the pool of a frame topic."},
     {nullptr, nullptr, 0, nullptr}};
 
 bool add_layout(PyObject* module) {

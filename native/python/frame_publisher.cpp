@@ -1,4 +1,5 @@
-// ringmain._ring.FramePublisher: the pool of a stream, and the next buffer to fill. The rest is src/ringmain/frames.
+// ringmain._ring.FramePublisher: the pool of a frame topic, and the next buffer to fill. The rest is in
+// src/ringmain/frames.
 #include "frame_publisher.hpp"
 
 #include <new>
@@ -9,7 +10,7 @@ namespace {
 
 // ------------------------------------------------------------------------------------------- the next buffer
 
-// How far every reader of the descriptors has come. A hint: it decides which buffer is reused, not whether it may be.
+// Up to where all readers have read the descriptors. A hint: it decides which buffer is reused, not whether it may be.
 uint64_t read_by_all(const PublisherState& p) {
     const Ring& ring = p.ring();
     uint64_t least = UINT64_MAX;
@@ -23,7 +24,7 @@ uint64_t read_by_all(const PublisherState& p) {
     return least;
 }
 
-// 1: a buffer; 0: none, and the frame is to be dropped; -1: raised.
+// 1: found a buffer; 0: none, so the frame is dropped; -1: raised.
 int next_buffer(FramePublisherState& f, PublisherState& p, Deadline& deadline, uint32_t& buffer) {
     if (f.pool->claim(read_by_all(p), buffer) == Status::ok) [[likely]]
         return 1;
@@ -31,9 +32,10 @@ int next_buffer(FramePublisherState& f, PublisherState& p, Deadline& deadline, u
     for (;;) {
         if (pool->taken() == pool->pool().all()) {
             raise("InUse",
-                  "all " + std::to_string(pool->pool().buffer_count()) + " buffers of stream '" + p.topic +
-                      "' are in use by this process itself: leave the blocks of frames being filled, and "
-                      "delete the arrays kept of frames that were sent");
+                  "all " + std::to_string(pool->pool().buffer_count()) + " buffers of frame topic '" +
+                      p.topic +
+                      "' are in use by this process itself: end the blocks of frames being filled, and "
+                      "delete the arrays of frames that were sent");
             return -1;
         }
         try {
@@ -45,7 +47,7 @@ int next_buffer(FramePublisherState& f, PublisherState& p, Deadline& deadline, u
         if (f.drops) return 0;
         int64_t left = deadline.left_ns();
         if (left == 0) {
-            raise("Full", "stream '" + p.topic + "' had no free buffer within " +
+            raise("Full", "frame topic '" + p.topic + "' had no free buffer within " +
                               seconds(deadline.timeout_ns()) + ": of its " +
                               std::to_string(pool->pool().buffer_count()) + ", " +
                               pool->pool().describe_holders());
@@ -64,7 +66,7 @@ int next_buffer(FramePublisherState& f, PublisherState& p, Deadline& deadline, u
         }
         if (PyErr_CheckSignals() != 0) return -1;
         if (f.closing || f.pool != pool) {
-            raise("Closed", "the publisher of stream '" + p.topic + "' was closed while it waited");
+            raise("Closed", "the publisher of frame topic '" + p.topic + "' was closed while it waited");
             return -1;
         }
         if (pool->claim(read_by_all(p), buffer) == Status::ok) return 1;
@@ -81,7 +83,7 @@ PublisherState* usable_publisher(PyObject* self, FramePublisherState& f) {
     if (p && f.pool && !f.pool->forked()) [[likely]]
         return p;
     if (!p) return nullptr;
-    // Inherited through fork: the pool is the parent's, make one of our own.
+    // After a fork, the pool is the parent's: make one of our own.
     PyObject* done = PyObject_CallMethod(self, "_make_pool", nullptr);
     Py_XDECREF(done);
     return done ? p : nullptr;
@@ -91,13 +93,7 @@ PublisherState* usable_publisher(PyObject* self, FramePublisherState& f) {
 PyObject* frame(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
     FramePublisherState& f = publisher_of(self);
     int64_t timeout_ns = kForever;
-    if (count != 0 || names) {
-        PyObject* given[1] = {};
-        static const char* const kNames[] = {"timeout"};
-        if (!parse_arguments("frame", args, count, names, kNames, 0, given, 1) ||
-            !parse_timeout(given[0], timeout_ns))
-            return nullptr;
-    }
+    if (!parse_only_timeout("frame", args, count, names, timeout_ns)) return nullptr;
     PublisherState* p = usable_publisher(self, f);
     if (!p) return nullptr;
     Deadline deadline(timeout_ns);
@@ -181,8 +177,8 @@ PyObject* open(PyObject* self, PyObject* args) {
 PyObject* check_no_drafts(PyObject* self, PyObject*) {
     FramePublisherState& f = publisher_of(self);
     if (!f.pool || f.open_drafts == 0 || f.pool->forked()) Py_RETURN_NONE;
-    return raise("InUse", "stream '" + f.pool->pool().topic_file().topic +
-                              "' cannot be closed: a frame is still being filled; leave its block first");
+    return raise("InUse", "frame topic '" + f.pool->pool().topic_file().topic +
+                              "' cannot be closed: a frame is still being filled; end its block first");
 }
 
 PyObject* leave(PyObject* self, PyObject*) {
@@ -202,13 +198,7 @@ PyObject* get_dropped(PyObject* self, void*) {
 }
 PyObject* get_closed(PyObject* self, void*) { return PyBool_FromLong(!publisher_of(self).pool); }
 
-// Where the buffers are in this process: (address, bytes).
-PyObject* memory(PyObject* self, PyObject*) {
-    FramePublisherState& f = publisher_of(self);
-    if (!f.pool) Py_RETURN_NONE;
-    const TopicFile& s = f.pool->pool().topic_file();
-    return Py_BuildValue("KK", reinterpret_cast<unsigned long long>(s.data()), s.capacity_bytes);
-}
+PyObject* memory(PyObject* self, PyObject*) { return mapped(publisher_of(self).pool); }
 
 PyObject* create(PyTypeObject* type, PyObject*, PyObject*) {
     PyObject* self = allocate(type);

@@ -1,4 +1,4 @@
-// What FramePublisher and the frames it lets be filled share.
+// What FramePublisher and its drafts share.
 #pragma once
 
 #include "frame_types.hpp"
@@ -12,12 +12,12 @@ struct FramePublisherState {
     Counted<PoolWriter> pool;
     PyObject* layout = nullptr;
     bool drops = false;  // when no buffer is free
-    bool fixed = false;  // has every frame the same size?
+    bool fixed = false;  // do all frames have the same size?
     bool closing = false;
     uint64_t next_id = 0, dropped = 0;
     uint32_t open_drafts = 0;
-    std::shared_ptr<std::byte[]> scratch;  // what a dropped frame is filled in
-    CopyChoice copying;                    // how send() copies; touched with the GIL held
+    std::shared_ptr<std::byte[]> scratch;  // memory for a frame that will be dropped
+    CopyChoice copying;                    // how send() copies; used with the GIL held
 };
 
 struct FramePublisherObject {

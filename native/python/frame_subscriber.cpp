@@ -1,5 +1,5 @@
-// ringmain._ring.FrameSubscriber: a subscriber whose messages are descriptors, and which gives the frames they point to.
-// Owns this invariant: every descriptor it passes over ends up as a frame or in the count of those lost.
+// ringmain._ring.FrameSubscriber: reads descriptors with an ordinary Subscriber and returns the frames they refer to.
+// Invariant: every descriptor it reads becomes a frame or is counted as lost.
 #include "frame_subscriber.hpp"
 
 #include <new>
@@ -10,23 +10,32 @@ namespace ringmain::py {
 namespace {
 
 struct FrameSubscriberState {
-    Counted<PoolReader> pool;    // of the newest frame
-    PyObject* layout = nullptr;  // of that pool
-    PyObject* last = nullptr;    // what the loop was given last
-    uint64_t joined_at = 0;      // position in the topic when we came: what is before is not lost to us
+    PyObject* subscriber = nullptr;  // of the descriptors; set by _open, kept until the end
+    Counted<PoolReader> pool;        // of the newest frame
+    PyObject* layout = nullptr;      // of that pool
+    PyObject* last = nullptr;        // the frame that iteration returned last
+    uint64_t joined_at = 0;          // position where we joined: earlier frames do not count as lost
 };
 
 struct FrameSubscriberObject {
-    SubscriberObject base;
-    FrameSubscriberState* frames;
+    PyObject_HEAD FrameSubscriberState* state;
 };
 
-FrameSubscriberState& frames_of(PyObject* self) {
-    return *reinterpret_cast<FrameSubscriberObject*>(self)->frames;
-}
-SubscriberState& subscriber_of(PyObject* self) { return *reinterpret_cast<SubscriberObject*>(self)->state; }
+PyTypeObject* frame_subscriber_type;
 
-// 1: the pool of this descriptor is at hand; 0: it is gone; -1: raised.
+FrameSubscriberState& frames_of(PyObject* self) {
+    return *reinterpret_cast<FrameSubscriberObject*>(self)->state;
+}
+
+// The state of the subscriber of the descriptors; nullptr: raised.
+SubscriberState* descriptors_of(const FrameSubscriberState& f) {
+    if (f.subscriber) [[likely]]
+        return reinterpret_cast<SubscriberObject*>(f.subscriber)->state;
+    raise("Closed", "the frame subscriber was never opened");
+    return nullptr;
+}
+
+// 1: the pool of this descriptor is mapped; 0: it is gone; -1: raised.
 int attach_pool(PyObject* self, SubscriberState& s, FrameSubscriberState& f, uint64_t epoch) {
     if (f.pool && f.pool->pool().epoch() == epoch && !f.pool->forked()) [[likely]]
         return 1;
@@ -41,17 +50,21 @@ int attach_pool(PyObject* self, SubscriberState& s, FrameSubscriberState& f, uin
         raise(failure);
         return -1;
     }
+    // The old pool stays mapped during the call, which may unregister its memory.
+    Counted<PoolReader> before = std::exchange(f.pool, Counted(std::move(pool)));
     PyObject* layout =
         PyObject_CallMethod(self, "_pool_attached", "y#K", schema.data(),
-                            static_cast<Py_ssize_t>(schema.size()), pool->pool().buffer_bytes());
-    if (!layout) return -1;
+                            static_cast<Py_ssize_t>(schema.size()), f.pool->pool().buffer_bytes());
+    if (!layout) {
+        f.pool = std::move(before);
+        return -1;
+    }
     Py_XDECREF(f.layout);
     f.layout = layout;
-    f.pool = Counted(std::move(pool));
     return 1;
 }
 
-// The descriptor cannot become a frame any more.
+// For a descriptor whose frame has been overwritten or whose pool is gone.
 void count_lost(SubscriberState& s, const FrameSubscriberState& f, const View& view) {
     s.reader->skip(view);
     if (!s.conflate && view.position >= f.joined_at) {
@@ -94,11 +107,10 @@ PyObject* make_frame(SubscriberState& s, FrameSubscriberState& f, const View& vi
 }
 
 // The next frame; nullptr without an exception: time is up.
-PyObject* receive(PyObject* self, SubscriberState& s, Deadline& deadline) {
-    FrameSubscriberState& f = frames_of(self);
+PyObject* receive(PyObject* self, FrameSubscriberState& f, SubscriberState& s, Deadline& deadline) {
     for (;;) {
         View view;
-        if (next_message_quickly(self, s, deadline, view) != 1) return nullptr;
+        if (next_message_quickly(f.subscriber, s, deadline, view) != 1) return nullptr;
         Descriptor descriptor{};
         PyObject* meta = nullptr;
         copy_out(&descriptor, view.payload(), std::min<size_t>(view.size, sizeof descriptor));
@@ -125,7 +137,7 @@ PyObject* receive(PyObject* self, SubscriberState& s, Deadline& deadline) {
         }
         if (descriptor.buffer >= f.pool->pool().buffer_count() ||
             descriptor.size > f.pool->pool().buffer_bytes())
-            return refuse_message(s, view, "points outside of its stream's buffers");
+            return refuse_message(s, view, "points outside its pool's buffers");
         Status status = f.pool->lease(descriptor.buffer, descriptor.number);
         if (status == Status::taken_over) return raise_evicted(s);
         if (status != Status::ok) {
@@ -144,30 +156,30 @@ PyObject* receive(PyObject* self, SubscriberState& s, Deadline& deadline) {
     }
 }
 
+// One call of recv() or try_recv(). nullptr without an exception: time is up.
+PyObject* receive_one(FrameSubscriberState& f, PyObject* self, SubscriberState& s, Deadline& deadline) {
+    Receiving turn(f.subscriber, s);
+    if (!turn.entered() || !usable_subscriber(f.subscriber)) return nullptr;
+    return receive(self, f, s, deadline);
+}
+
 PyObject* recv(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
-    SubscriberState* s = &subscriber_of(self);
+    FrameSubscriberState& f = frames_of(self);
+    SubscriberState* s = descriptors_of(f);
     int64_t timeout_ns = kForever;
-    if (count != 0 || names) {
-        PyObject* given[1] = {};
-        static const char* const kNames[] = {"timeout"};
-        if (!parse_arguments("recv", args, count, names, kNames, 0, given, 1) ||
-            !parse_timeout(given[0], timeout_ns))
-            return nullptr;
-    }
-    Receiving turn(self, *s);
-    if (!turn.entered() || !usable_subscriber(self)) return nullptr;
+    if (!s || !parse_only_timeout("recv", args, count, names, timeout_ns)) return nullptr;
     Deadline deadline(timeout_ns);
-    PyObject* frame = receive(self, *s, deadline);
+    PyObject* frame = receive_one(f, self, *s, deadline);
     if (!frame && !PyErr_Occurred()) raise_timeout(*s, deadline);
     return frame;
 }
 
 PyObject* try_recv(PyObject* self, PyObject*) {
-    SubscriberState* s = &subscriber_of(self);
-    Receiving turn(self, *s);
-    if (!turn.entered() || !usable_subscriber(self)) return nullptr;
+    FrameSubscriberState& f = frames_of(self);
+    SubscriberState* s = descriptors_of(f);
+    if (!s) return nullptr;
     Deadline deadline(0);
-    PyObject* frame = receive(self, *s, deadline);
+    PyObject* frame = receive_one(f, self, *s, deadline);
     if (frame || PyErr_Occurred()) return frame;
     Py_RETURN_NONE;
 }
@@ -178,27 +190,40 @@ void end_last(FrameSubscriberState& f) {
     Py_CLEAR(f.last);
 }
 
-// The body of the loop is the frame's block: it ends when the next one is asked for.
+// The body of the loop is the frame's block: it ends when the loop asks for the next frame.
 PyObject* next(PyObject* self) {
-    SubscriberState& s = subscriber_of(self);
     FrameSubscriberState& f = frames_of(self);
+    SubscriberState* s = descriptors_of(f);
+    if (!s) return nullptr;
     end_last(f);
-    Receiving turn(self, s);
-    if (!turn.entered() || s.closed || s.closing) return nullptr;
+    Receiving turn(f.subscriber, *s);
+    if (!turn.entered() || s->closed || s->closing) return nullptr;
     Deadline deadline(kForever);
-    PyObject* frame = receive(self, s, deadline);
+    PyObject* frame = receive(self, f, *s, deadline);
     if (frame) f.last = Py_NewRef(frame);
-    if (!frame && s.closed) PyErr_Clear();  // closed while it waited: so a loop over frames ends
+    if (!frame && s->closed) PyErr_Clear();  // closed while it waited: this ends a loop over frames
     return frame;
 }
 
-// Called by the base whenever a participant in the topic was taken.
+// open(subscriber): to be called before the subscriber joins its topic.
+PyObject* open(PyObject* self, PyObject* subscriber) {
+    if (!PyObject_TypeCheck(subscriber, subscriber_type)) {
+        PyErr_SetString(PyExc_TypeError, "_open() takes a Subscriber");
+        return nullptr;
+    }
+    Py_XDECREF(std::exchange(frames_of(self).subscriber, Py_NewRef(subscriber)));
+    Py_RETURN_NONE;
+}
+
+// attached(): to be called whenever the subscriber has joined its topic.
 PyObject* attached(PyObject* self, PyObject*) {
-    SubscriberState& s = subscriber_of(self);
+    FrameSubscriberState& f = frames_of(self);
+    SubscriberState* s = descriptors_of(f);
+    if (!s) return nullptr;
     uint64_t commit =
-        s.participant->topic_file().header().commit.load(std::memory_order_acquire) & kPositionMask;
-    frames_of(self).joined_at = s.came_first ? 0 : std::min(commit, s.reader->position());
-    if (!s.came_first && s.start == Start::oldest) frames_of(self).joined_at = commit;
+        s->participant->topic_file().header().commit.load(std::memory_order_acquire) & kPositionMask;
+    f.joined_at = s->came_first ? 0 : std::min(commit, s->reader->position());
+    if (!s->came_first && s->start == Start::oldest) f.joined_at = commit;
     Py_RETURN_NONE;
 }
 
@@ -209,41 +234,37 @@ PyObject* leave(PyObject* self, PyObject*) {
     Py_RETURN_NONE;
 }
 
-// Where the buffers are in this process: (address, bytes), or None before the first frame.
-PyObject* memory(PyObject* self, PyObject*) {
-    FrameSubscriberState& f = frames_of(self);
-    if (!f.pool) Py_RETURN_NONE;
-    const TopicFile& s = f.pool->pool().topic_file();
-    return Py_BuildValue("KK", reinterpret_cast<unsigned long long>(s.data()), s.capacity_bytes);
-}
+// Where the buffers are mapped in this process: (address, bytes), or None before the first frame.
+PyObject* memory(PyObject* self, PyObject*) { return mapped(frames_of(self).pool); }
 
-// leave_pools(): at the end of the process, so that arrays that still live keep no file behind.
+// leave_pools(): called when the process ends, so that arrays that still exist do not keep a pool's file.
 PyObject* leave_pools(PyObject*, PyObject*) {
     leave_all_pools();
     Py_RETURN_NONE;
 }
 
-PyObject* create(PyTypeObject* type, PyObject* args, PyObject* keywords) {
-    auto base = reinterpret_cast<newfunc>(PyType_GetSlot(subscriber_type, Py_tp_new));
-    PyObject* self = base(type, args, keywords);
-    if (self) reinterpret_cast<FrameSubscriberObject*>(self)->frames = new FrameSubscriberState;
+PyObject* create(PyTypeObject* type, PyObject*, PyObject*) {
+    PyObject* self = allocate(type);
+    if (self) reinterpret_cast<FrameSubscriberObject*>(self)->state = new FrameSubscriberState;
     return self;
 }
 
 void destroy(PyObject* self) {
-    FrameSubscriberState* f = reinterpret_cast<FrameSubscriberObject*>(self)->frames;
+    FrameSubscriberState* f = reinterpret_cast<FrameSubscriberObject*>(self)->state;
     end_last(*f);
     Py_XDECREF(f->layout);
+    Py_XDECREF(f->subscriber);
     delete f;
-    reinterpret_cast<destructor>(PyType_GetSlot(subscriber_type, Py_tp_dealloc))(self);
+    deallocate(self);
 }
 
 PyMethodDef methods[] = {
     {"recv", method(recv), METH_FASTCALL | METH_KEYWORDS,
      "recv(timeout=None)\n--\n\nThe next frame. Raises Timeout when none came in time."},
     {"try_recv", try_recv, METH_NOARGS, "try_recv()\n--\n\nThe next frame, or None at once."},
-    {"_attached", attached, METH_NOARGS, "Called when a participant in the topic was taken."},
-    {"_leave_pool", leave, METH_NOARGS, "Give up the pool; frames that live keep it."},
+    {"_open", open, METH_O, "Set the subscriber of the descriptors."},
+    {"_attached", attached, METH_NOARGS, "To be called when that subscriber has joined its topic."},
+    {"_leave_pool", leave, METH_NOARGS, "Leave the pool; frames that still exist keep it mapped."},
     {"_memory", memory, METH_NOARGS, "(address, bytes) of the buffers in this process."},
     {nullptr, nullptr, 0, nullptr}};
 
@@ -257,13 +278,19 @@ PyType_Spec spec = {"ringmain._ring.FrameSubscriber", sizeof(FrameSubscriberObje
                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
 
 PyMethodDef functions[] = {
-    {"leave_pools", leave_pools, METH_NOARGS, "Leave all pools, at the end of the process."},
+    {"leave_pools", leave_pools, METH_NOARGS, "Leave all pools, when the process ends."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
 
+PyObject* subscriber_in(PyObject* object) {
+    if (PyObject_TypeCheck(object, subscriber_type)) return object;
+    return PyObject_TypeCheck(object, frame_subscriber_type) ? frames_of(object).subscriber : nullptr;
+}
+
 bool add_frame_subscriber(PyObject* module) {
-    PyObject* type = PyType_FromSpecWithBases(&spec, reinterpret_cast<PyObject*>(subscriber_type));
+    PyObject* type = PyType_FromSpec(&spec);
+    frame_subscriber_type = reinterpret_cast<PyTypeObject*>(type);
     return type && add_frame(module) && PyModule_AddFunctions(module, functions) == 0 &&
            PyModule_AddObjectRef(module, "FrameSubscriber", type) == 0;
 }

@@ -1,4 +1,4 @@
-// What FrameSubscriber and the frames it gives share.
+// What FrameSubscriber and its frames share.
 #pragma once
 
 #include "frame_types.hpp"
@@ -21,6 +21,9 @@ struct FrameState {
 struct FrameObject {
     PyObject_HEAD FrameState state;
 };
+
+// The Subscriber that an object receives with: the object itself, or that of a FrameSubscriber. Borrowed; nullptr: none.
+PyObject* subscriber_in(PyObject* object);
 
 FrameObject* new_frame();
 // Ends the frame's block, whether it was entered or not.

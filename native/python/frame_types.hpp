@@ -1,4 +1,4 @@
-// What the two halves of the frames' binding share.
+// What the frame publisher's and the frame subscriber's bindings share.
 #pragma once
 
 #include <new>
@@ -17,8 +17,8 @@ bool add_frame_publisher(PyObject* module);
 bool add_frame_subscriber(PyObject* module);
 bool add_frame_inspection(PyObject* module);
 
-// Counts its owners without atomics: whoever copies or drops one has the GIL. A frame costs four of these operations, and
-// std::shared_ptr's locked instructions were a tenth of handing one over.
+// A shared pointer that counts without atomics: it is copied and dropped only with the GIL held. A frame costs four of
+// these operations, and std::shared_ptr's locked instructions took a tenth of the time of passing a frame on.
 template <class T>
 class Counted {
     T* value_ = nullptr;
@@ -48,8 +48,26 @@ class Counted {
     void reset() { *this = Counted(); }
 };
 
-// Memory of the last few objects of a type that is final and has no GC, kept for the next ones: making and dropping an
-// object by the allocator was a tenth of handing a frame over. Whoever calls has the GIL.
+// Where a pool's buffers are mapped in this process: (address, bytes), or None without a pool.
+template <class End>
+PyObject* mapped(const Counted<End>& pool) {
+    if (!pool) Py_RETURN_NONE;
+    const TopicFile& file = pool->pool().topic_file();
+    return Py_BuildValue("KK", reinterpret_cast<unsigned long long>(file.data()), file.capacity_bytes);
+}
+
+// The arguments of a function that takes only `timeout`, which stays as it is if it is not given. False: raised.
+inline bool parse_only_timeout(const char* function, PyObject* const* args, Py_ssize_t count, PyObject* names,
+                               int64_t& timeout_ns) {
+    if (count == 0 && !names) return true;
+    PyObject* given[1] = {};
+    static const char* const kNames[] = {"timeout"};
+    return parse_arguments(function, args, count, names, kNames, 0, given, 1) &&
+           parse_timeout(given[0], timeout_ns);
+}
+
+// Keeps the memory of a few dropped objects for the next ones, of a type that is final and has no GC: the allocator took
+// a tenth of the time of passing a frame on. To be called with the GIL held.
 template <class Object>
 class Spares {
     static constexpr size_t kMost = 4;
@@ -57,7 +75,7 @@ class Spares {
     size_t count_ = 0;
 
   public:
-    // With a state that is default; nullptr: raised.
+    // With a default state; nullptr: raised.
     Object* make(PyTypeObject* type) {
         void* memory = count_ > 0 ? kept_[--count_] : PyObject_Malloc(sizeof(Object));
         if (!memory) {

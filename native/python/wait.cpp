@@ -1,5 +1,5 @@
 // ringmain._ring.wait: sleeping until one of several subscribers has something to read.
-#include "subscriber.hpp"
+#include "frame_subscriber.hpp"
 
 namespace ringmain::py {
 
@@ -26,13 +26,14 @@ PyObject* wait(PyObject*, PyObject* args) {
         bool look_again = false, directory_changed = false;
         for (Py_ssize_t i = 0; i < count; ++i) {
             PyObject* item = PyList_GetItem(list.object, i);
-            if (!PyObject_TypeCheck(item, subscriber_type)) {
+            PyObject* subscriber = subscriber_in(item);
+            if (!subscriber) {
                 PyErr_Format(PyExc_TypeError, "wait() takes subscribers, not %R", item);
                 return nullptr;
             }
-            SubscriberState* s = reinterpret_cast<SubscriberObject*>(item)->state;
+            SubscriberState* s = reinterpret_cast<SubscriberObject*>(subscriber)->state;
             OneAtATime turn(s->occupant);
-            if (!turn.entered || !usable_subscriber(item)) return nullptr;
+            if (!turn.entered || !usable_subscriber(subscriber)) return nullptr;
             if (directory_seen >= 0 && i == 0 && s->directory) {
                 if (Bell bell = s->directory->bell(); bell.word) bells.push_back(bell);
                 directory_changed = !bells.empty() && bells[0].value != directory_seen;
@@ -40,7 +41,7 @@ PyObject* wait(PyObject*, PyObject* args) {
             bool listens = !s->attached() && s->directory;
             Bell bell = listens ? s->directory->bell() : Bell{};
             View view;
-            int found = message_now(item, *s, view);
+            int found = message_now(subscriber, *s, view);
             if (found < 0 || (found == 1 && PyList_Append(ready.object, item) != 0)) return nullptr;
             if (found == 1) continue;
             if (s->attached()) {

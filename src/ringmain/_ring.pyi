@@ -157,7 +157,7 @@ class Subscriber:
     def _describe(self) -> EndpointRecord | None: ...
     def _schema(self) -> bytes: ...
 
-S = TypeVar("S", bound=Subscriber)
+S = TypeVar("S", bound=Subscriber | FrameSubscriber)
 
 class Reservation:
     """A message being written where it will lie. Sent when its block is left, dropped on an exception."""
@@ -366,14 +366,17 @@ class Frame(FrameViews):
     def release(self) -> None:
         """Give the buffer back, as soon as no view of it is left."""
 
-class FrameSubscriber(Subscriber):
+class FrameSubscriber:
     def recv(self, timeout: float | None = None) -> Frame:
         """The next frame: `with sub.recv(timeout=1.0) as f: use(f.array)`. `Timeout` when none came in time."""
 
     def try_recv(self) -> Frame | None:
         """The next frame, or None at once."""
 
+    def __iter__(self) -> Self: ...
     def __next__(self) -> Frame: ...
+    def _open(self, subscriber: Subscriber, /) -> None: ...
+    def _attached(self) -> None: ...
     def _leave_pool(self) -> None: ...
     def _memory(self) -> tuple[int, int] | None: ...
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Start = Literal["latest", "oldest"]
 Observe = Literal["never", "pipes", "always"]
 S = TypeVar("S", bound="Subscriber")
+W = TypeVar("W", bound="_native.Subscriber | _native.FrameSubscriber")
 
 
 class Subscriber(Screened, Endpoint, _native.Subscriber, metaclass=backends.EndpointType):
@@ -186,7 +187,7 @@ def _rebuild(cls: type[S], directory: str, topic: str, options: dict[str, Any]) 
         return cls(topic, **options)
 
 
-def wait(subscribers: Sequence[S], timeout: float | None = None) -> list[S]:
+def wait(subscribers: Sequence[W], timeout: float | None = None) -> list[W]:
     """Those of the subscribers that have something to read; empty when the time is up. One wait for all of them."""
     subscribers = list(subscribers)
     for subscriber in subscribers:

@@ -10,6 +10,7 @@ __all__ = [
     "CodecNotFound",
     "Corrupt",
     "DecodeError",
+    "FrameTopicChanged",
     "Full",
     "InUse",
     "JavaNotFound",
@@ -100,8 +101,12 @@ class Unsupported(RingmainError, ValueError):
     """The backend cannot do what was asked. Says why, and what to use instead."""
 
 
-class StreamChanged(RingmainError, ValueError):
-    """A stream of frames came back with another layout, and the subscriber was told to raise."""
+class FrameTopicChanged(RingmainError, ValueError):
+    """A frame topic restarted with another layout, and the subscriber was opened with `on_change="raise"`."""
+
+
+StreamChanged = FrameTopicChanged
+"""Its name before 0.2."""
 
 
 class SystemFailure(RingmainError, OSError):

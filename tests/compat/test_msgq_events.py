@@ -71,12 +71,12 @@ def test_programs_with_another_prefix_have_other_events(monkeypatch: pytest.Monk
     assert handle.enabled
 
 
-def test_an_event_that_nobody_made() -> None:
+def test_an_event_that_does_not_exist() -> None:
     handle = msgq.fake_event_handle("ubloxGnss", override=False)
     event = handle.recv_called_event
     assert (handle.enabled, event.fd, handle.recv_ready_event.fd, Event().fd) == (False, -1, -1, -1)
     for use in (event.peek, event.set, event.clear, event.wait, lambda: msgq.wait_for_one_event([event], 0)):
-        with pytest.raises(RuntimeError, match="nobody has made"):
+        with pytest.raises(RuntimeError, match="does not exist"):
             use()
 
 
@@ -110,7 +110,7 @@ def test_events_between_processes(method: Any) -> None:
     other.start()
     assert msgq.wait_for_one_event([h.recv_called_event for h in handles], PATIENCE_S) == 1
     other.join(PATIENCE_S)
-    assert handles[1].recv_called_event.peek(), "it stays set when whoever set it is gone"
+    assert handles[1].recv_called_event.peek(), "it stays set after the process that set it has ended"
 
 
 def test_enabled_and_not(fake: None) -> None:
@@ -178,7 +178,7 @@ def test_a_process_is_led_message_by_message(fake: None, method: Any) -> None:
     assert other.exitcode == 0
 
 
-def test_a_program_that_is_told_by_its_environment(child: Callable[..., Child]) -> None:
+def test_a_program_that_is_set_up_by_its_environment(child: Callable[..., Child]) -> None:
     """The variables are msgq's own, so whatever sets them goes on doing so."""
     handle = msgq.fake_event_handle("in", identifier="shell", enable=True)
     led = child(

@@ -79,7 +79,7 @@ def test_alias_for_those_that_are_named(tmp_path: Path) -> None:
     """
     done = run("-c", textwrap.dedent(script))
     assert (done.stdout, done.stderr) == ("msgq alone\n", "")
-    with pytest.raises(ValueError, match="no drop-in for 'zmq': there are msgq, pysyncq"):
+    with pytest.raises(ValueError, match="no drop-in for 'zmq', only for msgq, pysyncq"):
         ringmain.compat.alias("zmq")
 
 

@@ -100,7 +100,7 @@ def test_a_queue_is_created_once() -> None:
         pq.PySyncQ("once", create=False)
 
 
-def test_a_queue_whose_members_were_killed_is_nobodys(child: Callable[..., Child]) -> None:
+def test_a_queue_whose_processes_were_killed_can_be_created_again(child: Callable[..., Child]) -> None:
     left = child(
         """
         from ringmain.compat import pysyncq as pq
@@ -120,7 +120,7 @@ def test_a_queue_whose_members_were_killed_is_nobodys(child: Callable[..., Child
     q.close()
 
 
-def test_a_member_that_is_killed_stops_nobody(child: Callable[..., Child]) -> None:
+def test_a_process_that_is_killed_does_not_stop_the_others(child: Callable[..., Child]) -> None:
     q = pq.PySyncQ("go-on", size=4096)
     q.open("me")
     slow = child(

@@ -1,4 +1,4 @@
-"""Bad streams and bad frames: an error that says what is wrong, and nothing is sent."""
+"""Bad frame topics and bad frames: an error says what is wrong, and nothing is sent."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import ringmain as rm
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, "one of shape, size and layout, not by none"),
-        ({"shape": 4, "size": 4}, "not by shape and size"),
+        ({}, "give one of shape, size and layout, not none of them"),
+        ({"shape": 4, "size": 4}, "not shape and size"),
         ({"size": 0}, "1 or more"),
         ({"shape": (3, 0)}, "each 1 or more"),
         ({"shape": (3, -1)}, "each 1 or more"),
@@ -27,7 +27,7 @@ import ringmain as rm
         ({"shape": 4, "when_full": "panic"}, "'wait' or 'drop'"),
     ],
 )
-def test_bad_streams_are_refused(arguments: dict[str, Any], message: str) -> None:
+def test_bad_frame_topics_are_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         rm.FramePublisher("s", **arguments)
 
@@ -44,7 +44,7 @@ def test_bad_frames_are_refused_and_nothing_is_sent() -> None:
             draft.size = 4
         with pytest.raises(TypeError, match="meta is a dict"), pub.frame() as draft:
             draft.meta = 3  # type: ignore[assignment]
-        with pytest.raises(rm.MessageTooLarge, match="put large things into the frame"), pub.frame() as draft:
+        with pytest.raises(rm.MessageTooLarge, match="put large data into the frame"), pub.frame() as draft:
             draft.meta["x"] = bytes(100_000)
         with pytest.raises(ValueError, match="no plane 'y': it has no planes"), pub.frame() as draft:
             draft.plane("y")

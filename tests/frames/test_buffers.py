@@ -1,4 +1,4 @@
-"""Which buffer is used next, what a slow reader loses and is told, and what happens when none is free."""
+"""Which buffer is used next, which frames a slow reader loses and counts, and what happens when none is free."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ TABLE_MAGIC = b"FRAMPOOL"
 
 
 @pytest.fixture
-def stream(runtime_dir: Path) -> Iterator[tuple[rm.FramePublisher, rm.FrameSubscriber, Path]]:
-    """A stream with one frame to read, in a pool that the reader has not joined."""
+def frame_topic(runtime_dir: Path) -> Iterator[tuple[rm.FramePublisher, rm.FrameSubscriber, Path]]:
+    """A frame topic with one unread frame, in a pool that the reader has not joined."""
     with rm.FramePublisher("s", 16, buffers=2) as pub, rm.FrameSubscriber("s") as sub:
         pub.send(np.zeros(16, "u1"))
         yield pub, sub, runtime_dir / "s.frames"
@@ -36,12 +36,12 @@ def overwrite(path: Path, at: int, data: bytes) -> None:
     [("magic", 1), ("version", 99), ("buffer_count", 0), ("buffer_count", 61), ("buffer_stride_bytes", 1 << 40)],
 )
 def test_a_table_that_does_not_fit_is_refused(
-    stream: tuple[rm.FramePublisher, rm.FrameSubscriber, Path], field: str, value: int
+    frame_topic: tuple[rm.FramePublisher, rm.FrameSubscriber, Path], field: str, value: int
 ) -> None:
-    _, sub, path = stream
+    _, sub, path = frame_topic
     at = path.read_bytes().index(TABLE_MAGIC) + FRAMES_LAYOUT[f"PoolTable.{field}"]
     overwrite(path, at, struct.pack("<I" if field in ("version", "buffer_count") else "<Q", value))
-    with pytest.raises(rm.Corrupt, match="pool of stream 's' is refused"):
+    with pytest.raises(rm.Corrupt, match="pool of frame topic 's' is refused"):
         sub.recv(timeout=PATIENCE_S)
     with pytest.raises(rm.Corrupt):
         rm.frame_stream("s")
@@ -50,9 +50,9 @@ def test_a_table_that_does_not_fit_is_refused(
 
 @pytest.mark.parametrize("field", ["magic", "version", "capacity_bytes", "data_offset"])
 def test_a_header_that_does_not_fit_is_refused(
-    stream: tuple[rm.FramePublisher, rm.FrameSubscriber, Path], field: str
+    frame_topic: tuple[rm.FramePublisher, rm.FrameSubscriber, Path], field: str
 ) -> None:
-    _, sub, path = stream
+    _, sub, path = frame_topic
     overwrite(path, LAYOUT[f"Header.{field}"], struct.pack("<I", 12345))
     with pytest.raises(rm.Corrupt, match="refused"):
         sub.recv(timeout=PATIENCE_S)
@@ -72,14 +72,14 @@ def test_a_header_that_does_not_fit_is_refused(
     ],
 )
 def test_a_layout_that_reaches_outside_is_refused(layout: bytes) -> None:
-    with pytest.raises(rm.Corrupt, match="layout kept with stream 's' is refused"):
+    with pytest.raises(rm.Corrupt, match="layout of frame topic 's' is refused"):
         rm.FrameLayout.from_bytes(layout, "s", 16)
 
 
 def test_a_file_cut_short_or_linked_is_refused(
-    stream: tuple[rm.FramePublisher, rm.FrameSubscriber, Path], tmp_path: Path
+    frame_topic: tuple[rm.FramePublisher, rm.FrameSubscriber, Path], tmp_path: Path
 ) -> None:
-    _, sub, path = stream
+    _, sub, path = frame_topic
     whole = path.read_bytes()
     path.unlink()
     path.write_bytes(whole[:-4096])
@@ -120,7 +120,7 @@ def test_a_descriptor_that_points_outside_is_refused(runtime_dir: Path) -> None:
 def test_no_space_is_an_error_and_leaves_nothing(runtime_dir: Path) -> None:
     free = os.statvfs(runtime_dir).f_bavail * os.statvfs(runtime_dir).f_frsize
     if free > 1 << 40:
-        pytest.skip("there is more space here than a stream can ask for")
+        pytest.skip("there is more space here than a frame topic can use")
     size = min(free, (1 << 36) - 4096)
     with pytest.raises(rm.SystemFailure, match="cannot allocate"):
         rm.FramePublisher("s", size=size, buffers=60)

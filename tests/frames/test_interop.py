@@ -120,7 +120,7 @@ for warning in said:
 
 
 def _ask_in_mount(tmp_path: Path, option: str) -> list[str]:
-    """What a process says whose runtime directory is a tmpfs of its own, seen by nobody else."""
+    """The output of a process whose runtime directory is a tmpfs of its own."""
     if os.geteuid() != 0 or not shutil.which("unshare"):
         pytest.skip("only root can mount, and util-linux's unshare is needed")
     script = 'mount -t tmpfs -o "huge=$1,size=64m" tmpfs "$2" && RINGMAIN_DIR="$2" exec "$3" -c "$4"'
@@ -139,7 +139,7 @@ def test_huge_pages_where_the_file_system_gives_them(tmp_path: Path) -> None:
 def test_huge_pages_are_asked_for_in_vain_and_it_is_said(tmp_path: Path) -> None:
     went, said = _ask_in_mount(tmp_path, "never")
     assert went.startswith("False 3")
-    assert said.startswith("RuntimeWarning stream 's' goes on with ordinary pages: the runtime directory's file system")
+    assert said.startswith("RuntimeWarning frame topic 's' uses ordinary pages: the runtime directory's file system")
     assert "huge=advise" in said
 
 

@@ -1,4 +1,4 @@
-"""`peek_frame`: the newest frame seen from outside, whole or not at all, and nobody the wiser."""
+"""`peek_frame`: a copy of the newest frame, complete or None, without an effect on the participants."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_the_newest_is_being_rewritten_then_the_one_before_it() -> None:
             assert rm.peek_frame("s") is None
 
 
-def test_no_stream_and_no_frame() -> None:
+def test_no_frame_topic_and_no_frame() -> None:
     with pytest.raises(rm.TopicNotFound, match="no stream of frames 's'"):
         rm.peek_frame("s")
     with rm.FrameSubscriber("s") as sub:

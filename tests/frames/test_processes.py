@@ -198,7 +198,7 @@ def test_a_publisher_that_announces_first_has_the_buffer(child: Callable[..., An
 
 
 @pytest.mark.parametrize("label", ["frame: lease announced", "frame: hold changed, bell not rung"])
-def test_a_reader_that_dies_in_a_lease_blocks_nobody(child: Callable[..., Any], label: str) -> None:
+def test_a_reader_that_dies_in_a_lease_blocks_no_publisher(child: Callable[..., Any], label: str) -> None:
     with rm.FramePublisher("s", 16, buffers=1) as pub:
         reader = child(
             """
@@ -360,7 +360,7 @@ def test_a_cancelled_receive_has_taken_no_frame() -> None:
             with pytest.raises(asyncio.CancelledError):
                 await waiting
             pub.send(np.full(16, 1, "u1"))
-            pub.send(np.full(16, 2, "u1"), timeout=0)  # nobody holds the only buffer
+            pub.send(np.full(16, 2, "u1"), timeout=0)  # the only buffer is not held
             with await sub.arecv(timeout=PATIENCE_S) as frame:
                 assert (frame.id, set(frame.array)) == (1, {2})
 

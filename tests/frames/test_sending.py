@@ -92,7 +92,7 @@ def test_arrays_that_are_not_contiguous_are_sent_too() -> None:
             assert (frame.array == source).all()
 
 
-def test_a_stream_has_one_publisher() -> None:
+def test_a_frame_topic_has_one_publisher() -> None:
     with rm.FramePublisher("s", 8, name="first") as pub, rm.FrameSubscriber("s") as sub:
         with pytest.raises(rm.TopicBusy, match="first"):
             rm.FramePublisher("s", 8)

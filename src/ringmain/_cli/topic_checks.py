@@ -8,7 +8,7 @@ from pathlib import Path
 from ringmain._cli.machine_checks import Finding
 from ringmain._cli.tables import bytes_text
 from ringmain._inspect import Participant, TopicInfo
-from ringmain.frames._streams import FrameStream
+from ringmain.frames import FrameStream
 
 _STATES = {"T": "stopped", "t": "being debugged", "D": "stuck in the kernel", "Z": "a zombie"}
 

@@ -11,7 +11,7 @@ from typing import Any
 from ringmain import _names, _native
 from ringmain._inspect import Participant, TopicInfo, info
 from ringmain.errors import RingmainError
-from ringmain.frames._streams import FrameStream, frame_stream
+from ringmain.frames import FrameStream, frame_stream
 
 
 @dataclass(frozen=True)

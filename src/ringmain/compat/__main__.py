@@ -1,5 +1,5 @@
-"""`python -m ringmain.compat program.py ...`, or `-m module ...`: run a program written for msgq or pysyncq as it is,
-on ringmain. Programs that it starts, with this interpreter, are on ringmain too."""
+"""`python -m ringmain.compat program.py ...`, or `-m module ...`: runs an unchanged program written for msgq or pysyncq
+on ringmain. Python programs that it starts with the same interpreter use ringmain, too."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ USAGE = f"""\
 usage: python -m ringmain.compat program.py [argument ...]
        python -m ringmain.compat -m module [argument ...]
 
-Runs a Python program with ringmain in the place of {" and ".join(LIBRARIES)}.
+Runs a Python program with ringmain in place of {" and ".join(LIBRARIES)}.
 """
 
 
@@ -35,7 +35,7 @@ def main() -> None:
     if not Path(words[0]).is_file():
         sys.exit(f"there is no program {words[0]!r}\n{USAGE.rstrip()}")
     sys.argv = words
-    sys.path.insert(len(directories), str(Path(words[0]).resolve().parent))  # where a script's own modules are
+    sys.path.insert(len(directories), str(Path(words[0]).resolve().parent))  # as Python does for a script
     runpy.run_path(words[0], run_name="__main__")
 
 

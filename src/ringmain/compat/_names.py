@@ -1,4 +1,4 @@
-"""Names as the originals take them, made names of topics, so that no two become the same."""
+"""Turns names that the original libraries accept into names of topics, without collisions."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ def text(name: str | bytes) -> str:
 
 
 def escaped(name: str, keep: str = "") -> str:
-    """What a topic's name cannot have, and the dot that marks it, becomes `.2e`, byte by byte. `keep`: may stay."""
+    """Bytes that a topic's name cannot have, and the dot, become a dot and two hex digits. `keep`: allowed bytes."""
     unsafe = re.compile(rb"[^A-Za-z0-9_%s-]" % keep.encode())
     return unsafe.sub(lambda found: b".%02x" % found[0][0], os.fsencode(name)).decode("ascii")

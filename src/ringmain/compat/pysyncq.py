@@ -2,10 +2,10 @@
 
     from ringmain.compat import pysyncq as pq     # was: from pysyncq import pysyncq as pq
 
-A queue is the topic `pysyncq/<name>`; whoever created it keeps it until the members are there. What differs, and why,
-is in the guide: types of messages are text of at most 255 bytes, since they travel in the message's header, where they
-are screened before anything is copied; the ring is at least a page; a process that dies is noticed, and the others go
-on.
+A queue is the topic `pysyncq/<name>`; its creator keeps it until others have opened it. The guide lists what differs,
+and why: types of messages are text of at most 255 bytes, because they are in the message's envelope, where they are
+screened before anything is copied; the ring has at least a page; a process that dies is detected, and the others
+continue.
 """
 
 from __future__ import annotations
@@ -30,12 +30,16 @@ _KEEPER = "keeper"
 
 
 def _text(value: object) -> str:
-    """As the original does: bytes are taken as they are, everything else is made a str."""
+    """As in the original: bytes are decoded, everything else is converted with `str`."""
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
+def _bytes(value: object) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()
+
+
 class qset(set[bytes]):
-    """A set of names as bytes; str and other objects are encoded when added. Tells the queue of every change."""
+    """A set of names as bytes; str and other objects are encoded when added. Calls `changed` after every change."""
 
     def __init__(self, iterable: Any = (), changed: Callable[[], None] | None = None) -> None:
         super().__init__()
@@ -49,7 +53,7 @@ class qset(set[bytes]):
             self._changed()
 
     def add(self, elem: object) -> None:
-        super().add(elem if type(elem) is bytes else str(elem).encode())
+        super().add(_bytes(elem))
         self._tell()
 
     def update(self, *others: Any) -> None:
@@ -58,11 +62,11 @@ class qset(set[bytes]):
                 self.add(element)
 
     def discard(self, elem: object) -> None:
-        super().discard(elem if type(elem) is bytes else str(elem).encode())
+        super().discard(_bytes(elem))
         self._tell()
 
     def remove(self, elem: object) -> None:
-        super().remove(elem if type(elem) is bytes else str(elem).encode())
+        super().remove(_bytes(elem))
         self._tell()
 
     def clear(self) -> None:
@@ -79,7 +83,7 @@ class qset(set[bytes]):
 
 
 class PySyncQ:
-    """A queue that every member sends to and reads from. Create it, pass it to the children, `open` it in each."""
+    """A queue that every process sends to and reads from. Create it, pass it to the children, `open` it in each."""
 
     def __init__(
         self, name: str | None = None, create: bool = True, size: int = DEFAULT_SIZE, start: str | None = None
@@ -99,21 +103,21 @@ class PySyncQ:
         if create:
             self._keeper = self._created()
         else:
-            info(self._topic)  # FileNotFoundError if nobody has created it
+            info(self._topic)  # FileNotFoundError if it does not exist
 
     @property
     def _topic(self) -> str:
         return "pysyncq/" + escaped(self.name.strip("/"))
 
     def _created(self) -> Publisher:
-        """Keeps the queue until the children have opened it. It is a writer, so nobody waits for it."""
-        taken = FileExistsError(f"queue '{self.name}' is there and in use: create=False joins it")
+        """Keeps the queue until the children have opened it. It is a writer, because writers wait for readers."""
+        taken = FileExistsError(f"queue '{self.name}' exists and is in use: create=False joins it")
         try:
             there = info(self._topic)
         except TopicNotFound:
             pass
         else:
-            if any(member.alive for member in (*there.writers, *there.readers)):
+            if any(participant.alive for participant in (*there.writers, *there.readers)):
                 raise taken
         keeper = Publisher(self._topic, contract="reliable", capacity=self.size, name=_KEEPER)
         if sum(writer.alive and writer.name == _KEEPER for writer in info(self._topic).writers) > 1:
@@ -128,13 +132,13 @@ class PySyncQ:
         self._queue._subscriber.ignore_kinds = {_text(name) for name in self.scrntype}
 
     def open(self, sender: str | None = None, filtself: bool = True) -> None:
-        """Register this process: from now on it reads what the others append."""
+        """Register this process: from now on it reads what others append."""
         name = str(os.getpid()) if sender is None else sender
         self.sender = name.encode()
         if filtself:
             self.scrnsend.add(self.sender)
         if self._queue is not None:
-            self._queue.close()  # opened before, or inherited from the parent, which stays a member
+            self._queue.close()  # opened before, or inherited from the parent, which stays a participant
         with _names.directory_as(self._directory):
             self._queue = SyncQueue(self._topic, name, ignore_senders=())
         self._rescreen()
@@ -146,9 +150,8 @@ class PySyncQ:
 
     def append(self, msgtype: object = "", msg: object = "", block: bool = False, timer: float | None = 0.5) -> None:
         """Add a message. `MemoryError` if there is no room: at once, or with `block` after `timer` seconds."""
-        body = msg if isinstance(msg, bytes) else str(msg).encode()
         try:
-            self._opened().append(_text(msgtype), body, block=block, timeout=timer)
+            self._opened().append(_text(msgtype), _bytes(msg), block=block, timeout=timer)
         except (Full, MessageTooLarge) as error:
             raise MemoryError(str(error)) from error
 
@@ -164,7 +167,7 @@ class PySyncQ:
         return message.sender.encode(), message.kind.encode(), message.data
 
     def __call__(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
-        """Pop until there is nothing; the arguments are those of `pop`."""
+        """Pop until the queue is empty; the arguments are those of `pop`."""
         while (message := self.pop(*args, **kwargs)) is not None:
             yield message
 
@@ -175,7 +178,7 @@ class PySyncQ:
         return f"PySyncQ(name={self.name},size={self.size},sender={(self.sender or b'').decode()})"
 
     def close(self) -> None:
-        """Leave. The last to leave takes the queue away."""
+        """Leave the queue. The last process to leave removes it."""
         if self._queue is not None:
             self._queue.close()
             self._queue = None

@@ -1,5 +1,5 @@
-"""The note that travels in the topic for each frame, read in Python: for tools that watch. Readers of frames have it
-read natively; docs/spec/frames.md has the table."""
+"""The descriptor of a frame, decoded in Python for tools that observe. `FrameSubscriber` decodes it natively;
+docs/spec/frames.md has its fields."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MAGIC, _VALID = 0x454D5246, 1
 
 
 class Descriptor(NamedTuple):
-    """Which buffer of which pool, and what the publisher said of the frame."""
+    """Which buffer of which pool the frame is in, and what the publisher set for it."""
 
     buffer: int
     pool: int
@@ -28,7 +28,7 @@ class Descriptor(NamedTuple):
 
 
 def read_descriptor(message: bytes | None) -> Descriptor | None:
-    """None if it is none."""
+    """None if the message is not a descriptor."""
     if message is None or len(message) < _FIELDS.size:
         return None
     magic, _version, flags, buffer, _reserved, pool, number, frame_id, start_ns, end_ns, size = _FIELDS.unpack_from(

@@ -1,5 +1,5 @@
-"""How the bytes of a frame are arranged: one array, or the planes of an image. Owns this invariant: a layout that
-exists fits its size, so that no view made from it reaches outside of the buffer."""
+"""How the bytes of a frame are arranged: one array, or the planes of an image. Invariant: every view of a layout is
+within its size, so no array made from it reaches outside the buffer."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class View(msgspec.Struct, frozen=True):
 
     shape: tuple[int, ...]
     dtype: str
-    """As numpy writes it: '|u1', '<f4'."""
+    """In numpy's notation: '|u1', '<f4'."""
     offset: int = 0
     strides: tuple[int, ...] = ()
-    """Bytes from one element to the next, for each dimension; empty: one after the other."""
+    """Bytes from one element to the next, for each dimension; empty: without gaps, in C order."""
 
 
 class FrameLayout(msgspec.Struct, frozen=True):
-    """How a frame is arranged. Kept with the stream, so that readers need not be told.
+    """How a frame is arranged. Stored in the frame topic, so that readers find it there.
 
     FrameLayout.of_array((720, 1280, 3), "u1")
     FrameLayout.of_bytes(1_000_000)
@@ -60,7 +60,7 @@ class FrameLayout(msgspec.Struct, frozen=True):
     @classmethod
     def of_bytes(cls, size: int) -> FrameLayout:
         """Bytes without a shape; a frame may use fewer of them."""
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        if not is_count(size):
             raise ValueError(f"size is a number of bytes, 1 or more, not {size!r}")
         return cls("bytes", size, View((size,), "|u1"))._checked()
 
@@ -77,40 +77,34 @@ class FrameLayout(msgspec.Struct, frozen=True):
     ) -> FrameLayout:
         """An image: 'gray', 'rgb', 'bgr', 'rgba', 'bgra', 'nv12', 'nv21' or 'i420'.
 
-        stride: bytes from one row to the next, at least those of a row.   offsets: where planes begin, if they do not
-        follow one another.   size: bytes of a frame, if there is more than the planes.
+        stride: bytes from one row to the next, at least a row's.   offsets: where planes begin, if there are gaps.
+        size: bytes of a frame, if it is larger than the planes.
         """
         if format not in _FORMATS:
             raise ValueError(f"an image's format is one of {', '.join(sorted(_FORMATS))}, not {format!r}")
         for what, value in (("width", width), ("height", height)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            if not is_count(value):
                 raise ValueError(f"{what} is a number of pixels, 1 or more, not {value!r}")
         channels, parts = _FORMATS[format]
-        row = width * (channels or 1)
+        row = width * channels
         stride = row if stride is None else stride
         if stride < row:
             raise ValueError(f"a row of this image has {row} bytes, so stride={stride} is too short")
         if parts and (width % 2 or height % 2):
             raise ValueError(f"{format} has one colour sample for 2 x 2 pixels: {width} x {height} is odd")
+        image = _plane(height, width, channels, stride)
         if not parts:
-            shape = (height, width) if channels == 1 else (height, width, channels)
-            image = View(shape, "|u1", 0, (stride, 1) if channels == 1 else (stride, channels, 1))
-            need = stride * (height - 1) + row
-            layout = cls(format, max(size or 0, stride * height), image, {}, width, height, stride)
-            return layout._checked(need, size)
-        planes: dict[str, View] = {"y": View((height, width), "|u1", 0, (stride, 1))}
-        end = stride * height
+            total = max(size or 0, stride * height)
+            layout = cls(format, total, image, {}, width, height, stride)
+            return layout._checked(stride * (height - 1) + row, size)
+        planes, end = {"y": image}, stride * height
         for name, samples in parts:
             at = (offsets or {}).get(name, end)
             across = stride * samples // 2
-            inner = (across, 1) if samples == 1 else (across, samples, 1)
-            dims = (height // 2, width // 2) if samples == 1 else (height // 2, width // 2, samples)
-            planes[name] = View(dims, "|u1", at, inner)
+            planes[name] = _plane(height // 2, width // 2, samples, across, at)
             end = max(end, at + across * (height // 2))
-        if unknown := set(offsets or {}) - {name for name, _ in parts}:
-            raise ValueError(
-                f"{format} has no plane {sorted(unknown)[0]!r} to place: its planes are {', '.join(planes)}"
-            )
+        if unknown := sorted(set(offsets or {}) - {name for name, _ in parts}):
+            raise ValueError(f"{format} has no plane {unknown[0]!r} to place: its planes are {', '.join(planes)}")
         total = max(size or 0, end)
         return cls(format, total, View((total,), "|u1"), planes, width, height, stride)._checked(end, size)
 
@@ -145,40 +139,68 @@ class FrameLayout(msgspec.Struct, frozen=True):
         return msgspec.json.encode(self)
 
     @classmethod
-    def from_bytes(cls, data: bytes, stream: str, buffer_bytes: int) -> FrameLayout:
-        """What `to_bytes` wrote, or `Corrupt`: it comes from another process, and views are made from it."""
+    def from_bytes(cls, data: bytes, topic: str, buffer_bytes: int) -> FrameLayout:
+        """What `to_bytes` wrote, or `Corrupt`: it comes from another process, so it is checked again."""
         try:
             layout = msgspec.json.decode(data, type=cls)
             if layout.size > buffer_bytes:
                 raise ValueError(f"its {layout.size} bytes do not fit the buffers of {buffer_bytes}")
             return layout._checked()
         except (msgspec.DecodeError, ValueError, TypeError) as error:
-            raise Corrupt(f"the layout kept with stream '{stream}' is refused: {error}") from error
+            raise Corrupt(f"the layout of frame topic '{topic}' is refused: {error}") from error
 
 
-# Channels of an interleaved image, or for planar ones 0 and the planes after "y" with their samples for 2 x 2 pixels.
+# The channels of the first plane, and of planar formats the planes after "y" with their samples per 2 x 2 pixels.
 _FORMATS: dict[str, tuple[int, list[tuple[str, int]]]] = {
     "gray": (1, []),
     "rgb": (3, []),
     "bgr": (3, []),
     "rgba": (4, []),
     "bgra": (4, []),
-    "nv12": (0, [("uv", 2)]),
-    "nv21": (0, [("vu", 2)]),
-    "i420": (0, [("u", 1), ("v", 1)]),
+    "nv12": (1, [("uv", 2)]),
+    "nv21": (1, [("vu", 2)]),
+    "i420": (1, [("u", 1), ("v", 1)]),
 }
+
+
+class HasLayout:
+    """Gives a class with a `layout` the shape and dtype of its frames."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        @property
+        def layout(self) -> FrameLayout: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.layout.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.layout.dtype
+
+
+def is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _plane(height: int, width: int, samples: int, stride: int, offset: int = 0) -> View:
+    if samples == 1:
+        return View((height, width), "|u1", offset, (stride, 1))
+    return View((height, width, samples), "|u1", offset, (stride, samples, 1))
 
 
 def _check_shape(shape: Sequence[int]) -> tuple[int, ...]:
     dims = tuple(shape)
-    good = all(isinstance(d, int) and not isinstance(d, bool) and d >= 1 for d in dims)
-    if not good or not 1 <= len(dims) <= _MAX_DIMENSIONS:
+    if not all(map(is_count, dims)) or not 1 <= len(dims) <= _MAX_DIMENSIONS:
         raise ValueError(f"shape is 1 to {_MAX_DIMENSIONS} whole numbers, each 1 or more, not {shape!r}")
     return dims
 
 
 def _dtype(dtype: npt.DTypeLike) -> tuple[str, int]:
-    """As numpy writes it, and its bytes. numpy is needed only for what is not plain bytes."""
+    """In numpy's notation, and its bytes. Only dtypes other than plain bytes need numpy."""
     if dtype in ("u1", "|u1", "uint8"):
         return "|u1", 1
     import numpy as np
@@ -193,7 +215,7 @@ def _check_view(view: View, size: int) -> None:
     dims = _check_shape(view.shape)
     _, item_bytes = _dtype(view.dtype)
     if view.strides and (len(view.strides) != len(dims) or min(view.strides) < 1):
-        raise ValueError(f"strides {view.strides} do not go with shape {dims}")
+        raise ValueError(f"strides {view.strides} do not fit shape {dims}")
     if view.strides:
         last = sum((d - 1) * s for d, s in zip(dims, view.strides, strict=True)) + item_bytes
     else:

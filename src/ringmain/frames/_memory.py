@@ -1,5 +1,5 @@
-"""What can be asked of the system for a pool's memory: huge pages, and registration with CUDA. Both are wishes; what
-came of them is told."""
+"""What the system may provide for a pool's memory: huge pages, and registration with CUDA. Neither is guaranteed; the
+functions here report whether it was provided."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from ringmain import backends
+
 _SETTING = Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
 
 
 def huge_page_problem(address: int, size: int) -> str | None:
-    """Why the pool has no huge pages, or None if it has."""
+    """Why the pool has no huge pages, or None if it has them."""
     if _huge_bytes(address, size) > 0:
         return None
     try:
@@ -19,16 +21,16 @@ def huge_page_problem(address: int, size: int) -> str | None:
     except OSError:
         return "this kernel has no huge pages in shared memory"
     if "[deny]" in setting:
-        return f"{_SETTING} denies them to all of shared memory"
-    # The setting is for memory without a file; a mounted file system has its own.
+        return f"{_SETTING} denies them to all shared memory"
+    # Apart from "deny", this setting concerns memory without a file; a mounted file system has its own.
     return (
-        "the runtime directory's file system gives none, or the kernel had none left. As root, "
+        "the runtime directory's file system provides none, or the kernel had none left. As root, "
         "`mount -o remount,huge=advise /dev/shm` allows them, or set RINGMAIN_DIR to a tmpfs mounted with huge=advise"
     )
 
 
 def _huge_bytes(address: int, size: int) -> int:
-    """How much of the mapping is in huge pages, as the kernel tells in smaps."""
+    """How much of the mapping is in huge pages, according to smaps."""
     inside, kib = False, 0
     try:
         with open("/proc/self/smaps") as smaps:
@@ -44,28 +46,40 @@ def _huge_bytes(address: int, size: int) -> int:
     return kib * 1024
 
 
-class Pinned:
-    """Memory registered with CUDA."""
+class Pinning:
+    """The registration of a pool's memory with CUDA, which makes copies to a GPU asynchronous."""
 
     _READ_ONLY = 8  # cudaHostRegisterReadOnly
 
-    def __init__(self, cudart: Any, address: int) -> None:
-        self._cudart = cudart
-        self._address = address
+    def __init__(self, *, writable: bool) -> None:
+        self._flags = 0 if writable else self._READ_ONLY
+        self._cudart: Any = None
+        self._address = 0  # of what is registered
 
-    @classmethod
-    def register(cls, address: int, size: int, *, writable: bool) -> Pinned | None:
-        """None where torch with CUDA is not there, or refuses."""
+    def register(self, memory: tuple[int, int] | None) -> bool:
+        """Registers this memory, (address, bytes), in place of any registered before. False if there is none, torch
+        with CUDA is not available, or CUDA refuses."""
+        if memory is not None and memory[0] == self._address:
+            return True
+        self.release()
         try:
             torch: Any = import_module("torch")
         except ImportError:
-            return None
-        if not torch.cuda.is_available():
-            return None
-        cudart = torch.cuda.cudart()
-        if int(cudart.cudaHostRegister(address, size, 0 if writable else cls._READ_ONLY)) != 0:
-            return None
-        return cls(cudart, address)
+            return False
+        if memory is None or not torch.cuda.is_available():
+            return False
+        self._cudart = torch.cuda.cudart()
+        if int(self._cudart.cudaHostRegister(*memory, self._flags)) == 0:
+            self._address = memory[0]
+        return self._address != 0
 
     def release(self) -> None:
-        self._cudart.cudaHostUnregister(self._address)
+        if self._address:
+            self._cudart.cudaHostUnregister(self._address)
+            self._address = 0
+
+
+def check_backend() -> None:
+    """Frames are shared memory: no other backend has them."""
+    if (chosen := backends.choose()) != "shm":
+        raise TypeError(f"frames need shared memory, so they cannot be used with the backend {chosen!r}")

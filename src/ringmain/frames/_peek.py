@@ -1,5 +1,5 @@
-"""The newest frame of a stream, seen from outside: for whoever only watches, such as `ringmain top`. Owns this
-invariant: what is shown is a whole frame, although nothing was held while it was copied."""
+"""`peek_frame`: a copy of the newest frame, for tools that only observe, such as `ringmain top`. Invariant: the copy is
+a whole frame, although no buffer was held while it was made."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ringmain import _names, _native
 from ringmain.frames._descriptor import read_descriptor
-from ringmain.frames._streams import frame_stream
+from ringmain.frames._topics import frame_topic
 from ringmain.frames._views import FrameViews, view_in
 
 if TYPE_CHECKING:
@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 
 _MOST_DESCRIPTOR_BYTES = 64 * 1024
 _TRIES = 4
-"""Each time with the frames that are newest then: only of a publisher that rewrites them within a copy none is seen."""
+"""Each try looks at the frames that are newest then. All fail only if the publisher overwrites frames faster than one
+can be copied."""
 
 
 @dataclass(frozen=True, eq=False)
 class FrameCopy(FrameViews):
-    """A frame of one's own, with `array` and `plane` as `Frame` has them: what `peek_frame` gives."""
+    """A copy of a frame, with `array` and `plane` as in `Frame`; returned by `peek_frame`."""
 
     data: bytearray
     layout: FrameLayout
@@ -41,21 +42,20 @@ class FrameCopy(FrameViews):
 
 
 def peek_frame(stream: str) -> FrameCopy | None:
-    """A copy of the newest frame, without taking part: it takes no place in the stream, holds no buffer, and nobody's
-    counts change. None if there is no frame, or none stayed long enough to be copied; `TopicNotFound` if there is no
-    such stream. For tools that watch: a reader of every frame is a `FrameSubscriber`."""
+    """A copy of the newest frame, made without becoming a participant: no slot is taken, no buffer held, no counter
+    changed. None if there is no frame, or every one was overwritten while it was copied; `TopicNotFound` if there is no
+    such frame topic. To receive every frame, use `FrameSubscriber`."""
     directory = _names.runtime_directory()
     for _ in range(_TRIES):
-        there = frame_stream(stream)
-        seen = _native.peek(directory, stream, there.buffers, _MOST_DESCRIPTOR_BYTES)
+        topic = frame_topic(stream)
+        seen = _native.peek(directory, stream, topic.buffers, _MOST_DESCRIPTOR_BYTES)
         for seq, time_ns, sender, _kind, _size, message in reversed(seen):
-            told = read_descriptor(message)
-            if told is None or told.pool != there.epoch or told.size > there.layout.size:
+            d = read_descriptor(message)
+            if d is None or d.pool != topic.epoch or d.size > topic.layout.size:
                 continue
-            data = _native.glance(directory, stream, told.pool, told.buffer, told.number, told.size)
+            data = _native.glance(directory, stream, d.pool, d.buffer, d.number, d.size)
             if data is not None:
-                what = told.id, told.start_ns, told.end_ns, told.valid, told.meta
-                return FrameCopy(data, there.layout, *what, seq, time_ns, sender)
+                return FrameCopy(data, topic.layout, d.id, d.start_ns, d.end_ns, d.valid, d.meta, seq, time_ns, sender)
         if not seen:
             return None
     return None

@@ -1,4 +1,4 @@
-"""`FramePublisher`: sends frames to a stream. `frame` is the native type's own; see native/python."""
+"""`FramePublisher`: sends frames to a frame topic. Its `frame` is native (native/python/frame_publisher.cpp)."""
 
 from __future__ import annotations
 
@@ -11,27 +11,29 @@ from ringmain import _names, _native
 from ringmain._endpoint import Endpoint
 from ringmain._native import FrameDraft
 from ringmain._publisher import Publisher, _is_writer
-from ringmain.frames._layout import FrameLayout
-from ringmain.frames._memory import Pinned, huge_page_problem
+from ringmain.frames._layout import FrameLayout, HasLayout, is_count
+from ringmain.frames._memory import Pinning, check_backend, huge_page_problem
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
 MAX_BUFFERS = _native.FRAMES_LAYOUT["max_buffers"]
 DESCRIPTOR_RING_BYTES = 64 * 1024
-"""Room for some hundred descriptors; there are never more frames to read than buffers."""
+"""Room for some hundred descriptors; there are never more unread frames than buffers."""
 
 
-class FramePublisher(Endpoint, _native.FramePublisher):
-    """Sends frames to a stream, making it if need be.
+class FramePublisher(HasLayout, Endpoint, _native.FramePublisher):
+    """Sends frames to a frame topic, and creates the topic if it does not exist.
 
     shape, dtype: of an array.   size: instead, for bytes without a shape.   layout: instead, a `FrameLayout`, such as
     `FrameLayout.of_image("nv12", 1928, 1208)`.
-    buffers: how many frames can be held or unread at once, 60 at most. Few, since memory that was just used is fast.
-    when_full: if readers hold all of them, "wait", or "drop" the new frame and count it in `dropped`.
-    huge_pages: ask for huge pages; `huge_pages` says whether they came.
+    buffers: how many frames can be held or unread at once, 60 at most. Few are faster: they stay in the cache.
+    when_full: if readers hold all buffers, "wait", or "drop" the new frame and count it in `dropped`.
+    huge_pages: ask for huge pages; the attribute `huge_pages` tells whether the system provided them.
     sender, name, mode, takeover, spin: as for `Publisher`.
     """
+
+    layout: FrameLayout
 
     def __init__(
         self,
@@ -50,15 +52,16 @@ class FramePublisher(Endpoint, _native.FramePublisher):
         takeover: bool = False,
         spin: float | None = None,
     ) -> None:
+        check_backend()
         self.topic = _names.check_topic(stream)
         self.layout = _choose_layout(shape, dtype, size, layout)
-        if isinstance(buffers, bool) or not isinstance(buffers, int) or not 1 <= buffers <= MAX_BUFFERS:
+        if not is_count(buffers) or buffers > MAX_BUFFERS:
             raise ValueError(f"buffers is a number from 1 to {MAX_BUFFERS}, not {buffers!r}")
         if when_full not in ("wait", "drop"):
             raise ValueError(f"when_full is 'wait' or 'drop', not {when_full!r}")
         self.buffers = buffers
         self.huge_pages = False
-        self._pinned: Pinned | None = None
+        self._pinning = Pinning(writable=True)
         self._options = {
             "layout": self.layout,
             "buffers": buffers,
@@ -87,7 +90,7 @@ class FramePublisher(Endpoint, _native.FramePublisher):
         self._opened()
 
     def _make_pool(self) -> None:
-        """Also called in a child that inherited the publisher through fork: the parent keeps its own pool."""
+        """Also called natively in a forked child, which needs a pool of its own: the inherited one is the parent's."""
         options = self._options
         self._open(
             self._descriptors,
@@ -106,15 +109,14 @@ class FramePublisher(Endpoint, _native.FramePublisher):
             problem = huge_page_problem(*memory) if memory else "the pool is closed"
             self.huge_pages = problem is None
             if problem:
-                warnings.warn(
-                    f"stream '{self.topic}' goes on with ordinary pages: {problem}", RuntimeWarning, stacklevel=3
-                )
+                message = f"frame topic '{self.topic}' uses ordinary pages: {problem}"
+                warnings.warn(message, RuntimeWarning, stacklevel=3)
 
     def send(self, frame: Any, *, id: int | None = None, meta: dict[str, Any] | None = None,
              timeout: float | None = None) -> int | None:  # fmt: skip
         """Copy a frame into a buffer and send it; returns its sequence number, or None if it was dropped.
 
-        An array must have the stream's shape and dtype; for bytes and planar images, a buffer of that size will do.
+        An array must have the topic's shape and dtype; bytes and planar images may also be any buffer of that size.
         """
         source = _check_source(self.layout, self.topic, frame)
         with self.frame(timeout) as draft:
@@ -126,21 +128,13 @@ class FramePublisher(Endpoint, _native.FramePublisher):
                 _fill(draft, source)
         return draft.seq
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.layout.shape
-
-    @property
-    def dtype(self) -> Any:
-        return self.layout.dtype
-
     def wait_for_readers(self, count: int = 1, timeout: float | None = None) -> int:
-        """Wait until so many readers have joined; returns how many there are."""
+        """Wait until `count` readers have joined; returns how many there are."""
         return self._descriptors.wait_for_readers(count, timeout)
 
     @property
     def all_read(self) -> bool:
-        """Have all readers been given the newest frame?"""
+        """Have all readers received the newest frame?"""
         return self._descriptors.all_read
 
     @property
@@ -149,18 +143,12 @@ class FramePublisher(Endpoint, _native.FramePublisher):
         return self._descriptors.next_sequence
 
     def pin_memory(self) -> bool:
-        """Register the buffers with CUDA, so that copies to a GPU are asynchronous. False where there is no torch with
-        CUDA: nothing is lost but speed."""
-        memory = self._memory()
-        if memory is None or self._pinned is not None:
-            return self._pinned is not None
-        self._pinned = Pinned.register(*memory, writable=True)
-        return self._pinned is not None
+        """Register the buffers with CUDA, so that copies to a GPU are asynchronous. False if torch with CUDA is not
+        available: copies then still work, synchronously."""
+        return self._pinning.register(self._memory())
 
     def _close(self) -> None:
-        if self._pinned is not None:
-            self._pinned.release()
-            self._pinned = None
+        self._pinning.release()
         if not self.closed:
             self._check_no_drafts()
             self._descriptors.close()
@@ -182,7 +170,7 @@ def _choose_layout(
 ) -> FrameLayout:
     given = [what for what, value in (("shape", shape), ("size", size), ("layout", layout)) if value is not None]
     if len(given) != 1:
-        raise ValueError(f"a stream is given by one of shape, size and layout, not by {' and '.join(given) or 'none'}")
+        raise ValueError(f"give one of shape, size and layout, not {' and '.join(given) or 'none of them'}")
     if dtype is not None and shape is None:
         raise ValueError(f"dtype goes with shape, not with {given[0]}")
     if layout is not None:
@@ -195,25 +183,25 @@ def _choose_layout(
     return FrameLayout.of_bytes(size)
 
 
-def _check_source(layout: FrameLayout, stream: str, frame: Any) -> Any:
-    """What is to be copied: an array of the stream's shape, or a buffer of bytes. Checked before a buffer is taken."""
+def _check_source(layout: FrameLayout, topic: str, frame: Any) -> Any:
+    """What to copy: an array of the topic's shape, or a buffer of bytes. Checked before a pool buffer is claimed."""
     if layout.format == "bytes" or (layout.planes and not hasattr(frame, "shape")):
         try:
             source = memoryview(frame)
         except TypeError:
-            raise TypeError(f"stream '{stream}' takes buffers of bytes, not {type(frame).__name__}") from None
+            raise TypeError(f"frame topic '{topic}' takes buffers of bytes, not {type(frame).__name__}") from None
         if not source.c_contiguous:
             source = memoryview(source.tobytes())
         if source.nbytes > layout.size or (layout.planes and source.nbytes != layout.size):
             most = "at most " if layout.format == "bytes" else ""
-            raise ValueError(f"a frame of stream '{stream}' has {most}{layout.size} bytes, this one {source.nbytes}")
+            raise ValueError(f"a frame of topic '{topic}' has {most}{layout.size} bytes, this one {source.nbytes}")
         return source
     import numpy as np
 
     array = np.asarray(frame)
     if array.shape != layout.shape or array.dtype != layout.dtype:
         raise ValueError(
-            f"a frame of stream '{stream}' is {layout.dtype} of shape {layout.shape}, "
+            f"a frame of topic '{topic}' is {layout.dtype} of shape {layout.shape}, "
             f"this one is {array.dtype} of shape {array.shape}"
         )
     return array

@@ -1,32 +1,40 @@
-"""`FrameSubscriber`: receives a stream's frames. `recv`, `try_recv` and iteration are the native type's own; see
-native/python/frame_subscriber.cpp."""
+"""`FrameSubscriber`: receives the frames of a frame topic. Its `recv`, `try_recv` and iteration are native
+(native/python/frame_subscriber.cpp); it reads the descriptors with a `Subscriber` of its own."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+import weakref
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, cast
 
-from ringmain import _native
-from ringmain._native import Frame
+from ringmain import _aio, _names, _native
+from ringmain._endpoint import Endpoint
+from ringmain._screens import ScreenSet
 from ringmain._subscriber import Start, Subscriber
-from ringmain.errors import Closed, StreamChanged
+from ringmain.errors import Closed, FrameTopicChanged
 from ringmain.frames._layout import FrameLayout
-from ringmain.frames._memory import Pinned
+from ringmain.frames._memory import Pinning, check_backend
+from ringmain.frames._topics import frame_topic
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-    from ringmain._message import Message
+    from ringmain._native import EndpointRecord, Frame
 
 
-class FrameSubscriber(_native.FrameSubscriber, Subscriber):
-    """Receives a stream's frames. The stream may not exist yet, and may be restarted meanwhile, with another shape too.
+class FrameSubscriber(Endpoint, _native.FrameSubscriber):
+    """Receives the frames of a frame topic. The topic may not exist yet, and may be restarted, with another shape too.
 
-    conflate: deliver only the newest frame; what is passed over does not count as lost.
-    start: "latest" begins with the next frame, "oldest" with the oldest that is still there.
-    on_change: when the stream comes back with another layout: "follow" it (the frame's shape tells), or "raise"
-    `StreamChanged` once before its first frame.
-    name: what the roster calls this participant.   spin: as for `Subscriber`.
+    conflate: deliver only the newest frame; skipped frames do not count as lost.
+    start: "latest" begins with the next frame, "oldest" with the oldest one that is still available.
+    on_change: when the topic restarts with another layout, "follow" it (each frame has its shape), or "raise"
+    `FrameTopicChanged` once before its first frame.
+    name: this participant's name in the roster.   spin: as for `Subscriber`.
     """
+
+    _backend = "shm"
+    _role = "subscriber"  # isinstance(..., Subscriber) is true
+    _waits_natively = True
 
     def __init__(
         self,
@@ -38,69 +46,59 @@ class FrameSubscriber(_native.FrameSubscriber, Subscriber):
         name: str | None = None,
         spin: float | None = None,
     ) -> None:
+        check_backend()
         if on_change not in ("follow", "raise"):
             raise ValueError(f"on_change is 'follow' or 'raise', not {on_change!r}")
+        self.topic = _names.check_topic(stream)
         self.on_change = on_change
+        self._directory = _names.runtime_directory()
+        self._in_a_row = 0  # frames that asyncio took without waiting
         self._layout: FrameLayout | None = None
-        self._wants_pinned = False
-        self._pinned: Pinned | None = None
-        self._previous: Frame | None = None
-        super().__init__(stream, start=start, on_lap="oldest", conflate=conflate, name=name, spin=spin)
-        self._options = {
-            "conflate": conflate,
-            "start": start,
-            "on_change": on_change,
-            "name": self._options["name"],
-            "spin": spin,
-        }
+        self._pinning = Pinning(writable=False)
+        self._pins = False
+        self._previous: Frame | None = None  # of `async for`
+        name = _names.participant_name(name)
+        self._options = {"conflate": conflate, "start": start, "on_change": on_change, "name": name, "spin": spin}
+        options = {"conflate": conflate, "start": start, "on_lap": "oldest", "name": name, "spin": spin}
+        self._descriptors = _Descriptors(stream, self, options)
+        self._opened()
 
     @property
     def layout(self) -> FrameLayout | None:
-        """Of the newest frame received; before the first, of the stream as it is, or None if there is none."""
+        """Of the newest frame received; before the first frame, of the topic as it is, or None if there is none."""
         if self._layout is None:
-            from ringmain.frames._streams import frame_stream
-
             try:
-                return frame_stream(self.topic).layout
+                return frame_topic(self.topic).layout
             except FileNotFoundError:
                 return None
         return self._layout
 
     def _pool_attached(self, schema: bytes, buffer_bytes: int) -> FrameLayout:
-        """Called when a frame lies in a pool that is not the one before: the first, or after a restart."""
+        """Called natively when the pool is mapped: before the first frame, and after each restart of the publisher."""
         layout = FrameLayout.from_bytes(schema, self.topic, buffer_bytes)
         before, self._layout = self._layout, layout
         if before is not None and before != layout and self.on_change == "raise":
-            raise StreamChanged(
-                f"stream '{self.topic}' was {_summary(before)} and is now {_summary(layout)}; "
-                "receive again to go on with it"
+            raise FrameTopicChanged(
+                f"frame topic '{self.topic}' was {_summary(before)} and is now {_summary(layout)}; "
+                "receive again to continue with it"
             )
-        if self._wants_pinned:
-            self._pin()
+        if self._pins:
+            self._pinning.register(self._memory())
         return layout
 
-    # --------------------------------------------------------------------- the subscriber's other ways to receive
+    # ----------------------------------------------------------------------------------------------- receiving
 
-    def recv_message(self, timeout: float | None = None) -> Frame:  # type: ignore[override]
-        """The same as `recv`: a frame has all that a message has."""
-        return self.recv(timeout)
-
-    def try_recv_message(self) -> Frame | None:  # type: ignore[override]
-        """The same as `try_recv`."""
-        return self.try_recv()
-
-    def borrow(self, timeout: float | None = None) -> Frame:  # type: ignore[override]
-        """The same as `recv`: frames are always read where they lie."""
-        return self.recv(timeout)
+    recv_message = borrow = _native.FrameSubscriber.recv  # a frame has what a message has, and is never copied
+    try_recv_message = _native.FrameSubscriber.try_recv
 
     def recv_many(self, max_messages: int, timeout: float | None = 0) -> list[Frame]:
-        """What is there, up to max_messages. Each frame holds its buffer."""
+        """The available frames, up to max_messages; waits only for the first. Each frame holds its buffer."""
         frames: list[Frame] = []
         if max_messages > 0:
-            first = self.try_recv() if timeout == 0 else self.recv(timeout)
-            while first is not None:
-                frames.append(first)
-                first = self.try_recv() if len(frames) < max_messages else None
+            frame = self.try_recv() if timeout == 0 else self.recv(timeout)
+            while frame is not None:
+                frames.append(frame)
+                frame = self.try_recv() if len(frames) < max_messages else None
         return frames
 
     def recv_into(self, buffer: WriteableBuffer, timeout: float | None = None) -> int:
@@ -113,22 +111,19 @@ class FrameSubscriber(_native.FrameSubscriber, Subscriber):
             return frame.size
 
     def recv_batch(self, *_: Any, **__: Any) -> NoReturn:
-        raise TypeError("frames do not come in batches of columns: receive them one by one")
+        raise TypeError("frames are not received as columns: receive them one by one")
 
     async def arecv(self, timeout: float | None = None) -> Frame:
         """`recv` for asyncio. A cancelled call has taken nothing."""
-        from ringmain import _aio
+        return cast("Frame", await _aio.receive(cast("Any", self), timeout))
 
-        frame: Any = await _aio.receive(self, timeout)
-        return frame  # type: ignore[no-any-return]
+    arecv_message = arecv
 
-    async def arecv_message(self, timeout: float | None = None) -> Message:
-        raise TypeError("use arecv(): a frame has all that a message has")
+    def __aiter__(self) -> Self:
+        return self
 
     async def __anext__(self) -> Frame:
-        if self._previous is not None:
-            self._previous.release()
-            self._previous = None
+        self._release_previous()
         if self.closed:
             raise StopAsyncIteration
         try:
@@ -137,41 +132,113 @@ class FrameSubscriber(_native.FrameSubscriber, Subscriber):
             raise StopAsyncIteration from None
         return self._previous
 
-    # ------------------------------------------------------------------------------------------ memory, and the end
-
-    def pin_memory(self) -> bool:
-        """Register the buffers with CUDA, so that copies to a GPU are asynchronous; again when the stream restarts.
-        False where there is no torch with CUDA, or no frame has come yet."""
-        self._wants_pinned = True
-        return self._pin()
-
-    def _pin(self) -> bool:
-        self._unpin()
-        memory = self._memory()
-        self._pinned = None if memory is None else Pinned.register(*memory, writable=False)
-        return self._pinned is not None
-
-    def _unpin(self) -> None:
-        if self._pinned is not None:
-            self._pinned.release()
-            self._pinned = None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.topic, self._options)
-
-    def _close(self) -> None:
-        self._unpin()
+    def _release_previous(self) -> None:
         if self._previous is not None:
             self._previous.release()
             self._previous = None
-        if self.closed:
-            return
-        super()._close()
+
+    # ---------------------------------------------------------------------------------- what the descriptors tell
+
+    @property
+    def lost(self) -> int:
+        """Frames lost since it was opened."""
+        return self._descriptors.lost
+
+    @property
+    def attached(self) -> bool:
+        """Does the topic exist?"""
+        return self._descriptors.attached
+
+    @property
+    def contract(self) -> str | None:
+        """The contract of the topic of descriptors; None before it exists."""
+        return self._descriptors.contract
+
+    @property
+    def epoch(self) -> int | None:
+        """When the topic of descriptors was created, in nanoseconds; None before it exists."""
+        return self._descriptors.epoch
+
+    @property
+    def schema(self) -> None:
+        """Frames have a `layout` instead."""
+
+    @property
+    def closed(self) -> bool:
+        return self._descriptors.closed
+
+    @property
+    def ignore_senders(self) -> ScreenSet:
+        """Senders whose frames are skipped. Change it like any set."""
+        return self._descriptors.ignore_senders
+
+    @ignore_senders.setter
+    def ignore_senders(self, senders: Iterable[str]) -> None:
+        self._descriptors.ignore_senders = senders
+
+    @property
+    def ignore_kinds(self) -> ScreenSet:
+        """Kinds of frames that are skipped. Change it like any set."""
+        return self._descriptors.ignore_kinds
+
+    @ignore_kinds.setter
+    def ignore_kinds(self, kinds: Iterable[str]) -> None:
+        self._descriptors.ignore_kinds = kinds
+
+    def fileno(self) -> int:
+        """A file descriptor that is readable while a frame is available, for select and event loops."""
+        return self._descriptors.fileno()
+
+    def _arm(self, event: _native.Event, /) -> int:
+        return self._descriptors._arm(event)
+
+    def _raise_timeout(self, timeout: float | None, /) -> None:
+        self._descriptors._raise_timeout(timeout)
+
+    def _describe(self) -> EndpointRecord | None:
+        return self._descriptors._describe()
+
+    def _schema(self) -> bytes:
+        return self._descriptors._schema()
+
+    # --------------------------------------------------------------------------------------- memory, and closing
+
+    def pin_memory(self) -> bool:
+        """Register the buffers with CUDA, so that copies to a GPU are asynchronous; repeated when the topic restarts.
+        False if torch with CUDA is not available, or no frame has been received yet."""
+        self._pins = True
+        return self._pinning.register(self._memory())
+
+    def _close(self) -> None:
+        self._pinning.release()
+        self._release_previous()
+        self._descriptors.close()
         self._leave_pool()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self._directory, self.topic, self._options)
 
-def _rebuild(cls: type[FrameSubscriber], stream: str, options: dict[str, Any]) -> FrameSubscriber:
-    return cls(stream, **options)
+
+class _Descriptors(Subscriber):
+    """Reads the descriptors of a frame topic, and tells the frame subscriber whenever it has joined the topic."""
+
+    def __init__(self, topic: str, frames: FrameSubscriber, options: dict[str, Any]) -> None:
+        if not self._waits_natively:
+            raise TypeError(f"Lockstep cannot pause the frame subscriber of '{topic}': leave its topic out")
+        self._frames = weakref.ref(frames)
+        frames._descriptors = self  # before joining: `_attached` uses it
+        frames._open(self)
+        super().__init__(topic, **options)
+
+    def _attached(self) -> None:
+        frames = self._frames()
+        if frames is not None:
+            frames._attached()
+
+
+def _rebuild(cls: type[FrameSubscriber], directory: str, topic: str, options: dict[str, Any]) -> FrameSubscriber:
+    with _names.directory_as(directory):
+        return cls(topic, **options)
 
 
 def _summary(layout: FrameLayout) -> str:

@@ -1,43 +1,39 @@
-"""What a frame looks like from Python, whether it is being filled or read: arrays, planes, DLPack. numpy is imported
-when an array is asked for, not before."""
+"""A frame as arrays, planes and DLPack, whether it is being filled or read. numpy is imported when an array is asked
+for."""
 
 from __future__ import annotations
 
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from ringmain.frames._layout import HasLayout
+
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
-    from ringmain.frames._layout import FrameLayout, View
+    from ringmain.frames._layout import View
 
 
 def view_in(buffer: Any, view: View | None) -> npt.NDArray[Any]:
-    """An array in place; without a view, all of the buffer's bytes."""
+    """An array in place, without a copy; without a view, all of the buffer's bytes."""
     import numpy as np
 
-    # From the buffer, not `ndarray(buffer=buffer)`: only so does the array keep the buffer exported while it lives.
+    # By frombuffer, because `ndarray(buffer=buffer)` does not keep the buffer exported while the array exists.
     flat = np.frombuffer(buffer, np.uint8)
     return flat if view is None else np.ndarray(view.shape, view.dtype, flat, view.offset, view.strides or None)
 
 
-class FrameViews:
-    """What the native types, which are buffers of bytes, are given by `give_views`."""
+class FrameViews(HasLayout):
+    """What `give_views` adds to the native types, which are buffers of bytes."""
 
     __slots__ = ()
-
-    if TYPE_CHECKING:
-
-        @property
-        def layout(self) -> FrameLayout: ...
 
     def _view(self, view: View | None) -> npt.NDArray[Any]:
         return view_in(self, view)
 
     @property
     def array(self) -> npt.NDArray[Any]:
-        """The frame as an array, in place. Of a frame of bytes, those that are used."""
+        """The frame as an array, in place. For a frame of bytes, the bytes that are used."""
         layout = self.layout
         return self._view(None if layout.format == "bytes" else layout.array)
 
@@ -46,34 +42,26 @@ class FrameViews:
         return self._view(self.layout.plane(name))
 
     def copy(self) -> npt.NDArray[Any]:
-        """The frame as an array of one's own, to keep without holding the buffer."""
+        """A copy of the frame as an array, which does not hold the buffer."""
         return self.array.copy()
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        return self.layout.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.layout.dtype
-
-    @property
     def width(self) -> int:
-        """Of an image, in pixels; 0 of anything else."""
+        """Of an image, in pixels; otherwise 0."""
         return self.layout.width
 
     @property
     def height(self) -> int:
-        """Of an image, in pixels; 0 of anything else."""
+        """Of an image, in pixels; otherwise 0."""
         return self.layout.height
 
     @property
     def stride(self) -> int:
-        """Of an image: bytes from one row to the next."""
+        """Of an image, bytes from one row to the next; otherwise 0."""
         return self.layout.stride
 
     def __dlpack__(self, **options: Any) -> Any:
-        """For `torch.from_dlpack(f)` and others. The tensor keeps the buffer, as an array does."""
+        """For `torch.from_dlpack(f)` and others. The tensor holds the buffer, as an array does."""
         return self.array.__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -81,7 +69,7 @@ class FrameViews:
 
 
 class DraftViews(FrameViews):
-    """What a frame being filled has: its arrays turn read-only when it is sent."""
+    """For a frame being filled: its arrays become read-only when it is sent."""
 
     __slots__ = ()
 
@@ -91,8 +79,8 @@ class DraftViews(FrameViews):
 
 
 def give_views(native: type, views: type[FrameViews]) -> None:
-    """Gives a native type what `views` defines. Not by a subclass: making and dropping an instance of a Python class is
-    a seventh of what handing a frame over costs."""
+    """Adds to a native type what `views` defines. A subclass would be slower: creating and destroying an instance of a
+    Python class takes a seventh of the time of passing a frame on."""
     for source in reversed(views.__mro__[:-1]):
         for name, value in vars(source).items():
             if isinstance(value, FunctionType | property):

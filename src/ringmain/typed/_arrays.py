@@ -9,8 +9,8 @@
          ...      zeros up to the offset
          offset   the elements, C order
 
-All little-endian. Invariant: a payload that begins at an address divisible by 8 has its elements at one too,
-and `decode` neither copies nor lets the view be written through.
+All little-endian. Invariant: if a payload begins at an address divisible by 8, so do its elements. `decode` returns a
+read-only view, without a copy.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import numpy
 
 from ringmain.errors import SchemaError
 from ringmain.typed import _model
-from ringmain.typed._codecs import Buffer, Codec, SimpleCodec
+from ringmain.typed._codec import Buffer, Codec, SimpleCodec
 from ringmain.typed._schema import Schema
 
 _PREFIX = struct.Struct("<BBHI")
@@ -104,15 +104,15 @@ def _decoder(expected: numpy.dtype[Any] | None) -> Callable[[Buffer], Any]:
 
 
 def _read_prefix(view: memoryview) -> tuple[numpy.dtype[Any], tuple[int, ...], int]:
-    """The parts of the prefix, checked against each other and against the payload's size."""
+    """(dtype, shape, offset) from the prefix, checked for consistency and against the payload's size."""
     if view.nbytes < _PREFIX.size:
         raise ValueError(f"an array's prefix has at least {_PREFIX.size} bytes, the payload has {view.nbytes}")
     version, dimensions, text_bytes, offset = _PREFIX.unpack_from(view)
     if version != _VERSION:
-        raise ValueError(f"not an array, or one of version {version}, where {_VERSION} is known")
+        raise ValueError(f"not an array, or one of version {version}; this ringmain reads version {_VERSION}")
     text_at = _PREFIX.size + 8 * dimensions
     if dimensions > 64 or offset % 8 or not text_at + text_bytes <= offset <= view.nbytes:
-        raise ValueError("the array's prefix contradicts itself")
+        raise ValueError("the array's prefix is inconsistent")
     shape = struct.unpack_from(f"<{dimensions}q", view, _PREFIX.size)
     dtype = _dtype_from_text(bytes(view[text_at : text_at + text_bytes]))
     if any(length < 0 for length in shape):
@@ -125,7 +125,7 @@ def _read_prefix(view: memoryview) -> tuple[numpy.dtype[Any], tuple[int, ...], i
     return dtype, shape, offset
 
 
-# Parsing a dtype costs more than viewing an array; a topic has few of them.
+# Cached: parsing a dtype costs more than making the array, and a topic has few dtypes.
 @functools.lru_cache(maxsize=256)
 def _dtype_text(dtype: numpy.dtype[Any]) -> bytes:
     text = dtype.str.encode() if dtype.names is None else msgspec.json.encode(dtype.descr)
@@ -139,14 +139,14 @@ def _dtype_text(dtype: numpy.dtype[Any]) -> bytes:
 
 @functools.lru_cache(maxsize=256)
 def _dtype_from_text(text: bytes) -> numpy.dtype[Any]:
-    """numpy's parser also takes forms we never write; only those we do are let through to it."""
+    """numpy's parser accepts more forms than `_dtype_text` writes; JSON lists are converted here, not evaluated."""
     try:
         spec = _tuples(msgspec.json.decode(text)) if text[:1] == b"[" else text.decode("ascii")
         dtype = numpy.dtype(spec)
     except (TypeError, ValueError, SyntaxError, RecursionError, msgspec.DecodeError) as error:
         raise ValueError(f"the array's dtype is not one numpy knows: {text[:80]!r}") from error
     if dtype.hasobject:
-        raise ValueError("the array's dtype holds Python objects, which do not travel")
+        raise ValueError("the array's dtype contains Python objects, which cannot be sent")
     return dtype
 
 

@@ -1,8 +1,8 @@
-"""Codecs: how an object becomes a payload and back, and the registry that finds one for a type.
+"""The registry of codecs: finds one for a type, or for a schema.
 
-Invariant: `encode` and `decode` are plain callables, made once; for all that msgspec does they are msgspec's
-own bound methods, so a typed topic costs what msgspec costs. numpy and pyarrow are imported when a type of
-theirs is asked for, not before.
+Invariant: `encode` and `decode` are plain callables, made once. Where msgspec does the work they are its own bound
+methods, so a typed topic costs what msgspec costs. The codecs of numpy and pyarrow, and with them these libraries, are
+imported when one of their types is asked for.
 """
 
 from __future__ import annotations
@@ -10,74 +10,23 @@ from __future__ import annotations
 import sys
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
 from ringmain.errors import CodecNotFound, SchemaError
 from ringmain.typed import _model
+from ringmain.typed._codec import Codec, SimpleCodec
 from ringmain.typed._describe import describe
 from ringmain.typed._materialise import materialise
 from ringmain.typed._schema import Schema
-
-Buffer: TypeAlias = bytes | bytearray | memoryview
-
-
-class Codec(Protocol):
-    """What a typed topic needs to know of a type.
-
-    `accepts` are the classes `encode` is meant for, or None for any object: a publisher checks it, because
-    msgspec would encode whatever it is given. `keeps_views` says that what `decode` returns may point
-    into the buffer, which must then live and stay unchanged as long as the object; else it may be reused.
-    """
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def schema(self) -> Schema: ...
-    @property
-    def accepts(self) -> tuple[type, ...] | None: ...
-    @property
-    def keeps_views(self) -> bool: ...
-    @property
-    def encode(self) -> Callable[[Any], Buffer]: ...
-    @property
-    def decode(self) -> Callable[[Buffer], Any]: ...
-
-
-@dataclass(frozen=True)
-class SimpleCodec:
-    """A codec made of its parts; users' codecs may be one of these or any object of the same shape."""
-
-    schema: Schema
-    encode: Callable[[Any], Buffer]
-    decode: Callable[[Buffer], Any]
-    accepts: tuple[type, ...] | None = None
-    keeps_views: bool = False
-
-    @property
-    def name(self) -> str:
-        return self.schema.codec
-
 
 Factory: TypeAlias = Callable[[Any], Codec]
 Match: TypeAlias = type | Callable[[Any], bool]
 
 
-@dataclass(frozen=True)
-class _Registered:
-    match: Match
-    factory: Factory
-
-    def matches(self, type_: Any) -> bool:
-        if isinstance(self.match, type):
-            return isinstance(type_, type) and issubclass(type_, self.match)
-        return bool(self.match(type_))
-
-
-_registered: list[_Registered] = []
+_registered: list[tuple[Match, Factory]] = []
 _from_schema: dict[str, Callable[[Schema], Codec]] = {}
 _BUILTIN = frozenset({"bytes", "str", "msgpack", "ndarray", "arrow"})
 
@@ -89,36 +38,42 @@ def register_codec(
     name: str | None = None,
     from_schema: Callable[[Schema], Codec] | None = None,
 ) -> None:
-    """Use `factory(type_)` for a type and its subclasses, or for every type a predicate says yes to.
+    """Use `factory(type_)` for a type and its subclasses, or for every type for which a predicate returns True.
 
-    The newest registration is asked first, and before the built-in codecs. With `name` and `from_schema`,
-    messages of that codec can also be decoded by whoever has only the schema.
+    The newest registration is tried first, and all before the built-in codecs. With `name` and `from_schema`, messages
+    of that codec can also be decoded from their schema alone.
     """
     if (name is None) != (from_schema is None):
-        raise TypeError("name and from_schema go together: the name is how a schema finds its codec")
+        raise TypeError("give both name and from_schema, or neither: a schema refers to its codec by name")
     if name in _BUILTIN:
-        raise ValueError(f"{name!r} is a built-in codec; give yours a name of its own")
+        raise ValueError(f"{name!r} is a built-in codec; choose another name")
     if name is not None and from_schema is not None:
         _from_schema[name] = from_schema
-    _registered.insert(0, _Registered(match, factory))
+    _registered.insert(0, (match, factory))
+
+
+def _matches(match: Match, type_: Any) -> bool:
+    if isinstance(match, type):
+        return isinstance(type_, type) and issubclass(type_, match)
+    return bool(match(type_))
 
 
 def is_builtin(name: str) -> bool:
-    """Whether a codec is one of ringmain's own."""
+    """Is this one of ringmain's own codecs?"""
     return name in _BUILTIN
 
 
 def codec_for(type_: Any) -> Codec:
-    """The codec for a type: registered ones first, then bytes, str, numpy, pyarrow, what msgspec knows."""
-    for registered in _registered:
-        if registered.matches(type_):
-            return registered.factory(type_)
+    """The codec for a type: registered ones first, then those for bytes, str, numpy, pyarrow and msgspec's types."""
+    for match, factory in _registered:
+        if _matches(match, type_):
+            return factory(type_)
     if type_ is bytes:
         return _bytes_codec()
     if type_ is str:
         return _str_codec()
     origin = typing.get_origin(type_) or type_
-    # If numpy or pyarrow is not imported, the type cannot be one of theirs.
+    # A type of numpy's or pyarrow's exists only where the library is already imported.
     if (numpy := sys.modules.get("numpy")) is not None and origin is numpy.ndarray:
         from ringmain.typed._arrays import array_codec
 
@@ -133,16 +88,16 @@ def codec_for(type_: Any) -> Codec:
 
 
 def codec_from_schema(schema: Schema) -> Codec:
-    """A codec for messages of this schema, without the class they were made from.
+    """A codec for messages of this schema that does not need the class they were made from.
 
-    Records decode to Structs made from the schema (`msgspec.to_builtins` makes dicts of them).
+    Records are decoded to Structs made from the schema; `msgspec.to_builtins` turns them into dicts.
     """
     name = schema.codec
     if name in _from_schema:
         return _from_schema[name](schema)
     if name not in _BUILTIN:
         raise CodecNotFound(
-            f"messages of {schema.type_name!r} are encoded with codec {name!r}, which is not known here: "
+            f"messages of {schema.type_name!r} are encoded with codec {name!r}, which is not registered here: "
             f"call ringmain.typed.register_codec(..., name={name!r}, from_schema=...), or read the bytes"
         )
     if schema.version != 1:
@@ -150,24 +105,25 @@ def codec_from_schema(schema: Schema) -> Codec:
             f"{schema.type_name!r} is encoded with version {schema.version} of codec {name!r}, this ringmain "
             "has version 1: use the same version of ringmain on both sides"
         )
-    if name == "bytes":
-        return _bytes_codec()
-    if name == "str":
-        return _str_codec()
-    if name == "ndarray":
-        from ringmain.typed._arrays import array_codec_from_schema
+    match name:
+        case "bytes":
+            return _bytes_codec()
+        case "str":
+            return _str_codec()
+        case "ndarray":
+            from ringmain.typed._arrays import array_codec_from_schema
 
-        return array_codec_from_schema(schema)
-    if name == "arrow":
-        from ringmain.typed._tables import table_codec_from_schema
+            return array_codec_from_schema(schema)
+        case "arrow":
+            from ringmain.typed._tables import table_codec_from_schema
 
-        return table_codec_from_schema(schema)
+            return table_codec_from_schema(schema)
     made = materialise(schema)
     return SimpleCodec(schema, msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(made).decode, _classes(made))
 
 
 def _bytes_codec() -> Codec:
-    # memoryview, not bytes: bytes(5) would be five zeros, memoryview(5) is an error.
+    # memoryview instead of bytes: bytes(5) is five zeros, memoryview(5) is an error.
     return SimpleCodec(Schema("bytes", "bytes", _model.BYTES), memoryview, bytes)
 
 
@@ -193,7 +149,7 @@ def _msgpack_codec(type_: Any) -> Codec:
 
 
 def _classes(type_: Any) -> tuple[type, ...] | None:
-    """The classes whose instances a type means, where that is a plain isinstance check."""
+    """The classes whose instances are values of a type, if isinstance can check that; otherwise None."""
     origin = typing.get_origin(type_) or type_
     if typing.is_typeddict(origin):
         return (dict,)

@@ -1,12 +1,12 @@
-"""Can a reader's type take everything that a writer's type may send?
+"""Can a reader's type decode everything that a writer's type may send?
 
-Invariant: `compatible` says yes exactly when msgspec, strictly, decodes every value of the writer's type as
-the reader's. So it compares wire forms, not names: a Struct fits a dict, a list fits an `array_like` Struct
-if the lengths allow, an int fits a float, and a field may be added if it has a default.
+Invariant: two types are compatible if and only if msgspec, in strict mode, decodes every value of the writer's type as
+the reader's. So what is compared is the encoding, not names: a dict can read a Struct, an `array_like` Struct
+can read a list if the lengths allow, a float can read an int, and a field may be added if it has a default.
 
-It assumes that the writer sends what its type says (msgspec does not check values when it encodes) and keeps
-to its own constraints. A writer that does not is caught by the reader, message by message. For the same reason a type
-always fits itself, though a bare `dict` could be sent with keys that no dict can have again (a frozen Struct, say).
+It is assumed that the writer sends values of its type (msgspec does not check values when it encodes) within its own
+constraints. Where a writer does not, the reader notices with each such message. For the same reason a type is always
+compatible with itself, though a bare `dict` could be sent with keys that cannot be decoded again (a frozen Struct).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ringmain.typed import _model
 from ringmain.typed._model import Array, Choice, Map, Record, Ref, Scalar, Tuple, Type, Union, show
 from ringmain.typed._schema import Schema
 
-# What each scalar of a reader takes, besides `any`. A naive datetime is a string on the wire: see _scalar().
+# What each scalar of a reader accepts, besides its own. A naive datetime is encoded as a string: see _scalar().
 _ACCEPTS: dict[str, frozenset[str]] = {
     "float": frozenset({"float", "int"}),
     "decimal": frozenset({"decimal", "float", "int"}),
@@ -29,7 +29,7 @@ _LOWER, _UPPER = ("gt", "ge"), ("lt", "le")
 
 
 def compatible(writer: Schema, reader: Schema, *, topic: str | None = None) -> None:
-    """Return if `reader` can read what `writer` sends, else raise `SchemaMismatch` with what differs."""
+    """Return if `reader` can read what `writer` sends; otherwise raise `SchemaMismatch` with the differences."""
     found = differences(writer, reader)
     if found:
         raise SchemaMismatch(
@@ -38,7 +38,7 @@ def compatible(writer: Schema, reader: Schema, *, topic: str | None = None) -> N
 
 
 def differences(writer: Schema, reader: Schema) -> list[str]:
-    """Why `reader` cannot read what `writer` sends, one line a field; empty if it can."""
+    """Why `reader` cannot read what `writer` sends, one line per field; empty if it can."""
     if reader.codec == "bytes" or writer == reader:
         return []
     if (writer.codec, writer.version) != (reader.codec, reader.version):
@@ -51,7 +51,7 @@ def differences(writer: Schema, reader: Schema) -> list[str]:
     if writer.codec in ("ndarray", "arrow"):
         wanted = [(name, value) for name, value in reader.params.items() if writer.params.get(name) != value]
         return [f"{name}: written as {writer.params.get(name, 'any')}, read as {value}" for name, value in wanted]
-    # A codec of the user's: all that is known of it is whether it is the same.
+    # A user's codec: it is only known whether it is the same.
     if (writer.type_name, writer.params, writer.root) != (reader.type_name, reader.params, reader.root):
         return [f"type: written as {writer.type_name}, read as {reader.type_name}, and this codec compares names"]
     return []
@@ -59,7 +59,7 @@ def differences(writer: Schema, reader: Schema) -> list[str]:
 
 @dataclass(frozen=True)
 class _Sequence:
-    """An array on the wire: `head` are the positions with a type of their own, `rest` that of all others."""
+    """An encoded array: `head` has the positions with a type of their own, `rest` is the type of all others."""
 
     head: tuple[tuple[str, Type], ...]
     rest: Type | None
@@ -71,7 +71,7 @@ class _Comparison:
     def __init__(self, writer: Schema, reader: Schema) -> None:
         self._writer = writer.records
         self._reader = reader.records
-        self._assumed: set[tuple[str, str, bool]] = set()  # pairs of records under way: types may be recursive
+        self._assumed: set[tuple[str, str, bool]] = set()  # pairs of records being compared: types may be recursive
 
     def differences(self, w: Type, r: Type, path: str, *, tag_needed: bool = False) -> Iterator[str]:
         if r == _model.ANY:
@@ -108,11 +108,11 @@ class _Comparison:
         yield from steps
 
     def _into_union(self, w: Type, r: Union, path: str) -> Iterator[str]:
-        """msgspec picks the branch by what is on the wire; at most one branch is of each kind."""
+        """msgspec chooses the branch by the encoded value; there is at most one branch of each kind."""
         branches = list(r.of)
         numeric = w.name if isinstance(w, Scalar) else "int" if _is_int_value(w) else ""
         if numeric in ("int", "float"):
-            # An int goes to the int-like branch if there is one, even if that refuses it and float would not.
+            # An int goes to the int-like branch if there is one, even if only the float branch would accept it.
             for name in ("int", "float", "decimal"):
                 exact = [b for b in branches if _takes(b, name)]
                 if exact and not (name == "int" and numeric == "float"):
@@ -134,7 +134,7 @@ class _Comparison:
         assumed = set(self._assumed)
         found = list(self.differences(w, r, path, tag_needed=tag_needed))
         if found:
-            self._assumed = assumed  # what a failed branch took for granted was not shown
+            self._assumed = assumed  # what a failed branch assumed was not proved
         return found
 
     def _value(self, w: Choice, r: Type, path: str) -> Iterator[str]:
@@ -185,7 +185,7 @@ class _Comparison:
                 " (new fields need a default, and go at the end)"
             )
         for i in range(max(len(w.head), len(r.head))):
-            # Past the end of what a side knows, `rest` speaks; where there is none, the lengths have spoken.
+            # Beyond the end of `head`, `rest` is the type; where there is none, the lengths were compared above.
             if w.most is not None and i >= w.most:
                 break
             name = r.head[i][0] if i < len(r.head) else w.head[i][0] if i < len(w.head) else "[]"
@@ -252,7 +252,7 @@ class _Comparison:
                     yield f"{_at(f'{path}.{name}')}: written, and the reader forbids fields it does not know"
 
     def _map_into_record(self, w: Map, reader: Record, path: str, tag_needed: bool) -> Iterator[str]:
-        """A dict may have any keys or none, so a record takes it only if it requires nothing."""
+        """A dict may have any keys or none, so only a record without required fields can read it."""
         yield from self.differences(w.key, _model.STR, f"{path}{{key}}")
         names = _finite_keys(w.key)
         for field in reader.fields:
@@ -270,7 +270,7 @@ class _Comparison:
             yield f"{_at(path)}: a dict may have any keys, the reader forbids those it does not know"
 
     def _hashable(self, w: Type, r: Type, path: str) -> Iterator[str]:
-        """What is read as `any` into a set or a key must not be a map, which Python cannot hash."""
+        """A value read as `any` into a set or a key must not be a map, which Python cannot hash."""
         if r == _model.ANY and self._may_hold_map(w):
             yield f"{_at(path)}: {show(w)} may be a dict, which can be neither in a set nor a key"
 
@@ -289,7 +289,7 @@ class _Comparison:
 
 
 def _written(record: Record) -> dict[str, tuple[str, Type, bool]]:
-    """Key on the wire → name, type, and whether it is always there."""
+    """Encoded key → name, type, and whether it is always written."""
     written: dict[str, tuple[str, Type, bool]] = {}
     if record.tag is not None and record.tag_field is not None:
         written[record.tag_field] = (record.tag_field, Choice((record.tag,), "tag"), True)
@@ -312,7 +312,7 @@ def _takes(branch: Type, name: str) -> bool:
 
 
 def _satisfies(value: str | int | None, limits: dict[str, _model.Limit]) -> bool:
-    """Does one known value keep to the limits? A pattern is not tried: it would run a stranger's regex."""
+    """Is one known value within the limits? A pattern is not tried: it would run a regex from another process."""
     if not limits or value is None:
         return True
     if isinstance(value, str):
@@ -325,7 +325,7 @@ def _satisfies(value: str | int | None, limits: dict[str, _model.Limit]) -> bool
 
 
 def _implied(w: dict[str, _model.Limit], r: dict[str, _model.Limit]) -> bool:
-    """Does every value within the writer's limits keep to the reader's?"""
+    """Is every value within the writer's limits also within the reader's?"""
     return all(_one_implied(w, name, limit) for name, limit in r.items())
 
 

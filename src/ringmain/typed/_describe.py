@@ -1,7 +1,7 @@
-"""From a Python type to the words of a schema, by way of `msgspec.inspect`.
+"""Describes a Python type in a schema's types, by means of `msgspec.inspect`.
 
-Invariant: what is described is what msgspec puts on the wire with a default Encoder. A type whose wire form
-msgspec leaves to a hook is refused here, by name, because nobody else could read it.
+Invariant: the description is what msgspec writes with a default Encoder. A type that msgspec encodes only with a hook
+is refused, because other readers would not have the hook.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _Fielded = inspect.StructType | inspect.DataclassType | inspect.TypedDictType | 
 
 
 def describe(type_: Any) -> tuple[_model.Type, dict[str, _model.Record], bool]:
-    """The root word, the records it refers to, and whether decoding it keeps views of the buffer."""
+    """The root type, the records it refers to, and whether decoded objects keep views of the buffer."""
     description = _Description()
     return description.word(inspect.type_info(type_), ""), description.records, description.keeps_views
 
@@ -62,7 +62,7 @@ class _Description:
             case inspect.UnionType(types=types):
                 return _model.Union(tuple(self.word(t, path) for t in types))
             case inspect.EnumType(cls=cls):
-                # A Flag's values combine, so its members do not list what may be sent.
+                # Values of a Flag can be combined, so its members are not all that may be sent.
                 if issubclass(cls, enum.Flag):
                     return _model.Scalar("int")
                 return _model.Choice(tuple(member.value for member in cls), cls.__name__)
@@ -75,13 +75,13 @@ class _Description:
                 return _model.Array(self.word(item, f"{path}[]"), unique, _limits(info))
         if isinstance(info, _Fielded):
             return _model.Ref(self._record(info, path))
-        if hasattr(info, "key_type") and hasattr(info, "value_type"):  # dict, and frozendict where there is one
+        if hasattr(info, "key_type") and hasattr(info, "value_type"):  # dict, and frozendict where Python has it
             key, value = self.word(info.key_type, path), self.word(info.value_type, f"{path}{{}}")
             return _model.Map(key, value, _limits(info))
         where = f"field {path.lstrip('.')!r} has type" if path else "type"
         raise TypeError(
-            f"{where} {getattr(info, 'cls', info)!r}, which has no wire form of its own: use a type that "
-            "msgspec encodes (bytes, list, a Struct), or ringmain.typed.register_codec"
+            f"{where} {getattr(info, 'cls', info)!r}, which msgspec encodes only with a hook: use a type that "
+            "it encodes by itself (bytes, list, a Struct), or ringmain.typed.register_codec"
         )
 
     def _record(self, info: _Fielded, path: str) -> str:
@@ -139,7 +139,7 @@ def _omittable(info: _Fielded) -> set[str]:
 
 
 def _default(field: inspect.Field) -> msgspec.Raw | msgspec.UnsetType:
-    """The default as JSON, where there is one that JSON can say; a reader without the class fills it in."""
+    """The default as JSON, if JSON can express it; a reader without the class uses it for missing fields."""
     value = field.default
     if field.default_factory in (list, dict, set):
         value = field.default_factory()
@@ -148,6 +148,6 @@ def _default(field: inspect.Field) -> msgspec.Raw | msgspec.UnsetType:
     if isinstance(value, float) and not math.isfinite(value):
         return msgspec.UNSET
     try:
-        return msgspec.Raw(msgspec.json.encode(value, order="deterministic"))
+        return msgspec.Raw(msgspec.json.encode(value, order="sorted"))
     except (TypeError, ValueError, OverflowError):
         return msgspec.UNSET

@@ -1,16 +1,17 @@
-"""The columns of messages that are not msgspec's: numpy arrays and Arrow tables.
+"""The columns of messages that msgspec does not decode: numpy arrays and Arrow tables.
 
-Invariant: the fields named here are the arrays built here, in the same order.
+Invariant: an `..._fields` function names the arrays that its `..._builder` makes, in the same order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
 
+from ringmain.typed import _tables
+from ringmain.typed._arrow_types import list_offsets
 from ringmain.typed._schema import Schema
 
 Builder = Callable[[list[Any]], list[pa.Array]]
@@ -30,15 +31,10 @@ def array_builder(schema: Schema) -> Builder:
         dtypes = pa.array([None if a is None else a.dtype.str for a in arrays], pa.string())
         shapes = pa.array([None if a is None else list(a.shape) for a in arrays], pa.list_(pa.int64()))
         if item is None:
-            return [
-                dtypes,
-                shapes,
-                pa.array([None if a is None else a.tobytes() for a in arrays], pa.binary()),
-            ]
-        flat = [a.reshape(-1) for a in arrays if a is not None]
-        ends = iter(accumulate((a.size for a in flat), initial=0))
-        offsets = pa.array([None if a is None else next(ends) for a in arrays] + [next(ends)], pa.int32())
-        values = pa.concat_arrays([pa.array(a, item) for a in flat]) if flat else pa.array([], item)
+            data = pa.array([None if a is None else a.tobytes() for a in arrays], pa.binary())
+            return [dtypes, shapes, data]
+        offsets, flat = list_offsets([None if a is None else a.reshape(-1) for a in arrays])
+        values = pa.concat_arrays([pa.array([], item), *(pa.array(a, item) for a in flat)])
         return [dtypes, shapes, pa.ListArray.from_arrays(offsets, values)]
 
     return build
@@ -46,7 +42,7 @@ def array_builder(schema: Schema) -> Builder:
 
 def table_fields(schema: Schema) -> list[pa.Field]:
     """`num_rows`, and the rows: as a list of structs if the Arrow schema is fixed, else as the IPC stream."""
-    fixed = _fixed(schema)
+    fixed = _tables.fixed_schema(schema)
     count = pa.field("num_rows", pa.int64())
     if fixed is None:
         return [count, pa.field("ipc", pa.binary())]
@@ -54,37 +50,25 @@ def table_fields(schema: Schema) -> list[pa.Field]:
 
 
 def table_builder(schema: Schema) -> Builder:
-    from ringmain.typed._codecs import codec_from_schema
-
-    fixed = _fixed(schema)
-    encode = codec_from_schema(schema).encode
+    fixed = _tables.fixed_schema(schema)
+    encode = _tables.table_codec_from_schema(schema).encode
 
     def build(tables: list[Any]) -> list[pa.Array]:
         counts = pa.array([None if t is None else t.num_rows for t in tables], pa.int64())
         if fixed is None:
             streams = [None if t is None else bytes(encode(t)) for t in tables]
             return [counts, pa.array(streams, pa.binary())]
-        there = [
-            pa.table(t) if isinstance(t, pa.Table) else pa.Table.from_batches([t]) for t in tables if t is not None
-        ]
-        ends = iter(accumulate((t.num_rows for t in there), initial=0))
-        offsets = pa.array([None if t is None else next(ends) for t in tables] + [next(ends)], pa.int32())
-        rows = pa.concat_tables([fixed.empty_table(), *there]).to_struct_array().combine_chunks()
-        if isinstance(rows, pa.ChunkedArray):  # combining no chunks, or more than fit one, leaves it chunked
-            rows = pa.concat_arrays([pa.array([], rows.type), *rows.chunks])
+        offsets, present = list_offsets(tables)
+        chunks = [t.to_struct_array() for t in present]
+        parts = [part for c in chunks for part in (c.chunks if isinstance(c, pa.ChunkedArray) else [c])]
+        rows = pa.concat_arrays([pa.array([], pa.struct(list(fixed))), *parts])
         return [counts, pa.ListArray.from_arrays(offsets, rows)]
 
     return build
 
 
-def _fixed(schema: Schema) -> Any:
-    from ringmain.typed._tables import fixed_schema
-
-    return fixed_schema(schema)
-
-
 def _item_type(schema: Schema) -> Any:
-    """Arrow's type for a fixed dtype, or None: no dtype is fixed, or Arrow and Spark have none for it."""
+    """Arrow's type for a fixed dtype; None if the dtype is not fixed, or Arrow or Spark has no type for it."""
     text = schema.params.get("dtype")
     if text is None:
         return None

@@ -1,10 +1,10 @@
-"""From a schema back to a Python type, for those who have the schema and not the user's class.
+"""Makes a Python type from a schema, for readers that do not have the user's class.
 
-Invariant: the type made here reads everything its schema's writer may send. It is looser than the original
-where that loses nothing: constraints are not checked again, an Enum is its value, a set is a list.
+Invariant: the type reads everything that the schema's writer may send. It is less strict than the original where no
+data is lost: constraints are not checked, an Enum becomes its value, a set becomes a list.
 
-Records become frozen Structs (so they can also be keys), except those whose field names are no identifiers,
-which a Struct cannot have: these become dicts.
+Records become frozen Structs, which can also be keys. A record with field names that are not identifiers becomes a
+dict, because a Struct cannot have such fields.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ def materialise(schema: Schema) -> Any:
     try:
         made = maker.type(schema.root)
         maker.settle()
-        msgspec.msgpack.Decoder(made)  # resolves the forward references now, while there is somebody to tell
+        msgspec.msgpack.Decoder(made)  # resolves the forward references now, so that errors are raised here
     except SchemaError:
         raise
     except (TypeError, ValueError, NameError, RecursionError) as error:
-        raise SchemaError(f"the schema of {schema.type_name!r} describes no possible type: {error}") from error
+        raise SchemaError(f"the schema of {schema.type_name!r} cannot be made a type: {error}") from error
     return made
 
 
 def is_dict_like(record: _model.Record) -> bool:
-    """A record whose names cannot be attributes; it is materialised as a dict."""
+    """Does a record become a dict, because its field names cannot be attributes?"""
     return not record.positional and any(
         not field.name.isidentifier() or keyword.iskeyword(field.name) or field.name.startswith("__")
         for field in record.fields
@@ -68,8 +68,8 @@ class _Maker:
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
         self._made: dict[tuple[str, bool], Any] = {}
-        # A record under way → the forward reference that stands for it. A record within a key is made apart,
-        # with tuples for lists, because it has to be hashable.
+        # A record being made → its forward reference. A record inside a key is made separately, with tuples instead of
+        # lists, because it must be hashable.
         self._pending: dict[tuple[str, bool], str] = {}
 
     def type(self, word: _model.Type, *, as_key: bool = False) -> Any:
@@ -92,7 +92,7 @@ class _Maker:
                 return self._record(name, as_key)
 
     def settle(self) -> None:
-        """Give every record what its forward references are called: msgspec looks them up in the class."""
+        """Set the forward references as attributes of each record: msgspec looks them up in the class."""
         for made in self._made.values():
             if isinstance(made, type) and issubclass(made, msgspec.Struct):
                 for name, alias in self._pending.items():
@@ -110,11 +110,10 @@ class _Maker:
 
     def _dict(self, record: _model.Record) -> Any:
         if record.tag is not None:
-            raise SchemaError(f"record {record.name!r} has a tag and field names that are no identifiers")
+            raise SchemaError(f"record {record.name!r} has a tag and field names that are not identifiers")
         items = {field.key: (field, self.type(field.type)) for field in record.fields}
-        # One field may refer to the record itself, which a TypedDict made here has no namespace to resolve.
-        looped = any(isinstance(made, typing.ForwardRef) for _, made in items.values())
-        if looped:
+        # A field may refer to the record itself; a TypedDict made here has no namespace to resolve that.
+        if any(isinstance(made, typing.ForwardRef) for _, made in items.values()):
             return dict[str, Any]
         hints = {key: made if field.required else typing.NotRequired[made] for key, (field, made) in items.items()}
         return typing.TypedDict(record.name, hints)  # type: ignore[operator]
@@ -141,7 +140,7 @@ class _Maker:
 
 
 def _default(field: _model.Field, made: Any) -> Any:
-    """The writer's default, where the schema could say it; else None, which means that nothing was sent."""
+    """The writer's default, if the schema has it; otherwise None, which then means that nothing was sent."""
     if isinstance(field.default, msgspec.UnsetType):
         return None
     raw = bytes(field.default)

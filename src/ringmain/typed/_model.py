@@ -1,11 +1,10 @@
-"""The words a schema is made of: plain data that says what may be on the wire, and nothing else.
+"""The types a schema is made of: plain data that describes what may be on the wire.
 
-Invariant: a model is closed (every `Ref` names a record of its schema) and holds only what JSON can carry, so
-it can be kept in shared memory, in a recording and in Spark, and read without the user's classes.
+Invariant: every `Ref` names a record of its schema, and all of it can be written as JSON. So a schema can be stored in
+shared memory, in a recording and in Spark, and read without the user's classes.
 
-Each word is a tagged msgspec Struct: reading a schema that a stranger wrote is then a validated decode.
-Constraints (`limits`) carry msgspec's `Meta` names: gt, ge, lt, le, multiple_of, min_length, max_length,
-pattern, tz.
+Each is a tagged msgspec Struct, so that msgspec validates a schema from another process when it decodes it. Constraints
+(`limits`) have msgspec's `Meta` names: gt, ge, lt, le, multiple_of, min_length, max_length, pattern, tz.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ ScalarName: TypeAlias = Literal[
 
 
 class Word(msgspec.Struct, frozen=True, tag_field="k", omit_defaults=True):
-    """The base of all words; `k` on the wire says which."""
+    """The base class; the tag `k` on the wire tells which type it is."""
 
 
 class Scalar(Word, tag="scalar", frozen=True):
@@ -67,7 +66,7 @@ Type: TypeAlias = Scalar | Array | Tuple | Map | Union | Choice | Ref
 
 
 class Field(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One field. `wire_name` if it differs from the name; `omittable` if a writer may leave it out."""
+    """A field. `wire_name` is set if it differs from the name; `omittable` if a writer may leave the field out."""
 
     name: str
     type: Type
@@ -82,7 +81,7 @@ class Field(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A Struct, dataclass, TypedDict or NamedTuple. `closed`: what it does not know is an error to it."""
+    """A Struct, dataclass, TypedDict or NamedTuple. `closed`: unknown fields are an error."""
 
     name: str
     fields: tuple[Field, ...]
@@ -98,8 +97,20 @@ STR = Scalar("str")
 BYTES = Scalar("bytes")
 
 
+def children(word: Type) -> tuple[Type, ...]:
+    """The types directly inside a type. A `Ref` has none: its record is looked up in the schema."""
+    match word:
+        case Array(of=of):
+            return (of,)
+        case Tuple(of=items) | Union(of=items):
+            return items
+        case Map(key=key, value=value):
+            return (key, value)
+    return ()
+
+
 def show(word: Type) -> str:
-    """The word as a Python person would write it, for error messages."""
+    """The type in Python's notation, for error messages."""
     match word:
         case Scalar(name="null"):
             return "None"

@@ -1,16 +1,16 @@
 """Decoded objects → Arrow arrays, a column at a time.
 
-Invariant: one bad row costs one row. Whole columns are built at once; only if that fails are rows tried
-alone, to find the one that Arrow refused (an int beyond 64 bits, say), and it becomes a null with a reason.
+Invariant: a bad row affects only itself. Columns are built as a whole; only if Arrow refuses one are the rows tried
+one by one, to find those it refuses (an int beyond 64 bits, for example), which become nulls with a reason.
 
-Building by column was chosen over handing Arrow a list of dicts: a list a field from `attrgetter` runs in C,
-and nested records recurse the same way.
+Columns are built from one list per field rather than from a list of dicts: `attrgetter` makes that list in C, and
+nested records work the same way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import accumulate, chain
+from itertools import chain
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -18,8 +18,9 @@ import msgspec
 import pyarrow as pa
 
 from ringmain.typed import _foreign_columns, _model
-from ringmain.typed._codecs import Buffer, codec_from_schema, is_builtin
-from ringmain.typed._columns import arrow_type, is_json
+from ringmain.typed._arrow_types import arrow_type, is_json, list_offsets
+from ringmain.typed._codec import Buffer
+from ringmain.typed._codecs import codec_from_schema, is_builtin
 from ringmain.typed._materialise import is_dict_like
 from ringmain.typed._schema import Schema
 
@@ -34,7 +35,7 @@ Values = list[Any]
 def decode_rows(payload: pa.Array, schema: Schema, columns: pa.Schema) -> tuple[pa.StructArray, pa.StringArray]:
     """See `ringmain.typed.decode_column`."""
     if schema.codec == "bytes" or not is_builtin(schema.codec):
-        return _as_they_are(payload, columns)
+        return _unchanged(payload, columns)
     payloads: list[bytes | None] = payload.to_pylist()
     reasons: list[str | None] = [None] * len(payloads)
     decode, build = codec_from_schema(schema).decode, _builder(schema)
@@ -53,7 +54,7 @@ def decode_rows(payload: pa.Array, schema: Schema, columns: pa.Schema) -> tuple[
     return pa.StructArray.from_arrays(arrays, fields=list(columns), mask=mask), pa.array(reasons, pa.string())
 
 
-def _as_they_are(payload: pa.Array, columns: pa.Schema) -> tuple[pa.StructArray, pa.StringArray]:
+def _unchanged(payload: pa.Array, columns: pa.Schema) -> tuple[pa.StructArray, pa.StringArray]:
     missing = payload.is_null()
     struct = pa.StructArray.from_arrays([payload.cast(pa.binary())], fields=list(columns), mask=missing)
     reasons = [_NO_PAYLOAD if gone else None for gone in missing.to_pylist()] if payload.null_count else None
@@ -66,7 +67,7 @@ def _decode_one(decode: Callable[[Buffer], Any], payload: bytes | None, reasons:
         return None
     try:
         return decode(payload)
-    except Exception as error:  # whatever a codec raises on bytes it does not understand is this row's reason
+    except Exception as error:  # any error that a codec raises is this row's reason
         reasons[i] = str(error) or type(error).__name__
         return None
 
@@ -80,7 +81,7 @@ def _refusal(build: Callable[[Values], list[pa.Array]], value: Any) -> str | Non
 
 
 def _builder(schema: Schema) -> Callable[[Values], list[pa.Array]]:
-    """What turns decoded messages into the columns."""
+    """The function that turns decoded messages into the columns."""
     if schema.codec == "ndarray":
         return _foreign_columns.array_builder(schema)
     if schema.codec == "arrow":
@@ -94,7 +95,7 @@ def _builder(schema: Schema) -> Callable[[Values], list[pa.Array]]:
 
 def _record_arrays(record: _model.Record, values: Values, schema: Schema) -> list[pa.Array]:
     if None in values:
-        # A row that is missing has nothing in any column; the mask above it says that it is missing.
+        # A missing row is null in every column; the mask of the struct above marks it.
         there = [v for v in values if v is not None]
         index = pa.array(_running_index(values), pa.int32())
         return [array.take(index) for array in _record_arrays(record, there, schema)]
@@ -125,11 +126,11 @@ def _array(word: _model.Type, values: Values, schema: Schema) -> pa.Array:
         case _model.Scalar() | _model.Choice():
             return pa.array(values, arrow_type(word, schema))
         case _model.Array(of=of):
-            offsets, there = _offsets(values)
+            offsets, there = list_offsets(values)
             child = _array(of, list(chain.from_iterable(there)), schema)
             return pa.ListArray.from_arrays(offsets, child)
         case _model.Map(key=key, value=value):
-            offsets, there = _offsets(values)
+            offsets, there = list_offsets(values)
             keys = _array(key, list(chain.from_iterable(there)), schema)
             items = _array(value, list(chain.from_iterable(map(dict.values, there))), schema)
             return pa.MapArray.from_arrays(offsets, keys, items)
@@ -151,13 +152,3 @@ def _array(word: _model.Type, values: Values, schema: Schema) -> pa.Array:
 def _struct(parts: list[pa.Array], fields: list[pa.Field], values: Values) -> pa.Array:
     mask = pa.array([v is None for v in values], pa.bool_()) if None in values else None
     return pa.StructArray.from_arrays(parts, fields=fields, mask=mask)
-
-
-def _offsets(values: Values) -> tuple[pa.Array, Values]:
-    """Where each list begins, null where there is none, and the lists that are there."""
-    there = [v for v in values if v is not None] if None in values else values
-    ends = list(accumulate(map(len, there), initial=0))
-    if there is values:
-        return pa.array(ends, pa.int32()), there
-    starts = iter(ends)
-    return pa.array([None if v is None else next(starts) for v in values] + [ends[-1]], pa.int32()), there

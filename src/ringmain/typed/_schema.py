@@ -1,13 +1,12 @@
 """A topic's schema: which codec, and what its messages are made of.
 
-Invariant: `to_bytes` is canonical. Two schemas that say the same have the same bytes, in every process and on
-every machine, so bytes can be compared and the fingerprint is an identity.
+Invariant: `to_bytes` is canonical. Equal schemas have the same bytes in every process and on every machine, so their
+bytes can be compared, and the fingerprint identifies a schema.
 """
 
 from __future__ import annotations
 
 import hashlib
-from typing import Any
 
 import msgspec
 
@@ -18,9 +17,9 @@ FORMAT = 1
 
 
 class Schema(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`codec` and its `version`, the `type_name` for people, the `root` type and the `records` it refers to.
+    """`codec` and its `version`, the `type_name` to show, the `root` type and the `records` it refers to.
 
-    `params` is the codec's own (an array's dtype, a table's Arrow schema, a user codec's what it likes).
+    `params` belongs to the codec: an array's dtype, a table's Arrow schema, anything for a user's codec.
     """
 
     codec: str
@@ -38,17 +37,16 @@ class Schema(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def fingerprint(self) -> str:
-        """32 hexadecimal digits that are equal exactly when the schemas are."""
+        """32 hexadecimal digits, equal if and only if the schemas are."""
         return hashlib.blake2b(self.to_bytes(), digest_size=16).hexdigest()
 
     def to_bytes(self) -> bytes:
         """Compact JSON, sorted keys."""
-        marked = msgspec.structs.replace(self, format=FORMAT)
-        return msgspec.json.encode(_canonical(msgspec.json.decode(msgspec.json.encode(marked))))
+        return msgspec.json.encode(msgspec.structs.replace(self, format=FORMAT), order="sorted")
 
     @classmethod
     def from_bytes(cls, data: bytes | bytearray | memoryview) -> Schema:
-        """The schema that `to_bytes` wrote; `SchemaError` if it did not."""
+        """The schema that `to_bytes` wrote; `SchemaError` if the bytes are not one."""
         try:
             schema = _DECODER.decode(data)
         except (msgspec.DecodeError, RecursionError) as error:
@@ -58,32 +56,13 @@ class Schema(msgspec.Struct, frozen=True, omit_defaults=True):
                 f"the schema of {schema.type_name!r} has format {schema.format}, this ringmain reads "
                 f"{FORMAT}: use the same version of ringmain on both sides"
             )
-        for word in [schema.root, *(f.type for r in schema.records.values() for f in r.fields)]:
-            _check_refs(word, schema)
+        words = [schema.root, *(f.type for r in schema.records.values() for f in r.fields)]
+        while words:
+            word = words.pop()
+            if isinstance(word, _model.Ref) and word.record not in schema.records:
+                raise SchemaError(f"the schema of {schema.type_name!r} has no record {word.record!r}, but refers to it")
+            words += _model.children(word)
         return msgspec.structs.replace(schema, format=0)
 
 
 _DECODER = msgspec.json.Decoder(Schema)
-
-
-def _canonical(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _canonical(value[key]) for key in sorted(value)}
-    return [_canonical(item) for item in value] if isinstance(value, list) else value
-
-
-def _check_refs(word: _model.Type, schema: Schema) -> None:
-    match word:
-        case _model.Ref(record=record):
-            if record not in schema.records:
-                raise SchemaError(f"the schema of {schema.type_name!r} refers to {record!r}, which it does not have")
-        case _model.Array(of=of):
-            _check_refs(of, schema)
-        case _model.Tuple(of=items) | _model.Union(of=items):
-            for item in items:
-                _check_refs(item, schema)
-        case _model.Map(key=key, value=value):
-            _check_refs(key, schema)
-            _check_refs(value, schema)
-        case _model.Scalar() | _model.Choice():
-            pass

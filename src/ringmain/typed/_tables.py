@@ -1,6 +1,6 @@
-"""pyarrow record batches and tables as payloads: an Arrow IPC stream, which carries its own schema.
+"""pyarrow record batches and tables as payloads: an Arrow IPC stream, which contains its own schema.
 
-Invariant: `decode` copies nothing; the columns point into the buffer they were read from.
+Invariant: `decode` copies nothing; the columns refer to the buffer they were read from.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pyarrow
 
 from ringmain.errors import SchemaError
 from ringmain.typed import _model
-from ringmain.typed._codecs import Buffer, Codec, SimpleCodec
+from ringmain.typed._codec import Buffer, Codec, SimpleCodec
 from ringmain.typed._schema import Schema
 
 
@@ -41,14 +41,12 @@ def fixed_schema(schema: Schema) -> Any:
 
 
 def _codec(class_: Any, fixed: Any) -> Codec:
-    # A Table reader takes both, so only RecordBatch asks for its class.
+    # A reader of Tables takes both, so the schema names the class only for RecordBatch.
     params = {"class": "RecordBatch"} if class_ is pyarrow.RecordBatch else {}
     if fixed is not None:
         params["schema"] = base64.b64encode(fixed.serialize().to_pybytes()).decode()
     schema = Schema("arrow", class_.__name__, _model.ANY, params=params)
-    decode = _decode_batch if class_ is pyarrow.RecordBatch else _decode_table
-    accepts = (pyarrow.RecordBatch,) if class_ is pyarrow.RecordBatch else (pyarrow.Table,)
-    return SimpleCodec(schema, _encoder(accepts[0], fixed), _checked(decode, fixed), accepts, keeps_views=True)
+    return SimpleCodec(schema, _encoder(class_, fixed), _decoder(class_, fixed), (class_,), keeps_views=True)
 
 
 def _encoder(class_: Any, fixed: Any) -> Callable[[Any], Buffer]:
@@ -65,40 +63,22 @@ def _encoder(class_: Any, fixed: Any) -> Callable[[Any], Buffer]:
     return encode
 
 
-def _checked(decode: Callable[[Buffer], Any], fixed: Any) -> Callable[[Buffer], Any]:
-    if fixed is None:
-        return decode
+def _decoder(class_: Any, fixed: Any) -> Callable[[Buffer], Any]:
+    def decode(buffer: Buffer) -> Any:
+        try:
+            table = pyarrow.ipc.open_stream(pyarrow.py_buffer(buffer)).read_all()
+            table.validate()
+        except (pyarrow.ArrowException, OSError) as error:
+            raise ValueError(f"not an Arrow IPC stream, or a damaged one: {error}") from error
+        if fixed is not None and not table.schema.equals(fixed):
+            raise ValueError(f"expected the columns\n{fixed}\ngot\n{table.schema}")
+        return _as_batch(table) if class_ is pyarrow.RecordBatch else table
 
-    def decode_checked(buffer: Buffer) -> Any:
-        rows = decode(buffer)
-        if not rows.schema.equals(fixed):
-            raise ValueError(f"expected the columns\n{fixed}\ngot\n{rows.schema}")
-        return rows
-
-    return decode_checked
-
-
-def _open(buffer: Buffer) -> Any:
-    try:
-        return pyarrow.ipc.open_stream(pyarrow.py_buffer(buffer))
-    except (pyarrow.ArrowException, OSError) as error:
-        raise ValueError(f"not an Arrow IPC stream: {error}") from error
+    return decode
 
 
-def _decode_table(buffer: Buffer) -> Any:
-    reader = _open(buffer)
-    try:
-        table = reader.read_all()
-        table.validate()
-    except (pyarrow.ArrowException, OSError) as error:
-        raise ValueError(f"a damaged Arrow IPC stream: {error}") from error
-    return table
-
-
-def _decode_batch(buffer: Buffer) -> Any:
-    batches = _decode_table(buffer).to_batches()
+def _as_batch(table: Any) -> Any:
+    batches = table.to_batches()
     if len(batches) > 1:
         raise ValueError(f"expected one record batch, got {len(batches)}: subscribe with type=pyarrow.Table")
-    if batches:
-        return batches[0]
-    return _open(buffer).read_next_batch()
+    return batches[0] if batches else pyarrow.RecordBatch.from_pylist([], schema=table.schema)

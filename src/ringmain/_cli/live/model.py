@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from ringmain._cli.observe import Flow, Reading, flow
 from ringmain._cli.topic_summary import used_share
 from ringmain._inspect import Participant, TopicInfo
-from ringmain.frames._streams import FrameStream
+from ringmain.frames import FrameStream
 
 HISTORY = 30
 Sort = Literal["name", "rate", "bandwidth", "full", "lost", "behind"]

@@ -1,11 +1,10 @@
-"""The Python face of commaai's msgq on ringmain: change the import, keep the program.
+"""The Python API of commaai's msgq on ringmain: change the import, keep the program.
 
     from ringmain.compat import msgq              # was: import msgq
 
-It is measured against msgq-ipc 1.0, whose own tests it passes. What differs, and why, is listed in the guide: 128
-readers, of whom none is put out; Ctrl-C in `receive` is a `KeyboardInterrupt`; a message that is too large is an
-`IpcError`; a queue goes when its last participant leaves; and only this machine (for others there are `backend="zmq"`
-and `rm.bridge`).
+It passes the tests of msgq-ipc 1.0. The guide lists what differs, and why: up to 128 readers, none of which is evicted;
+Ctrl-C in `receive` is a `KeyboardInterrupt`; a message that is too large is an `IpcError`; a queue is removed when its
+last participant leaves; and it works on one machine only (for several there are `backend="zmq"` and `rm.bridge`).
 """
 
 from __future__ import annotations

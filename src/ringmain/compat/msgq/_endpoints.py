@@ -1,6 +1,6 @@
-"""Where msgq's endpoints are on ringmain.
+"""The topics of msgq's endpoints.
 
-`OPENPILOT_PREFIX` keeps programs apart as it does there: those with another prefix have other endpoints.
+`OPENPILOT_PREFIX` separates programs as it does in msgq: with another prefix, an endpoint is another topic.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from ringmain.compat._names import escaped, text
 _PREFIX = "OPENPILOT_PREFIX"
 
 
-def place(endpoint: str | bytes, kind: str = "msgq") -> str:
+def topic_of(endpoint: str | bytes, kind: str = "msgq") -> str:
     """The topic of an endpoint: `msgq/carState`, or with a prefix `msgq/<prefix>/carState`."""
     prefix = os.environ.get(_PREFIX)
-    return "/".join(
-        [kind, *([escaped(prefix, keep="/")] if prefix else []), escaped(text(endpoint).strip("/"), keep="/")]
-    )
+    parts = [prefix] if prefix else []
+    return "/".join([kind, *(escaped(part, keep="/") for part in [*parts, text(endpoint).strip("/")])])

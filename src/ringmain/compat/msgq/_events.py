@@ -1,9 +1,9 @@
-"""msgq's fake events: a test holds a subscriber of another process at `receive`, and lets it go when it likes.
+"""msgq's fake events: a test stops a subscriber of another process at `receive`, and lets it continue when it chooses.
 
-An event is a FIFO in the runtime directory, so it has a descriptor and works between any processes that know its name.
-A handle's two events and its switch are a directory; whoever made it with `override` keeps the FIFOs open, so that what
-others wrote stays in them, and takes the directory away again. Everybody else opens them when they are used: so a
-subscriber that outlives one handle is led by the next.
+An event is a FIFO in the runtime directory, so it has a file descriptor and works between all processes that know its
+name. The two events of a handle and its switch are in a directory. The process that made it with `override` keeps the
+FIFOs open, so that what others wrote stays in them, and removes the directory at the end. All others open the FIFOs for
+each use, so a subscriber that outlives one handle follows the next.
 """
 
 from __future__ import annotations
@@ -17,30 +17,31 @@ from pathlib import Path
 
 from ringmain import _names
 from ringmain.compat._names import escaped, text
-from ringmain.compat.msgq._endpoints import place
+from ringmain.compat.msgq._endpoints import topic_of
 
-# The names that msgq itself uses: a program, or the shell that starts it, may set them without calling anything.
+# The names are msgq's: a program, or the shell that starts it, may set these variables itself.
 _FAKE = "CEREAL_FAKE"
 _PREFIX = "CEREAL_FAKE_PREFIX"
 
 
-def toggle_fake_events(enabled: bool) -> None:
-    """Sockets connected from now on, here and in children, heed their fake events."""
-    if enabled:
-        os.environ[_FAKE] = "1"
+def _set_variable(name: str, value: str) -> None:
+    if value:
+        os.environ[name] = value
     else:
-        os.environ.pop(_FAKE, None)
+        os.environ.pop(name, None)
+
+
+def toggle_fake_events(enabled: bool) -> None:
+    """Sockets connected from now on, in this process and its children, follow their fake events."""
+    _set_variable(_FAKE, "1" if enabled else "")
 
 
 def set_fake_prefix(prefix: str | bytes) -> None:
-    if prefix:
-        os.environ[_PREFIX] = text(prefix)
-    else:
-        os.environ.pop(_PREFIX, None)
+    _set_variable(_PREFIX, text(prefix))
 
 
 def get_fake_prefix() -> bytes:
-    """As there, bytes; whatever takes a prefix takes str and bytes."""
+    """Bytes, as in msgq; functions that take a prefix accept both str and bytes."""
     return os.fsencode(os.environ.get(_PREFIX, ""))
 
 
@@ -49,7 +50,7 @@ def delete_fake_prefix() -> None:
 
 
 class Event:
-    """Set or not set. `fd` is readable while it is set, and -1 if nobody has made the event."""
+    """Set or not set. `fd` is readable while it is set, and -1 if the event does not exist."""
 
     def __init__(self, fd: int = -1) -> None:
         self.fd = fd
@@ -60,15 +61,15 @@ class Event:
 
     def _check(self) -> None:
         if self.fd < 0:
-            raise RuntimeError("nobody has made this event: make it with fake_event_handle(..., override=True)")
+            raise RuntimeError("this event does not exist: make it with fake_event_handle(..., override=True)")
 
     def set(self) -> None:
         self._check()
-        with suppress(BlockingIOError):  # it has been set 65536 times: it is set
+        with suppress(BlockingIOError):  # the FIFO is full, so the event is set
             os.write(self.fd, b"1")
 
     def clear(self) -> int:
-        """Returns how often it was set since it was last cleared."""
+        """Returns how many times it was set since it was last cleared."""
         self._check()
         with suppress(BlockingIOError):
             return len(os.read(self.fd, 65536))
@@ -79,12 +80,12 @@ class Event:
         return bool(_set_among([self], 0))
 
     def wait(self, timeout: float = -1) -> None:
-        """Seconds; -1 for ever. `RuntimeError` when the time is up."""
+        """Timeout in seconds, -1: without limit. `RuntimeError` when the time is up."""
         wait_for_one_event([self], timeout)
 
 
 def _set_among(events: Sequence[Event], timeout: float | None) -> list[int]:
-    """The descriptors of those that are set. By poll: unlike select, it takes descriptors above 1023."""
+    """The file descriptors of the events that are set. Uses poll: select takes none above 1023."""
     poll = select.poll()
     for event in events:
         event._check()
@@ -93,7 +94,7 @@ def _set_among(events: Sequence[Event], timeout: float | None) -> list[int]:
 
 
 def wait_for_one_event(events: Sequence[Event], timeout: float = -1) -> int:
-    """The index of the first that is set. `RuntimeError` when the time (seconds; -1 for ever) is up."""
+    """The index of the first event that is set. `RuntimeError` after `timeout` seconds; -1: without limit."""
     found = _set_among(events, None if timeout < 0 else timeout)
     if not found:
         raise RuntimeError(f"none of {len(events)} events was set within {timeout:g} s")
@@ -101,10 +102,10 @@ def wait_for_one_event(events: Sequence[Event], timeout: float = -1) -> int:
 
 
 class SocketEventHandle:
-    """The events of one endpoint. With `override` they are made anew, disabled; without, they are what is there."""
+    """The events of one endpoint. With `override` they are created anew, disabled; without, existing ones are used."""
 
     def __init__(self, endpoint: str | bytes, identifier: str | bytes = "", override: bool = True) -> None:
-        name = place(endpoint).replace("/", "+")
+        name = topic_of(endpoint).replace("/", "+")
         self._path = Path(_names.runtime_directory()) / f"{name}={escaped(text(identifier))}.events"
         self._owner = os.getpid() if override else None
         if override:
@@ -121,14 +122,14 @@ class SocketEventHandle:
 
     def _open(self, which: str) -> Event:
         try:
-            # For reading and writing: so neither end ever waits for the other to be opened.
+            # For reading and writing, so that opening does not wait for the other end.
             flags = os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
             return Event(os.open(self._path / which, flags))
         except FileNotFoundError:
             return Event()
 
     def _make(self) -> None:
-        for path in (self._path.parent, self._path):  # each for its owner alone
+        for path in (self._path.parent, self._path):  # accessible to the owner only
             path.mkdir(mode=0o700, exist_ok=True)
 
     @property
@@ -156,7 +157,7 @@ class SocketEventHandle:
         return self._ready
 
     def pass_through(self) -> None:
-        """What a subscriber does at `receive`: say that it is there, and wait until it is let go."""
+        """What a subscriber does at `receive`: announce itself, and wait until it may continue."""
         if self.enabled:
             called, ready = self._open("called"), self._open("ready")
             called.set()
@@ -167,7 +168,7 @@ class SocketEventHandle:
 def fake_event_handle(
     endpoint: str | bytes, identifier: str | bytes | None = None, override: bool = True, enable: bool = False
 ) -> SocketEventHandle:
-    """The events of an endpoint, under the prefix that is set unless `identifier` names another."""
+    """The events of an endpoint, under the current prefix unless `identifier` is another one."""
     handle = SocketEventHandle(endpoint, get_fake_prefix() if identifier is None else identifier, override)
     if override:
         handle.enabled = enable
@@ -175,5 +176,5 @@ def fake_event_handle(
 
 
 def events_of(endpoint: str | bytes) -> SocketEventHandle | None:
-    """What a socket that connects now has to pass through; None while fake events are off."""
+    """The events that a socket connected now must follow; None while fake events are off."""
     return fake_event_handle(endpoint, override=False) if _FAKE in os.environ else None

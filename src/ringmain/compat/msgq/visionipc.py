@@ -1,25 +1,25 @@
 """msgq's visionipc on ringmain's frames: `from ringmain.compat.msgq.visionipc import VisionIpcServer, VisionIpcClient`.
 
-A server's stream is the frame stream `visionipc/<name>/<number>`. What differs, and why, is in the guide: a buffer that
-a client holds (the one it received last, and any whose `data` is still in use) is never rewritten under it, so there
-are a few spare buffers beside those asked for, and a frame for which none is free is dropped instead of tearing
-another; and `data` is read-only, since other processes see the same bytes.
+A server's stream is the frame topic `visionipc/<name>/<number>`. The guide lists what differs, and why: a buffer that a
+client holds (the one it received last, and any whose `data` is still in use) is never overwritten, so there are a few
+buffers more than asked for, and a frame for which none is free is dropped; and `data` is read-only, because other
+processes see the same bytes.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from ringmain._inspect import info
 from ringmain._publisher import Publisher
 from ringmain.compat._names import text
-from ringmain.compat.msgq._endpoints import place
+from ringmain.compat.msgq._endpoints import topic_of
 from ringmain.compat.msgq._events import events_of
 from ringmain.errors import RingmainError, Timeout
-from ringmain.frames import FrameLayout, FramePublisher, FrameSubscriber, frame_streams
-from ringmain.frames._streams import FrameStream, frame_stream
+from ringmain.frames import FrameLayout, FramePublisher, FrameSubscriber, FrameTopic, frame_topic, frame_topics
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 __all__ = ["VisionBuf", "VisionIpcClient", "VisionIpcServer", "VisionStreamType", "get_endpoint_name"]
 
 _SPARE_BUFFERS = 2
-"""One that is being written, one that a client is just letting go."""
-_LOOK_S = 0.01
+"""One that is being written, one that a client is about to release."""
+_POLL_S = 0.01
 
 
 class VisionStreamType(IntEnum):
-    """The names of old. Newer programs bring their own numbers: any is a stream."""
+    """The names in older programs. Newer programs define their own: any number is a stream."""
 
     VISION_STREAM_ROAD = 0
     VISION_STREAM_DRIVER = 1
@@ -43,26 +43,27 @@ class VisionStreamType(IntEnum):
 
 
 def _server(name: str | bytes) -> str:
-    return place(name, "visionipc")
+    return topic_of(name, "visionipc")
 
 
-def _stream(name: str | bytes, stream: int) -> str:
+def _frame_topic(name: str | bytes, stream: int) -> str:
     return f"{_server(name)}/{int(stream)}"
 
 
 def get_endpoint_name(name: str | bytes, stream: int) -> str:
-    """What the stream is called where endpoints are: its fake events have this name."""
+    """The stream's name as an endpoint: its fake events have this name."""
     return f"visionipc_{text(name)}_{int(stream)}"
 
 
 class VisionBuf:
-    """A frame where it lies. It stays as it is for as long as this object, or a view of its data, lives."""
+    """A frame in place. It does not change while this object, or a view of its data, exists."""
 
     def __init__(self, frame: Frame, layout: FrameLayout) -> None:
         self._frame = frame
-        self._layout = layout
         self.idx: int = frame.buffer
         self.frame_id: int = frame.id
+        self.width, self.height, self.stride = layout.width, layout.height, layout.stride
+        self.uv_offset = layout.planes["uv"].offset
 
     @property
     def data(self) -> memoryview:
@@ -76,24 +77,8 @@ class VisionBuf:
 
     @property
     def fd(self) -> int:
-        # An AttributeError, so that programs which ask `hasattr` take the way without it.
-        raise AttributeError("a buffer has no descriptor: a stream's buffers are parts of one pool; use `data`")
-
-    @property
-    def width(self) -> int:
-        return self._layout.width
-
-    @property
-    def height(self) -> int:
-        return self._layout.height
-
-    @property
-    def stride(self) -> int:
-        return self._layout.stride
-
-    @property
-    def uv_offset(self) -> int:
-        return self._layout.planes["uv"].offset
+        # An AttributeError, so that programs that test `hasattr` do without it.
+        raise AttributeError("a buffer has no file descriptor: all buffers of a stream are in one file; use `data`")
 
 
 class VisionIpcServer:
@@ -102,10 +87,10 @@ class VisionIpcServer:
     def __init__(self, name: str | bytes) -> None:
         self._name = name
         self._streams: dict[int, FramePublisher] = {}
-        self._sign: Publisher | None = None  # tells clients that the server is up, whatever its streams
+        self._sign: Publisher | None = None  # tells clients that the server listens, even without streams
 
     def create_buffers(self, tp: int, num_buffers: int, width: int, height: int) -> None:
-        """Buffers for NV12 images of this size, rows one after the other."""
+        """Buffers for NV12 images of this size, without gaps between rows."""
         self._create(tp, num_buffers, FrameLayout.of_image("nv12", width, height))
 
     def create_buffers_with_sizes(
@@ -116,9 +101,9 @@ class VisionIpcServer:
 
     def _create(self, tp: int, num_buffers: int, layout: FrameLayout) -> None:
         if int(tp) in self._streams:
-            raise ValueError(f"stream {int(tp)} of '{text(self._name)}' has its buffers already")
+            raise ValueError(f"stream {int(tp)} of '{text(self._name)}' already has its buffers")
         self._streams[int(tp)] = FramePublisher(
-            _stream(self._name, tp),
+            _frame_topic(self._name, tp),
             layout=layout,
             buffers=num_buffers + _SPARE_BUFFERS,
             when_full="drop",
@@ -147,7 +132,7 @@ class VisionIpcServer:
             draft.id, draft.start_ns, draft.end_ns, draft.valid = frame_id, timestamp_sof, timestamp_eof, valid
 
     def start_listener(self) -> None:
-        """Clients that block on the server are let go."""
+        """Lets clients continue that wait for the server."""
         if self._sign is None:
             self._sign = Publisher(_server(self._name), capacity=4096, takeover=True)
 
@@ -161,12 +146,22 @@ class VisionIpcServer:
         self.close()
 
 
+def _layout_property(read: Callable[[FrameLayout], int]) -> property:
+    """A property of the stream's layout; None while the client is not connected."""
+
+    def get(client: VisionIpcClient) -> int | None:
+        topic = client._find() if client._connected else None
+        return None if topic is None else read(topic.layout)
+
+    return property(get)
+
+
 class VisionIpcClient:
-    """Receives one stream of a server, which may come later, or come back with another size."""
+    """Receives one stream of a server, which may start later, or restart with another size."""
 
     def __init__(self, name: str | bytes, stream: int, conflate: bool) -> None:
-        self._stream = _stream(name, stream)
-        self._subscriber = FrameSubscriber(self._stream, conflate=conflate)
+        self._topic = _frame_topic(name, stream)
+        self._subscriber = FrameSubscriber(self._topic, conflate=conflate)
         self._events = events_of(get_endpoint_name(name, stream))
         self._connected = False
         self._frame: Frame | None = None
@@ -176,28 +171,28 @@ class VisionIpcClient:
         self.valid = False
 
     def connect(self, blocking: bool) -> bool:
-        """Is the stream there? With `blocking`, waits until it is."""
-        while self._look() is None:
+        """Does the stream exist? With `blocking`, waits until it does."""
+        while self._find() is None:
             if not blocking:
                 return False
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
         self._connected = True
         return True
 
-    def _look(self) -> FrameStream | None:
+    def _find(self) -> FrameTopic | None:
         try:
-            stream = frame_stream(self._stream)
+            topic = frame_topic(self._topic)
         except (RingmainError, ValueError):
             return None
-        return stream if stream.alive else None
+        return topic if topic.alive else None
 
     def is_connected(self) -> bool:
-        return self._connected and self._look() is not None
+        return self._connected and self._find() is not None
 
     def recv(self, timeout_ms: int = 100) -> VisionBuf | None:
-        """The next frame, or None when none came in time (below 0: for ever). It replaces the one before,
-        whose buffer goes back unless a view of it is still in use. With fake events on, waits to be let go and takes
-        what is there."""
+        """The next frame, or None if none came in time (negative: without limit). It replaces the one before, whose
+        buffer is released unless a view of it is still in use. With fake events, waits until it may continue, and
+        returns the frame that is available then."""
         if not self._connected:
             return None
         self._frame = None
@@ -209,52 +204,29 @@ class VisionIpcClient:
         except Timeout:
             return None
         layout = self._subscriber.layout
-        assert layout is not None  # it has received a frame
+        assert layout is not None  # a frame was received
         self._frame = frame
         self.frame_id, self.valid = frame.id, frame.valid
         self.timestamp_sof, self.timestamp_eof = frame.start_ns, frame.end_ns
         return VisionBuf(frame, layout)
 
-    def _layout(self) -> FrameLayout | None:
-        stream = self._look() if self._connected else None
-        return None if stream is None else stream.layout
-
-    @property
-    def width(self) -> int | None:
-        layout = self._layout()
-        return None if layout is None else layout.width
-
-    @property
-    def height(self) -> int | None:
-        layout = self._layout()
-        return None if layout is None else layout.height
-
-    @property
-    def stride(self) -> int | None:
-        layout = self._layout()
-        return None if layout is None else layout.stride
-
-    @property
-    def uv_offset(self) -> int | None:
-        layout = self._layout()
-        return None if layout is None else layout.planes["uv"].offset
-
-    @property
-    def buffer_len(self) -> int | None:
-        layout = self._layout()
-        return None if layout is None else layout.size
+    width = _layout_property(lambda layout: layout.width)
+    height = _layout_property(lambda layout: layout.height)
+    stride = _layout_property(lambda layout: layout.stride)
+    uv_offset = _layout_property(lambda layout: layout.planes["uv"].offset)
+    buffer_len = _layout_property(lambda layout: layout.size)
 
     @property
     def num_buffers(self) -> int:
-        stream = self._look() if self._connected else None
-        return 0 if stream is None else stream.buffers - _SPARE_BUFFERS
+        topic = self._find() if self._connected else None
+        return 0 if topic is None else topic.buffers - _SPARE_BUFFERS
 
     @staticmethod
     def available_streams(name: str | bytes, block: bool) -> set[int]:
         """The streams of a server, by number. With `block`, waits until it listens."""
         while block and not _listens(name):
-            time.sleep(_LOOK_S)
-        numbers = (s.name.removeprefix(_server(name) + "/") for s in frame_streams(_server(name)) if s.alive)
+            time.sleep(_POLL_S)
+        numbers = (s.name.removeprefix(_server(name) + "/") for s in frame_topics(_server(name)) if s.alive)
         return {int(number) for number in numbers if number.isdecimal()}  # the others are servers with longer names
 
     def close(self) -> None:

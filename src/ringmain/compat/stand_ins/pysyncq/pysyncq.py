@@ -1,4 +1,4 @@
-"""What `import pysyncq` finds in a process that was not told itself: gives its place to the drop-in module."""
+"""What `import pysyncq` finds in a process that has not called `alias`: replaces itself with the drop-in module."""
 
 from ringmain.compat import alias
 

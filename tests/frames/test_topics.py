@@ -1,14 +1,17 @@
-"""Streams as a whole: listed, waited for, there or not, restarted with another shape."""
+"""Frame topics as a whole: listed, waited for, existing or not, restarted with another shape."""
 
 from __future__ import annotations
 
 import itertools
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import ringmain as rm
+from ringmain.backends import SubscriberProtocol
 from ringmain.frames._layout import FrameLayout
 
 PATIENCE_S = 10.0
@@ -31,7 +34,7 @@ def test_wait_takes_frame_subscribers() -> None:
         assert rm.wait(both, timeout=PATIENCE_S) == [sub]
 
 
-def test_streams_are_listed() -> None:
+def test_frame_topics_are_listed() -> None:
     assert rm.frame_streams("camera") == []
     with (
         rm.FramePublisher("camera/road", (4, 6, 3), buffers=3) as road,
@@ -70,7 +73,7 @@ def test_the_rate_is_that_of_the_publish_times() -> None:
         assert later > 0
 
 
-def test_a_stream_that_is_not_there() -> None:
+def test_a_frame_topic_that_does_not_exist() -> None:
     with pytest.raises(rm.TopicNotFound, match="no stream of frames 'camera/road'"):
         rm.frame_stream("camera/road")
     with rm.FrameSubscriber("camera/road") as sub, pytest.raises(rm.Timeout, match=r"'camera/road'.*no such topic"):
@@ -118,12 +121,12 @@ def test_a_restart_with_another_shape_raises_if_asked_to() -> None:
                 sub.recv(timeout=PATIENCE_S).release()
         with rm.FramePublisher("s", 3) as pub:
             pub.send(np.zeros(3, "u1"))
-            with pytest.raises(rm.StreamChanged, match=r"shape \(2, 2\) and is now .* shape \(3,\)"):
+            with pytest.raises(rm.FrameTopicChanged, match=r"shape \(2, 2\) and is now .* shape \(3,\)"):
                 sub.recv(timeout=PATIENCE_S)
             assert sub.recv(timeout=PATIENCE_S).lost == 0
 
 
-def test_an_ordinary_topic_is_no_stream() -> None:
+def test_an_ordinary_topic_is_not_a_frame_topic() -> None:
     with rm.Publisher("s") as pub, rm.FrameSubscriber("s") as sub:
         pub.send(b"just bytes")
         with pytest.raises(rm.TopicMismatch, match="message 0 of topic 's' is not a frame"):
@@ -131,3 +134,48 @@ def test_an_ordinary_topic_is_no_stream() -> None:
         assert sub.try_recv() is None
         with pytest.raises(rm.TopicNotFound, match="no stream of frames 's'"):
             rm.frame_stream("s")
+
+
+def test_a_frame_subscriber_counts_as_a_subscriber() -> None:
+    with rm.FrameSubscriber("s") as sub:
+        assert isinstance(sub, rm.Subscriber)
+        assert isinstance(sub, SubscriberProtocol)
+        assert not isinstance(sub, rm.Publisher)
+
+
+def test_frames_need_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RINGMAIN_BACKEND", "fake")
+    with pytest.raises(TypeError, match="frames need shared memory, so they cannot be used with the backend 'fake'"):
+        rm.FrameSubscriber("s")
+    with pytest.raises(TypeError, match="frames need shared memory"):
+        rm.FramePublisher("s", 8)
+
+
+def test_pinned_memory_follows_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a stand-in for torch that records what is registered."""
+    pinned: dict[int, int] = {}
+
+    class Cuda:
+        def is_available(self) -> bool:
+            return True
+
+        def cudart(self) -> Cuda:
+            return self
+
+        def cudaHostRegister(self, address: int, size: int, _flags: int) -> int:
+            pinned[address] = size
+            return 0
+
+        def cudaHostUnregister(self, address: int) -> None:
+            del pinned[address]
+
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=Cuda()))
+    with rm.FrameSubscriber("s") as sub:
+        assert not sub.pin_memory()
+        for size in (8, 1 << 20):
+            with rm.FramePublisher("s", size) as pub:
+                pub.send(np.zeros(size, "u1"))
+                sub.recv(timeout=PATIENCE_S).release()
+                assert list(pinned.items()) == [sub._memory()]
+                assert sub.pin_memory()
+    assert pinned == {}
