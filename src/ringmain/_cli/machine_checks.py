@@ -217,6 +217,7 @@ PARTS = {
     "pyzmq": ("zmq", "topics between machines"),
     "mcap": ("mcap", "export to MCAP"),
     "textual": ("top", "ringmain top"),
+    "shtab": ("completion", "ringmain completion"),
 }
 """Distribution: the extra that brings it, and what it is for."""
 

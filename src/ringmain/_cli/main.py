@@ -10,7 +10,8 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 from types import FrameType
 from typing import NoReturn, Protocol
@@ -63,10 +64,12 @@ def load(name: str) -> Command:
     return module
 
 
-def command_parser(name: str, module: Command) -> argparse.ArgumentParser:
+def command_parser(
+    name: str, module: Command, make: Callable[..., argparse.ArgumentParser] = _Parser
+) -> argparse.ArgumentParser:
     """The parser of one command, with its examples."""
     shown = "".join(f"  {line}\n      {what}\n" for what, line in module.EXAMPLES)
-    parser = _Parser(
+    parser = make(
         prog=f"ringmain {name}",
         description=f"{COMMANDS[name][0].upper()}{COMMANDS[name][1:]}.",
         epilog=f"examples:\n{shown}",
@@ -89,6 +92,15 @@ def _overview() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="store_true", help="print the version and exit")
+    return parser
+
+
+def full_parser() -> argparse.ArgumentParser:
+    """The parser of `ringmain` with those of all commands below it, which takes as long as importing them all."""
+    parser = _overview()
+    commands = parser.add_subparsers()
+    for name, what in COMMANDS.items():
+        command_parser(name, load(name), partial(commands.add_parser, name, help=what))
     return parser
 
 
