@@ -13,7 +13,7 @@ class Exit(IntEnum):
     USAGE = 2
     NOT_FOUND = 3
     TIMEOUT = 4
-    UNWELL = 5
+    PROBLEM_FOUND = 5
     INTERRUPTED = 130
     BROKEN_PIPE = 141
     TERMINATED = 143
@@ -25,7 +25,7 @@ MEANING = {
     Exit.USAGE: "the arguments do not make sense",
     Exit.NOT_FOUND: "there is no such topic, recording or file",
     Exit.TIMEOUT: "nothing came, or nobody made room, in the time given",
-    Exit.UNWELL: "`doctor` found something that needs mending",
+    Exit.PROBLEM_FOUND: "`doctor` found something that needs mending",
     Exit.INTERRUPTED: "interrupted (Ctrl-C) before the end",
     Exit.BROKEN_PIPE: "whoever read our output went away",
     Exit.TERMINATED: "ended by SIGTERM; what was open has been closed",

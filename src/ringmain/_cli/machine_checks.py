@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Literal
 
 from ringmain import _names, _native
-from ringmain._cli.tables import bytes_text
+from ringmain._cli.text_format import bytes_text
 from ringmain._cli.topic_summary import survey
 
 _FUTEX_WAITV = 449  # the same number on every architecture

@@ -14,7 +14,7 @@ from typing import Any
 
 from ringmain import _names, _native
 from ringmain._cli.exit_codes import CommandError, Exit
-from ringmain._cli.messages import Decoder
+from ringmain._cli.message_text import Decoder
 from ringmain._cli.topic_summary import stream_of
 from ringmain._message import Message
 from ringmain._subscriber import Subscriber

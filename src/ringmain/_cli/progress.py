@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING, TextIO
 
-from ringmain._cli.tables import Right, bytes_text, count_text, rate_text, table
+from ringmain._cli.text_format import Right, bytes_text, count_text, rate_text, table
 
 if TYPE_CHECKING:
     from ringmain.recording import RecorderStatus

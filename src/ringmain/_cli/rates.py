@@ -11,7 +11,7 @@ from contextlib import suppress
 from ringmain import _names, _native
 from ringmain._cli.exit_codes import CommandError, Exit
 from ringmain._cli.observe import Flow, Reading, flow, read_counters
-from ringmain._cli.tables import table
+from ringmain._cli.text_format import table
 
 
 def follow(

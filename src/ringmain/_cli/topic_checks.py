@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ringmain._cli.machine_checks import Finding
-from ringmain._cli.tables import bytes_text
+from ringmain._cli.text_format import bytes_text
 from ringmain._inspect import Participant, TopicInfo
 from ringmain.frames._streams import FrameStream
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ringmain._cli.tables import dim
+from ringmain._cli.text_format import dim
 
 _WIDTH = 24
 

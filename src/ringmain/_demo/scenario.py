@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 import ringmain as rm
-from ringmain._cli.tables import Right, bytes_text, duration_text, table
+from ringmain._cli.text_format import Right, bytes_text, duration_text, table
 from ringmain._demo.messages import CAMERA, COMMAND, GPS, IMU, TOPICS, Command
 from ringmain._demo.narrator import Narrator
 from ringmain._demo.processes import PARTS, Stage

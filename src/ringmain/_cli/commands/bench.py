@@ -7,7 +7,7 @@ import argparse
 from ringmain._cli.arguments import positive_seconds
 from ringmain._cli.benchmark import measure
 from ringmain._cli.exit_codes import Exit
-from ringmain._cli.tables import Right, bytes_text, duration_text, rate_text, table
+from ringmain._cli.text_format import Right, bytes_text, duration_text, rate_text, table
 from ringmain._cli.topic_summary import dump_json
 
 EXAMPLES = [

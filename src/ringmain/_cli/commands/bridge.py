@@ -10,7 +10,7 @@ from contextlib import suppress
 from ringmain._bridge import bridge, parse_end
 from ringmain._cli.arguments import positive_seconds
 from ringmain._cli.exit_codes import Exit, UsageError, missing_part
-from ringmain._cli.tables import bytes_text, count_text
+from ringmain._cli.text_format import bytes_text, count_text
 from ringmain._cli.topic_summary import dump_json
 
 EXAMPLES = [

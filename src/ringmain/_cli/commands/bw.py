@@ -7,7 +7,7 @@ import argparse
 from ringmain._cli.arguments import add_sampling, add_topic
 from ringmain._cli.observe import Flow
 from ringmain._cli.rates import follow
-from ringmain._cli.tables import Right, bytes_text
+from ringmain._cli.text_format import Right, bytes_text
 
 EXAMPLES = [
     ("a line a second", "ringmain bw camera"),

@@ -10,7 +10,7 @@ from contextlib import suppress
 from ringmain._cli.arguments import add_sampling, add_timeout, add_topic
 from ringmain._cli.exit_codes import CommandError, Exit
 from ringmain._cli.observe import watch
-from ringmain._cli.tables import Right, duration_text, table
+from ringmain._cli.text_format import Right, duration_text, table
 from ringmain._subscriber import Subscriber
 from ringmain.errors import Timeout
 

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from ringmain._cli.exit_codes import CommandError, Exit, missing_part
-from ringmain._cli.tables import bold
+from ringmain._cli.text_format import bold
 
 EXAMPLES = [
     ("the whole story", "ringmain demo"),

@@ -10,7 +10,7 @@ import ringmain as rm
 from ringmain._cli.arguments import positive_seconds
 from ringmain._cli.exit_codes import Exit
 from ringmain._cli.machine_checks import Finding, examine
-from ringmain._cli.tables import coloured, printable
+from ringmain._cli.text_format import coloured, printable
 from ringmain._cli.topic_checks import diagnose
 from ringmain._cli.topic_summary import dump_json, stream_of
 
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         print(dump_json([asdict(finding) for finding in findings]))
     else:
         print("\n".join(map(show, findings)))
-    return Exit.UNWELL if any(finding.state == "bad" for finding in findings) else Exit.OK
+    return Exit.PROBLEM_FOUND if any(finding.state == "bad" for finding in findings) else Exit.OK
 
 
 def show(finding: Finding) -> str:

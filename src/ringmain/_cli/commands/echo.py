@@ -9,7 +9,7 @@ from contextlib import suppress
 from ringmain._cli.arguments import add_timeout, add_topic, positive
 from ringmain._cli.exit_codes import Exit, UsageError
 from ringmain._cli.expression import Filter, FilterError
-from ringmain._cli.messages import block, fields_of, json_line
+from ringmain._cli.message_text import block, fields_of, json_line
 from ringmain._cli.observe import messages, watch
 from ringmain._message import Message
 from ringmain.typed import Schema

@@ -33,11 +33,11 @@ def run(args: argparse.Namespace) -> int:
     if suffix not in FORMATS or (args.mcap and args.out == "-"):
         raise UsageError(f"{args.out!r}: the format is known by its ending, one of {', '.join(FORMATS)}")
     try:
-        from ringmain._cli import exporting
+        from ringmain._cli import export_file
         from ringmain.recording import Recording
 
         recording = Recording(args.path)
-        count = exporting.export(recording, args.out, suffix, args.topic or None, raw=args.raw)
+        count = export_file.export(recording, args.out, suffix, args.topic or None, raw=args.raw)
     except ImportError as error:
         raise missing_part("mcap" if suffix == ".mcap" else "record", error) from None
     if args.out != "-":

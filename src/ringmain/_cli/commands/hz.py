@@ -7,7 +7,7 @@ import argparse
 from ringmain._cli.arguments import add_sampling, add_topic
 from ringmain._cli.observe import Flow
 from ringmain._cli.rates import follow
-from ringmain._cli.tables import Right, count_text, rate_text
+from ringmain._cli.text_format import Right, count_text, rate_text
 
 EXAMPLES = [
     ("a line a second", "ringmain hz imu"),

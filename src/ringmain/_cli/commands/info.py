@@ -7,9 +7,9 @@ import time
 from typing import Any
 
 import ringmain as rm
-from ringmain._cli.schemas import schema_dict, schema_lines
-from ringmain._cli.tables import Right, bold, bytes_text, count_text, duration_text, printable, rate_text, table
+from ringmain._cli.text_format import Right, bold, bytes_text, count_text, duration_text, printable, rate_text, table
 from ringmain._cli.topic_summary import dump_json, layout_text, stream_of, topic_dict, type_name
+from ringmain._cli.topic_text import schema_dict, schema_lines
 
 EXAMPLES = [
     ("one topic: its contract, who takes part, its schema", "ringmain info imu"),

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from ringmain._cli.exit_codes import Exit
-from ringmain._cli.tables import Right, bytes_text, count_text, table
+from ringmain._cli.text_format import Right, bytes_text, count_text, table
 from ringmain._cli.topic_summary import capacity_bytes, dump_json, stream_of, survey, topic_dict, type_name, used_share
 from ringmain._inspect import Participant, TopicInfo
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import ringmain as rm
 from ringmain._cli.arguments import add_timeout, add_topic, natural, positive, rate
 from ringmain._cli.exit_codes import CommandError, Exit, UsageError
-from ringmain._cli.payloads import Encoder, schema_of_type
+from ringmain._cli.message_input import Encoder, schema_of_type
 
 EXAMPLES = [
     ("one message, once somebody reads", "ringmain pub chat hello"),

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from ringmain import _names, _native
 from ringmain._cli.live.model import Seen
-from ringmain._cli.messages import Decoder
+from ringmain._cli.message_text import Decoder
 from ringmain._cli.observe import read_counters
 from ringmain._cli.topic_summary import stream_of, survey
 from ringmain._inspect import info

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from ringmain._cli.commands.info import describe
 from ringmain._cli.live.model import Model, Row
-from ringmain._cli.messages import envelope_line, inline, value_lines
-from ringmain._cli.tables import bytes_text, count_text, duration_text, printable, rate_text, uncoloured
+from ringmain._cli.message_text import envelope_line, inline, value_lines
+from ringmain._cli.text_format import bytes_text, count_text, duration_text, printable, rate_text, uncoloured
 from ringmain._cli.topic_summary import type_name
 from ringmain._message import Message
 

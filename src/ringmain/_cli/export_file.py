@@ -11,7 +11,7 @@ from typing import IO
 
 import pyarrow.parquet
 
-from ringmain._cli.messages import Decoder, json_line
+from ringmain._cli.message_text import Decoder, json_line
 from ringmain._message import Message
 from ringmain.recording import SCHEMA, Recording
 from ringmain.recording._mcap import export_mcap

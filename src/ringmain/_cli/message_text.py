@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from ringmain._cli.tables import bytes_text, dim, printable
+from ringmain._cli.text_format import bytes_text, dim, printable
 from ringmain._message import Message
 from ringmain.errors import CodecNotFound, SchemaError
 from ringmain.frames._descriptor import read_descriptor
