@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from ringmain._cli.commands.info import describe
 from ringmain._cli.live.model import Model, Row
 from ringmain._cli.message_text import envelope_line, inline, value_lines
 from ringmain._cli.text_format import bytes_text, count_text, duration_text, printable, rate_text, uncoloured
 from ringmain._cli.topic_summary import type_name
+from ringmain._cli.topic_text import describe
 from ringmain._message import Message
 
 HEADS = ("TOPIC", "CONTRACT", "TYPE", "HZ", "", "BANDWIDTH", "FULL", "W", "R", "BEHIND", "DELAY", "LOST", "WHO IS SLOW")
