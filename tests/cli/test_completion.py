@@ -6,12 +6,12 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import ringmain as rm
-from ringmain._cli.commands.completion import SHELLS
-from ringmain._cli.completion import script
+from ringmain._cli.commands.completion import SHELLS, script
 from ringmain._cli.main import COMMANDS, command_parser, load
 
 
@@ -23,6 +23,13 @@ def test_every_command_and_option_is_in_it(shell):
         for action in command_parser(name, load(name))._actions:
             for flag in action.option_strings:
                 assert flag.lstrip("-") in text
+
+
+def test_the_scripts_are_fresh():
+    pytest.importorskip("shtab")
+    tool = Path(__file__).parents[2] / "tools/completion.py"
+    done = subprocess.run([sys.executable, tool, "--check"], text=True, capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("shell", SHELLS)

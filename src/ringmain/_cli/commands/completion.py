@@ -1,10 +1,10 @@
-"""`ringmain completion`: a completion script for the shell, generated from the parsers."""
+"""`ringmain completion`: prints a completion script. tools/completion.py generates the scripts from the parsers. Shells
+run this command when they start, so it only reads a file."""
 
 from __future__ import annotations
 
 import argparse
-
-from ringmain._cli.exit_codes import missing_part
+from pathlib import Path
 
 EXAMPLES = [
     ("bash", "echo 'eval \"$(ringmain completion bash)\"' >> ~/.bashrc"),
@@ -12,15 +12,17 @@ EXAMPLES = [
     ("fish", "ringmain completion fish > ~/.config/fish/completions/ringmain.fish"),
 ]
 SHELLS = ("bash", "zsh", "fish")
+SCRIPTS = Path(__file__).parents[1] / "completions"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", choices=SHELLS)
+    parser.add_argument("shell", choices=SHELLS, help="the shell that will run the script")
 
 
 def run(args: argparse.Namespace) -> None:
-    try:
-        from ringmain._cli.completion import script
-    except ImportError as error:
-        raise missing_part("completion", error) from None
     print(script(args.shell), end="")
+
+
+def script(shell: str) -> str:
+    """The script for one of SHELLS."""
+    return (SCRIPTS / f"ringmain.{shell}").read_text()
