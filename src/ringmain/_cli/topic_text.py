@@ -37,7 +37,7 @@ def _frame_lines(stream: rm.FrameStream) -> list[str]:
     lines = [
         f"  frames    {layout_text(stream)}, {bytes_text(stream.layout.size)} each",
         f"  published {count_text(stream.frames)}, at {rate_text(stream.rate)} Hz, {stream.dropped} dropped",
-        f"  buffers   {stream.buffers} of {bytes_text(stream.buffer_bytes)}, held by {held or 'nobody'}",
+        f"  buffers   {stream.buffers} of {bytes_text(stream.buffer_bytes)}, held by {held or 'no reader'}",
     ]
     return lines if stream.alive else [*lines, "  publisher gone"]
 

@@ -88,15 +88,15 @@ def _wait_for_readers(pub: rm.Publisher, args: argparse.Namespace) -> None:
     keeps = args.persist or CONTRACTS[pub.contract].keeps_unread
     wanted = args.wait_readers if args.wait_readers is not None else int(not keeps)
     start = time.monotonic()
-    told = wanted == 0
+    printed = wanted == 0
     # Not by Publisher.wait_for_readers, which does not count observers, and `ringmain echo` is one.
     while len(rm.info(pub.topic).readers) < wanted:
         waited = time.monotonic() - start
         who = "a reader" if wanted == 1 else f"{wanted} readers"
         if args.timeout is not None and waited >= args.timeout:
             raise CommandError(f"'{pub.topic}' did not get {who} in {args.timeout:g} s; nothing was sent", Exit.TIMEOUT)
-        if not told and waited >= 0.2:
-            told = True
+        if not printed and waited >= 0.2:
+            printed = True
             print(f"ringmain pub: waiting for {who} of '{pub.topic}' (--wait-readers 0 sends anyway)", file=sys.stderr)
         time.sleep(0.01)
 
