@@ -6,22 +6,30 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import ringmain as rm
-from ringmain._cli.completion import SHELLS, script, shapes
-from ringmain._cli.main import COMMANDS
+from ringmain._cli.commands.completion import SHELLS, script
+from ringmain._cli.main import COMMANDS, command_parser, load
 
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_every_command_and_option_is_in_it(shell):
     text = script(shell)
-    for shape in shapes():
-        assert shape.name in text
-        for option in shape.options:
-            for flag in option.flags:
+    for name in COMMANDS:
+        assert name in text
+        for action in command_parser(name, load(name))._actions:
+            for flag in action.option_strings:
                 assert flag.lstrip("-") in text
+
+
+def test_the_scripts_are_fresh():
+    pytest.importorskip("shtab")
+    tool = Path(__file__).parents[2] / "tools/completion.py"
+    done = subprocess.run([sys.executable, tool, "--check"], text=True, capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -50,7 +58,7 @@ def needs(program: str) -> pytest.MarkDecorator:
 def bash_offers(on_path: str, *words: str) -> set[str]:
     """What bash offers for the last of these words."""
     quoted = " ".join(f"'{word}'" for word in words)
-    ask = f'\nCOMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _ringmain; printf "%s\\n" "${{COMPREPLY[@]}}"\n'
+    ask = f'\nCOMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _shtab_ringmain; printf "%s\\n" "${{COMPREPLY[@]}}"\n'
     done = subprocess.run(
         ["bash", "--norc"],
         input=f'PATH="{on_path}:$PATH"\n' + script("bash") + ask,

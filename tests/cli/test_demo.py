@@ -23,10 +23,10 @@ def test_the_bus_part(ringmain, tmp_path):
     ended = ringmain("demo", "--fast", "--no-spark", "--out", str(tmp_path / "demo"))
     assert ended.code == 0, ended.err
     for words in (
-        "in place: 4 buffers",
-        "lapped, and told that it lost",
-        "killed with -9: control noticed",
-        "took its place",
+        "without a copy: 4 buffers",
+        "it was lapped and lost",
+        "killed with SIGKILL: control noticed",
+        "replaced it on",
         "robot/imu",
     ):
         assert words in ended.out

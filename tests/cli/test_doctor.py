@@ -32,7 +32,7 @@ def test_leftovers_are_named_with_what_to_do(ringmain, child):
     dying.line()
     dying.kill()
     out = ringmain("doctor").out
-    assert "everybody is dead in left/over" in out
+    assert "no live participant in left/over" in out
     assert "-> ringmain clean" in out
     assert rm.clean() == ["left/over"]
 
@@ -169,7 +169,7 @@ def test_an_idle_topic(ringmain):
         ended = ringmain("doctor", "t", "--interval", "0.01")
         assert ended.code == 0
         assert "'quiet'" in ended.out
-        assert "nobody reads" in ended.out
+        assert "no live reader" in ended.out
 
 
 @pytest.mark.parametrize("awake", ["before", "now"])

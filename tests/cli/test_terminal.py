@@ -85,13 +85,13 @@ def test_pause_step_resume_and_quit_from_the_keyboard(tty, steps):
             play.until("one message")
         assert sub.try_recv() is None
         play.press(" ")
-        play.until("goes on")
+        play.until("resumed")
         play.press(" ")
         play.until("paused")
         play.press("x")
         play.until("space pauses")
         play.press("q")
-        play.until("ends")
+        play.until("quits")
         assert play.end() == 0
 
 
@@ -111,7 +111,7 @@ def test_progress_shows_rate_bytes_lag_loss_and_room(tty, tmp_path):
     with rm.Publisher("imu", contract="reliable") as pub:
         record = tty("record", "imu", "-o", str(tmp_path / "r"), "--messages", "50")
         record.until("Ctrl-C ends it")
-        record.until("left on disk")
+        record.until("free on disk")
         pub.wait_for_readers(1, timeout=PATIENCE_S)
         pub.send_many([b"x" * 100] * 49)
         shown = record.until("49 messages")

@@ -24,7 +24,7 @@ from ringmain._cli.live.picture import half_blocks, shades, thumbnail
 from ringmain._cli.live.source import Topics
 from ringmain._cli.live.view import HEADS, bar, cells, details, frame_text, messages_text, sparkline, status_line, tone
 from ringmain._cli.observe import Reading
-from ringmain._cli.tables import table
+from ringmain._cli.text_format import table
 from ringmain._message import Message
 from tests.cli.conftest import Imu
 

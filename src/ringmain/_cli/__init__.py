@@ -1,4 +1,4 @@
-"""The command line. One file a command; see main.py for how a command is found, run and ended."""
+"""The command line. Each command has a file in commands/; main.py finds and runs it."""
 
 from ringmain._cli.main import main
 

@@ -1,4 +1,4 @@
-"""Arguments that several commands share, and the checks on what they are given."""
+"""Arguments that several commands share, and the types that check what a user typed."""
 
 from __future__ import annotations
 
@@ -24,17 +24,21 @@ def add_timeout(parser: argparse.ArgumentParser, help: str) -> None:
     parser.add_argument("--timeout", type=seconds, metavar="S", help=help)
 
 
-def add_sampling(parser: argparse.ArgumentParser) -> None:
-    """How often and how long a command that measures does so."""
+def add_interval(parser: argparse.ArgumentParser, default: float, help: str) -> None:
     parser.add_argument(
-        "--interval", type=positive_seconds, default=1.0, metavar="S", help="seconds a line (default: 1)"
+        "--interval", type=positive_seconds, default=default, metavar="S", help=f"{help} (default: {default:g})"
     )
+
+
+def add_sampling(parser: argparse.ArgumentParser) -> None:
+    """How often and for how long a command measures."""
+    add_interval(parser, 1.0, "seconds for each line")
     parser.add_argument("--count", type=positive, metavar="N", help="stop after N lines (default: at Ctrl-C)")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--json", action="store_true", help="one JSON object for each line")
 
 
 def _number(text: str, read: Callable[[str], _Number], good: Callable[[_Number], bool], wanted: str) -> _Number:
-    """What `text` says, if that is a good number; otherwise a sentence that says what is wanted."""
+    """The number in `text` if it is `good`; otherwise an error that says what is wanted."""
     try:
         if good(number := read(text)):
             return number
@@ -80,5 +84,5 @@ def _span_s(text: str) -> float:
 
 
 def span(text: str) -> float:
-    """A stretch of time in seconds, more than zero: 90, 90s, 30m, 24h, 7d."""
+    """A duration in seconds, more than zero: 90, 90s, 30m, 24h, 7d."""
     return _number(text, _span_s, lambda n: 0 < n < 1e10, "a time is wanted, like 90s, 30m, 24h or 7d")

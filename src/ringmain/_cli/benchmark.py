@@ -1,4 +1,4 @@
-"""What `ringmain bench` measures: send and receive in one process, throughput and round trips between two."""
+"""The measurements of `ringmain bench`: send and receive in one process, throughput and round trips between two."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SIZES = (32, 1024, 65536, 1 << 20)
 CAPACITY = 16 << 20
 PATIENCE_S = 30.0
 STEP = 61
-"""One message of a flood in so many is compared whole; all of them are counted."""
+"""All messages of a flood are counted, and every 61st is compared."""
 PEER = """
 import sys, ringmain as rm
 from ringmain._cli.benchmark import STEP, payload_of
@@ -35,12 +35,12 @@ with rm.Subscriber("bench/there", name="bench peer") as there, rm.Publisher("ben
 
 
 def payload_of(size: int) -> bytes:
-    """What is sent: not all zeros, and the same on both sides."""
+    """The payload: not all zeros, and the same on both sides."""
     return (bytes(range(256)) * (size // 256 + 1))[:size]
 
 
 class Cell(TypedDict):
-    """The figures for one size of message."""
+    """The results for one message size."""
 
     size_bytes: int
     send_recv_ns: float
@@ -50,17 +50,10 @@ class Cell(TypedDict):
 
 
 def measure(seconds: float) -> list[Cell]:
-    """All sizes, on topics of its own."""
-    before = os.environ.get("RINGMAIN_DIR")
+    """All sizes, on topics in a directory of its own."""
     with tempfile.TemporaryDirectory(prefix="ringmain-bench-", dir="/dev/shm") as directory:
-        os.environ["RINGMAIN_DIR"] = directory
-        try:
-            return [_cell(size, seconds) for size in SIZES]
-        finally:
-            if before is None:
-                del os.environ["RINGMAIN_DIR"]
-            else:
-                os.environ["RINGMAIN_DIR"] = before
+        os.environ["RINGMAIN_DIR"] = directory  # for the peer process, too; the command ends after this
+        return [_cell(size, seconds) for size in SIZES]
 
 
 def _cell(size: int, seconds: float) -> Cell:
@@ -80,7 +73,7 @@ def _cell(size: int, seconds: float) -> Cell:
             there.send(b"", "end", PATIENCE_S)
             peer.wait(PATIENCE_S)
         finally:
-            peer.kill()  # harmless once it has ended
+            peer.kill()  # no effect once it has ended
     return {
         "size_bytes": size,
         "send_recv_ns": alone,
@@ -91,7 +84,7 @@ def _cell(size: int, seconds: float) -> Cell:
 
 
 def _alone(payload: bytes, seconds: float) -> float:
-    """Nanoseconds for a send and a receive in one process: the best of many batches, as others only make it slower."""
+    """Nanoseconds for a send and a receive in one process: the best of many batches, as load only makes it slower."""
     best = float("inf")
     with rm.Publisher("bench/alone", capacity=CAPACITY) as pub, rm.Subscriber("bench/alone") as sub:
         send, recv = pub.send, sub.recv
@@ -108,9 +101,9 @@ def _alone(payload: bytes, seconds: float) -> float:
 
 
 def _check(right: bool) -> None:
-    """A figure of something that does not work is none."""
+    """Results count only if the messages arrived unchanged."""
     if not right:
-        raise rm.RingmainError("bench: what arrived is not what was sent")
+        raise rm.RingmainError("bench: a message that arrived differs from the one that was sent")
 
 
 def _round_trips(there: rm.Publisher, back: rm.Subscriber, payload: bytes, seconds: float) -> list[int]:

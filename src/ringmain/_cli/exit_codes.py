@@ -1,4 +1,4 @@
-"""What the command ends with: the exit codes scripts rely on, and the errors that carry them."""
+"""The exit codes, which scripts rely on, and the errors that carry them."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ class Exit(IntEnum):
     USAGE = 2
     NOT_FOUND = 3
     TIMEOUT = 4
-    UNWELL = 5
+    PROBLEM_FOUND = 5
     INTERRUPTED = 130
     BROKEN_PIPE = 141
     TERMINATED = 143
 
 
 MEANING = {
-    Exit.OK: "done; for a command that watches until it is interrupted, also Ctrl-C",
-    Exit.ERROR: "it could not be done; one sentence on stderr says why",
-    Exit.USAGE: "the arguments do not make sense",
+    Exit.OK: "done; also Ctrl-C, for a command that runs until it is interrupted",
+    Exit.ERROR: "failed; one sentence on stderr says why",
+    Exit.USAGE: "the arguments are not valid",
     Exit.NOT_FOUND: "there is no such topic, recording or file",
-    Exit.TIMEOUT: "nothing came, or nobody made room, in the time given",
-    Exit.UNWELL: "`doctor` found something that needs mending",
+    Exit.TIMEOUT: "no message arrived, or no space became free, in the time given",
+    Exit.PROBLEM_FOUND: "`doctor` found a problem",
     Exit.INTERRUPTED: "interrupted (Ctrl-C) before the end",
-    Exit.BROKEN_PIPE: "whoever read our output went away",
-    Exit.TERMINATED: "ended by SIGTERM; what was open has been closed",
+    Exit.BROKEN_PIPE: "the reader of the output closed it",
+    Exit.TERMINATED: "ended by SIGTERM; everything that was open is closed",
 }
 
 
@@ -41,7 +41,7 @@ class CommandError(Exception):
 
 
 class UsageError(CommandError):
-    """The arguments do not make sense."""
+    """The arguments are not valid."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__(sentence, Exit.USAGE)

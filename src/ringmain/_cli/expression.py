@@ -1,16 +1,28 @@
 """`--filter`: an expression over a message's fields, evaluated without `eval`.
 
-The expression is Python's syntax, cut down to what can neither call into the program nor run for long: names of
-fields, constants, comparisons, arithmetic, `and`/`or`/`not`, indexing and a few functions. Anything else is refused
-when the filter is made, by name, so that a mistake shows at once and not as silence.
+The syntax is Python's, limited to what can neither call into the program nor run for long: names of fields, constants,
+comparisons, arithmetic, `and`/`or`/`not`, indexing and a few functions. `_compile` has the list, and refuses anything
+else when the filter is made, so a mistake is an error and not a filter that matches nothing.
 """
 
 from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
+
+Fields = Mapping[str, Any]
+Part = Callable[[Fields], Any]
+"""A part of an expression: given a message's fields, its value."""
+
+
+def _numbers(left: Any, right: Any) -> tuple[Any, Any]:
+    """'x' * 10**9 and '%999999999d' % 1 would be a gigabyte each: * and % take numbers only."""
+    if not (isinstance(left, int | float) and isinstance(right, int | float)):
+        raise TypeError("* and % are for numbers")
+    return left, right
+
 
 _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
@@ -27,10 +39,10 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
+    ast.Mult: lambda a, b: operator.mul(*_numbers(a, b)),
     ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
+    ast.Mod: lambda a, b: operator.mod(*_numbers(a, b)),
 }
 _UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
     ast.Not: operator.not_,
@@ -53,110 +65,84 @@ MAX_CHARACTERS = 2000
 
 
 class FilterError(ValueError):
-    """The expression is not one; the text says what is wrong with it."""
+    """The text is not a valid filter, or the filter does not apply to a message. The error says why."""
 
 
 class Filter:
-    """A compiled expression. `names` are the fields it looks at, for whoever wants to check them against a schema."""
+    """A compiled expression. `names` are the fields it uses, so that they can be checked against a schema."""
 
     def __init__(self, text: str) -> None:
         if len(text) > MAX_CHARACTERS:
             raise FilterError(f"a filter has at most {MAX_CHARACTERS} characters, this one has {len(text)}")
-        try:
-            self._root = ast.parse(text.strip(), mode="eval").body
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            reason = error.msg if isinstance(error, SyntaxError) else str(error)
-            raise FilterError(f"{text!r} is not an expression: {reason}") from None
-        self.text = text
         self.names: set[str] = set()
         try:
-            _check(self._root, self.names)
+            self._value = _compile(ast.parse(text.strip(), mode="eval").body, self.names)
+        except FilterError:
+            raise
         except RecursionError:
             raise FilterError("the expression is nested too deep") from None
+        except (SyntaxError, ValueError, MemoryError) as error:
+            reason = error.msg if isinstance(error, SyntaxError) else str(error)
+            raise FilterError(f"{text!r} is not an expression: {reason}") from None
 
-    def matches(self, fields: Mapping[str, Any]) -> bool:
-        """Is it true of these fields? Whatever goes wrong (a missing field, `None < 3`) is raised as `FilterError`."""
+    def matches(self, fields: Fields) -> bool:
+        """Is it true of these fields? Any error (a missing field, `None < 3`) is raised as `FilterError`."""
         try:
-            return bool(_value(self._root, fields))
+            return bool(self._value(fields))
         except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, RecursionError) as error:
             raise FilterError(f"{type(error).__name__}: {error}") from error
 
 
-def _check(node: ast.expr, names: set[str]) -> None:
-    """Refuses what is not on the list; collects the fields' names."""
-    inside: Sequence[ast.expr]
+def _compile(node: ast.expr, names: set[str]) -> Part:
+    """The node as a function of the fields. Collects the names of the fields in `names`."""
+
+    def parts(nodes: list[ast.expr]) -> list[Part]:
+        return [_compile(part, names) for part in nodes]
+
     match node:
-        case ast.Constant():
-            inside = ()
+        case ast.Constant(value=constant):
+            return lambda fields: constant
         case ast.Name(id=name):
             names.add(name)
-            inside = ()
-        case ast.Attribute(value=value, attr=attr) if not attr.startswith("_"):
-            inside = (value,)
-        case ast.Subscript(value=value, slice=ast.Slice(lower=low, upper=high, step=None)):
-            inside = (value, *(part for part in (low, high) if part))
-        case ast.Subscript(value=value, slice=index):
-            inside = (value, index)
-        case ast.BoolOp(values=inside) | ast.Tuple(elts=inside) | ast.List(elts=inside):
-            pass
-        case ast.UnaryOp(op=op, operand=operand) if type(op) in _UNARY:
-            inside = (operand,)
-        case ast.BinOp(left=left, op=arithmetic, right=right) if type(arithmetic) in _ARITHMETIC:
-            inside = (left, right)
+            return lambda fields: _field(fields, name)
+        case ast.Attribute(value=inner, attr=attr) if not attr.startswith("_"):
+            (record,) = parts([inner])
+            return lambda fields: _field(record(fields), attr)
+        case ast.Subscript(value=inner, slice=ast.Slice(lower=lower, upper=upper, step=None)):
+            none = ast.Constant(None)
+            whole, low, high = parts([inner, lower or none, upper or none])
+            return lambda fields: whole(fields)[low(fields) : high(fields)]
+        case ast.Subscript(value=inner, slice=index) if not isinstance(index, ast.Slice):
+            whole, at = parts([inner, index])
+            return lambda fields: whole(fields)[at(fields)]
+        case ast.BoolOp(op=op, values=inside):
+            truths, decide = parts(inside), all if isinstance(op, ast.And) else any
+            return lambda fields: decide(truth(fields) for truth in truths)
+        case ast.Tuple(elts=inside) | ast.List(elts=inside):
+            items = parts(inside)
+            return lambda fields: [item(fields) for item in items]
+        case ast.UnaryOp(op=unary, operand=inner) if type(unary) in _UNARY:
+            apply, (operand,) = _UNARY[type(unary)], parts([inner])
+            return lambda fields: apply(operand(fields))
+        case ast.BinOp(left=left, op=binary, right=right) if type(binary) in _ARITHMETIC:
+            calculate, (one, other) = _ARITHMETIC[type(binary)], parts([left, right])
+            return lambda fields: calculate(one(fields), other(fields))
         case ast.Compare(left=left, ops=ops, comparators=others) if all(type(op) in _COMPARE for op in ops):
-            inside = (left, *others)
+            compare, sides = [_COMPARE[type(op)] for op in ops], parts([left, *others])
+            return lambda fields: _compared(compare, sides, fields)
         case ast.Call(func=ast.Name(id=name), args=inside, keywords=[]) if name in _FUNCTIONS:
-            pass
+            function, arguments = _FUNCTIONS[name], parts(inside)
+            return lambda fields: function(*(argument(fields) for argument in arguments))
         case ast.Call():
             raise FilterError(f"{ast.unparse(node)!r} cannot be called: a filter may use {', '.join(_FUNCTIONS)}")
-        case _:
-            raise FilterError(f"a filter cannot contain {ast.unparse(node)!r}: only fields, comparisons, arithmetic")
-    for part in inside:
-        _check(part, names)
+    raise FilterError(f"a filter cannot contain {ast.unparse(node)!r}: only fields, comparisons, arithmetic")
 
 
-def _value(node: ast.expr, fields: Mapping[str, Any]) -> Any:
-    match node:
-        case ast.Constant(value=value):
-            return value
-        case ast.Name(id=name):
-            return _field(fields, name)
-        case ast.Attribute(value=value, attr=attr):
-            return _field(_value(value, fields), attr)
-        case ast.Subscript(value=value, slice=ast.Slice(lower=low, upper=high)):
-            span = slice(low and _value(low, fields), high and _value(high, fields))
-            return _value(value, fields)[span]
-        case ast.Subscript(value=value, slice=index):
-            return _value(value, fields)[_value(index, fields)]
-        case ast.BoolOp(op=ast.And(), values=values):
-            return all(_value(value, fields) for value in values)
-        case ast.BoolOp(values=values):
-            return any(_value(value, fields) for value in values)
-        case ast.Tuple(elts=elements) | ast.List(elts=elements):
-            return [_value(element, fields) for element in elements]
-        case ast.UnaryOp(op=op, operand=operand):
-            return _UNARY[type(op)](_value(operand, fields))
-        case ast.BinOp(left=left, op=arithmetic, right=right):
-            return _calculate(arithmetic, _value(left, fields), _value(right, fields))
-        case ast.Compare():
-            return _compare(node, fields)
-        case ast.Call(func=ast.Name(id=name), args=arguments):
-            return _FUNCTIONS[name](*(_value(argument, fields) for argument in arguments))
-    raise AssertionError(f"not checked: {ast.dump(node)}")
-
-
-def _calculate(op: ast.operator, left: Any, right: Any) -> Any:
-    # 'x' * 10**9 and '%999999999d' % 1 would be a gigabyte each: these two are for numbers.
-    if isinstance(op, ast.Mult | ast.Mod) and not all(isinstance(side, int | float) for side in (left, right)):
-        raise TypeError("* and % are for numbers")
-    return _ARITHMETIC[type(op)](left, right)
-
-
-def _compare(node: ast.Compare, fields: Mapping[str, Any]) -> bool:
-    left = _value(node.left, fields)
-    for op, other in zip(node.ops, node.comparators, strict=True):
-        right = _value(other, fields)
-        if not _COMPARE[type(op)](left, right):
+def _compared(operators: list[Callable[[Any, Any], Any]], sides: list[Part], fields: Fields) -> bool:
+    left = sides[0](fields)
+    for holds, side in zip(operators, sides[1:], strict=True):
+        right = side(fields)
+        if not holds(left, right):
             return False
         left = right
     return True

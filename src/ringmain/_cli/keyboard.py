@@ -1,5 +1,5 @@
-"""Single keys from the terminal, while something else runs. Owns this invariant: however the block is left, the
-terminal is as it was before."""
+"""Single keys from the terminal, while something else runs. The invariant owned here: when the block is left, in any
+way, the terminal has its old settings."""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ import termios
 import threading
 import tty
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Self
 
 _ARROWS = {"\033[A": "up", "\033[B": "down", "\033[C": "right", "\033[D": "left"}
 
 
 class Keyboard:
-    """Calls `pressed` with each key, in a thread of its own; an arrow comes as "right" and the like. Where stdin is not
-    a terminal, or not ours to read because we run in the background, it does nothing (`active` is False).
-    Ctrl-C and Ctrl-Z keep their meaning."""
+    """Calls `pressed` with each key, in a thread of its own. An arrow is "right" etc. If stdin is not a terminal, or we
+    run in the background, it does nothing (`active` is False). Ctrl-C and Ctrl-Z keep their meaning."""
 
     def __init__(self, pressed: Callable[[str], None]) -> None:
         self._pressed = pressed
@@ -55,9 +53,7 @@ class Keyboard:
             for key in [_ARROWS[text]] if text in _ARROWS else list(text):
                 self._pressed(key)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._thread is not None and self._before is not None:
             os.write(self._wake_in, b"x")
             self._thread.join()

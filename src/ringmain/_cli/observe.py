@@ -1,7 +1,7 @@
-"""Watching a topic without disturbing it.
+"""Observing a topic without disturbing it.
 
-`watch` is a subscriber that looks on: nobody waits for it, it takes no reader's place on a pipe, and where writers wait
-for readers it may be lapped. `Meter` needs no subscriber at all: it reads the topic's counters from outside.
+`watch` is an observer: writers never wait for it, it is not the one reader of a pipe, and it can be lapped on every
+contract. `read_counters` needs no subscriber: it reads the counters in the topic file.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from typing import Any
 
 from ringmain import _names, _native
 from ringmain._cli.exit_codes import CommandError, Exit
-from ringmain._cli.messages import Decoder
+from ringmain._cli.message_text import Decoder
 from ringmain._cli.topic_summary import stream_of
 from ringmain._message import Message
 from ringmain._subscriber import Subscriber
 from ringmain.errors import RingmainError, Timeout, TopicNotFound
 
-_HEADER_BYTES = 24  # of a message in the ring, at least
+_HEADER_BYTES = 24  # the least overhead of a message in the ring
 
 
 def watch(topic: str, command: str, **options: Any) -> Subscriber:
-    """A subscriber that looks on."""
+    """A subscriber that only observes."""
     return Subscriber(topic, name=f"ringmain {command}", observe="always", **options)
 
 
 def messages(sub: Subscriber, timeout: float | None, *, decode: bool = True) -> Iterator[Message]:
-    """The topic's messages, decoded into plain data. One that does not decode comes as its bytes, after a word on
-    stderr. When nothing came for `timeout` seconds the command is over, with exit code 4."""
+    """The topic's messages, decoded into plain data. One that does not decode is yielded as bytes, with a warning on
+    stderr. When no message arrives for `timeout` seconds, the command ends with exit code 4."""
     decoder, life = None, None
     while True:
         try:
@@ -45,11 +45,11 @@ def messages(sub: Subscriber, timeout: float | None, *, decode: bool = True) -> 
         try:
             data = decoder.plain(message.data)
         except ValueError as error:
-            decoder = _decoder(sub)  # a newer writer may have brought a newer schema
+            decoder = _decoder(sub)  # a new writer may have set a new schema
             try:
                 data = decoder.plain(message.data)
             except ValueError:
-                _say(f"message {message.seq} {error}; here are its bytes")
+                _say(f"message {message.seq} {error}; its bytes follow")
                 data = message.data
         yield Message(data, message.seq, message.time_ns, message.sender, message.kind, message.lost)
 
@@ -70,22 +70,22 @@ def _say(text: str) -> None:
 
 @dataclass(frozen=True)
 class Reading:
-    """What a topic's counters say at one moment."""
+    """A topic's counters at one moment."""
 
     time_ns: int
     epoch: int
     messages: int
     ring_bytes: int
-    """Written since the topic began, envelopes included."""
+    """Written since the topic was created, envelopes included."""
     written: dict[tuple[int, int], tuple[int, int]]
     """By writer (slot, generation): messages and payload bytes."""
     frame_bytes: int = 0
-    """Of a stream: what each message brings beside itself."""
+    """Of a frame topic: the size of the buffer that each message refers to."""
 
 
 @dataclass(frozen=True)
 class Flow:
-    """How much went through a topic between two readings."""
+    """The traffic of a topic between two readings."""
 
     seconds: float
     messages: int
@@ -101,7 +101,7 @@ class Flow:
 
 
 def read_counters(topic: str) -> Reading | None:
-    """The counters now; None if there is no such topic."""
+    """The counters now. None if there is no such topic."""
     try:
         seen = _native.inspect(_names.runtime_directory(), topic)
     except TopicNotFound:
@@ -123,14 +123,14 @@ def reading_of(seen: Any, now_ns: int, frame_bytes: int = 0) -> Reading:
 
 
 def flow(before: Reading | None, now: Reading | None) -> Flow | None:
-    """What went through between two readings; None without both. A topic made anew has begun from nothing."""
+    """The traffic between two readings. None without both. A topic that was created again counts from zero."""
     if before is None or now is None or now.time_ns <= before.time_ns:
         return None
     seconds = (now.time_ns - before.time_ns) / 1e9
     if now.epoch != before.epoch:
         before = Reading(before.time_ns, now.epoch, 0, 0, {})
     count = max(0, now.messages - before.messages)
-    # The writers count payload; one that left took its count along, so it gives the mean size, not the sum.
+    # Writers count payload bytes. A writer that left took its count with it, so they give the mean size, not the sum.
     moved = [(c - b[0], n - b[1]) for who, (c, n) in now.written.items() for b in [before.written.get(who, (0, 0))]]
     counted, payload = sum(m for m, _ in moved), sum(n for _, n in moved)
     if counted > 0:

@@ -1,11 +1,11 @@
-"""How a recorder is doing, as text: a table that is drawn over itself while it records, and a summary at the end."""
+"""The state of a recorder as text: a table that is redrawn while it records, and a summary at the end."""
 
 from __future__ import annotations
 
 import shutil
 from typing import TYPE_CHECKING, TextIO
 
-from ringmain._cli.tables import Right, bytes_text, count_text, rate_text, table
+from ringmain._cli.text_format import Right, bytes_text, count_text, rate_text, table
 
 if TYPE_CHECKING:
     from ringmain.recording import RecorderStatus
@@ -14,7 +14,7 @@ HEADS = ("TOPIC", "HZ", "BYTES/S", "MESSAGES", "BYTES", "LAG", "LOST", "PROBLEM"
 
 
 class Progress:
-    """Draws on a terminal, over what it drew before; on anything else it draws nothing."""
+    """Redraws the table on a terminal. Does nothing if the output is not a terminal."""
 
     def __init__(self, out: TextIO, *, shown: bool = True) -> None:
         self._out, self._shown = out, shown and out.isatty()
@@ -37,7 +37,7 @@ class Progress:
 
 
 def progress(status: RecorderStatus, most_topics: int = 1000) -> str:
-    """Rate, bytes, lag and loss of each topic, those furthest behind first, and of the whole, with the room left."""
+    """Rate, bytes, lag and loss of each topic, largest lag first, and a line of totals with the free disk space."""
     topics = sorted(status.topics, key=lambda t: (-t.lag_bytes, t.topic))
     cells = [
         [
@@ -46,9 +46,9 @@ def progress(status: RecorderStatus, most_topics: int = 1000) -> str:
         ]
         for t in topics[:most_topics]
     ]  # fmt: skip
-    left = f", {bytes_text(status.disk_free_bytes)} left on disk" if status.disk_free_bytes is not None else ""
-    waiting = f", {status.segments_waiting} segments to be sealed" if status.segments_waiting > 1 else ""
-    more = f" and {len(topics) - most_topics} topics more" if len(topics) > most_topics else ""
+    left = f", {bytes_text(status.disk_free_bytes)} free on disk" if status.disk_free_bytes is not None else ""
+    waiting = f", {status.segments_waiting} segments to seal" if status.segments_waiting > 1 else ""
+    more = f" and {len(topics) - most_topics} more topics" if len(topics) > most_topics else ""
     total = (
         f"{count_text(status.messages)} messages, {bytes_text(status.bytes)}, {rate_text(status.rate_hz)} Hz, "
         f"{bytes_text(status.bytes_per_s)}/s, {count_text(status.lost)} lost{waiting}{left}{more}"
@@ -57,7 +57,7 @@ def progress(status: RecorderStatus, most_topics: int = 1000) -> str:
 
 
 def summary(status: RecorderStatus) -> str:
-    """What was recorded, topic by topic."""
+    """What was recorded, for each topic."""
     rows = [
         [t.topic, t.contract, Right(count_text(t.messages)), Right(bytes_text(t.bytes)), t.lost, t.problem]
         for t in status.topics

@@ -1,4 +1,4 @@
-"""Measuring again and again: what `hz` and `bw` share. The clock is the only thing it waits for."""
+"""The loop that `hz` and `bw` share: read the counters, wait for the interval, print the difference."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import suppress
 from ringmain import _names, _native
 from ringmain._cli.exit_codes import CommandError, Exit
 from ringmain._cli.observe import Flow, Reading, flow, read_counters
-from ringmain._cli.tables import table
+from ringmain._cli.text_format import table
 
 
 def follow(
@@ -20,7 +20,7 @@ def follow(
     cells: Callable[[Flow], list[object]],
     facts: Callable[[Flow], dict[str, object]],
 ) -> int:
-    """Prints a line a topic every interval, until the count is reached or Ctrl-C."""
+    """Prints one line for each topic every interval, until the count is reached or Ctrl-C."""
     for name in args.topic:
         if read_counters(name) is None:
             raise CommandError(f"there is no topic '{name}' in {_names.runtime_directory()}", Exit.NOT_FOUND)

@@ -1,12 +1,13 @@
-"""Is a topic stuck, and who is in the way? Told from two looks at it, a moment apart."""
+"""Why is a topic stuck? Compares two observations of it, a moment apart."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ringmain._cli.machine_checks import Finding
-from ringmain._cli.tables import bytes_text
+from ringmain._cli.text_format import bytes_text
+from ringmain._contracts import CONTRACTS
 from ringmain._inspect import Participant, TopicInfo
 from ringmain.frames import FrameStream
 
@@ -14,88 +15,86 @@ _STATES = {"T": "stopped", "t": "being debugged", "D": "stuck in the kernel", "Z
 
 
 def diagnose(before: TopicInfo, now: TopicInfo, seconds: float, stream: FrameStream | None = None) -> Iterator[Finding]:
-    """What is to be said of a topic. The first finding is the verdict."""
+    """The findings about a topic. The first one says whether it moves."""
     passed = now.next_sequence - before.next_sequence if now.epoch == before.epoch else now.next_sequence
-    # One that waits looks up now and then, so that a look may find it awake: nothing passed, and either look will do.
+    # A waiting writer wakes up now and then, so one observation may miss that it waits. If no message passed between
+    # the two, either of them is proof.
     waiting = {(w.pid, w.joined_ns): w for w in (*before.writers, *now.writers) if w.waits_for}
-    blocked = [w for key, w in waiting.items() if any(n.alive and (n.pid, n.joined_ns) == key for n in now.writers)]
+    alive = [w for w in now.writers if w.alive]
+    blocked = [w for key, w in waiting.items() if any((n.pid, n.joined_ns) == key for n in alive)]
     if blocked and passed == 0:
-        yield from _stuck(now, blocked)
+        yield from (_stuck(now, writer) for writer in blocked)
     elif stream and passed == 0 and sum(stream.held.values()) >= stream.buffers:
         yield from _all_held(now, stream)
     elif passed:
         yield Finding("moving", "ok", f"{passed} messages in {seconds:g} s")
-    elif not any(w.alive for w in now.writers):
-        yield Finding("idle", "note", "nobody writes", "start a publisher; ringmain pub sends by hand")
+    elif not alive:
+        yield Finding("idle", "note", "no live writer", "start a publisher, or send with ringmain pub")
     else:
-        names = ", ".join(_who(w) for w in now.writers if w.alive)
-        yield Finding("idle", "ok", f"nobody waits: {names} sent nothing in {seconds:g} s")
-        yield from (_not_running(w) for w in now.writers if w.alive and _state(w.pid))
-    yield from _members(before, now)
+        yield Finding("idle", "ok", f"no writer waits: {', '.join(map(_who, alive))} sent nothing in {seconds:g} s")
+        yield from _not_running(alive)
+    yield from _participants(before, now)
 
 
-def _stuck(topic: TopicInfo, blocked: list[Participant]) -> Iterator[Finding]:
-    for writer in blocked:
-        obstacle = next((r for r in (*topic.readers, *topic.writers) if r.name == writer.waits_for), None)
-        if obstacle is None:
-            text = f"{_who(writer)} waits for {writer.waits_for}"
-            remedy = "start its reader: a pipe keeps what it holds until it is read"
-        else:
-            text = f"{_who(writer)} waits for {_who(obstacle)}, {obstacle.lag_messages} messages behind"
-            state = _state(obstacle.pid)
-            remedy = f"end it (kill {obstacle.pid}), or make it read faster"
-            if state == "stopped":
-                text += ", which is stopped"
-                remedy = f"let it go on (kill -CONT {obstacle.pid}), or end it (kill -9 {obstacle.pid})"
-            elif state:
-                text += f", which is {state}"
-            if not obstacle.alive:
-                remedy = "it is dead, and will be cleared away within a moment by whoever waits"
-        yield Finding("stuck", "bad", text, remedy)
+def _stuck(topic: TopicInfo, writer: Participant) -> Finding:
+    obstacle = next((r for r in (*topic.readers, *topic.writers) if r.name == writer.waits_for), None)
+    if obstacle is None:
+        remedy = f"start its reader: a {topic.contract} topic keeps unread messages until they are read"
+        return Finding("stuck", "bad", f"{_who(writer)} waits for {writer.waits_for}", remedy)
+    text = f"{_who(writer)} waits for {_who(obstacle)}, {obstacle.lag_messages} messages behind"
+    state = _state(obstacle.pid)
+    remedy = f"end it (kill {obstacle.pid}), or make it read faster"
+    if not obstacle.alive:
+        remedy = "it is dead: the waiting writer removes it within a moment"
+    elif state == "stopped":
+        remedy = f"continue it (kill -CONT {obstacle.pid}), or end it (kill -9 {obstacle.pid})"
+    return Finding("stuck", "bad", f"{text}, which is {state}" if state else text, remedy)
 
 
 def _all_held(topic: TopicInfo, stream: FrameStream) -> Iterator[Finding]:
     """No buffer is free: the next frame waits, or is dropped."""
     holders = ", ".join(f"{who} has {count}" for who, count in stream.held.items())
     text = f"no buffer is free for the next frame: of {stream.buffers}, {holders}"
-    remedy = "let frames go sooner (leave the block, drop the arrays), give it more buffers, or when_full='drop'"
+    remedy = "release frames sooner (leave the block, drop the arrays), use more buffers, or when_full='drop'"
     yield Finding("stuck", "bad", text, remedy)
-    yield from (_not_running(reader) for reader in topic.readers if reader.alive and _state(reader.pid))
+    yield from _not_running(reader for reader in topic.readers if reader.alive)
 
 
-def _not_running(member: Participant) -> Finding:
-    remedy = f"kill -CONT {member.pid}" if _state(member.pid) == "stopped" else ""
-    return Finding("not running", "bad", f"{_who(member)} is {_state(member.pid)}", remedy)
+def _not_running(participants: Iterable[Participant]) -> Iterator[Finding]:
+    for each in participants:
+        if state := _state(each.pid):
+            remedy = f"kill -CONT {each.pid}" if state == "stopped" else ""
+            yield Finding("not running", "bad", f"{_who(each)} is {state}", remedy)
 
 
-def _members(before: TopicInfo, now: TopicInfo) -> Iterator[Finding]:
-    if not any(r.alive for r in now.readers):
-        yield Finding("readers", "note", "nobody reads")
-    for member in (*now.writers, *now.readers):
-        if not member.alive:
-            text = f"{_who(member)} died; whoever it is in the way of clears it away"
-            yield Finding("dead", "note", text, "ringmain clean, once nobody else is left")
+def _participants(before: TopicInfo, now: TopicInfo) -> Iterator[Finding]:
+    if not any(reader.alive for reader in now.readers):
+        yield Finding("readers", "note", "no live reader")
+    for each in (*now.writers, *now.readers):
+        if not each.alive:
+            text = f"{_who(each)} died; the next participant that it blocks removes it"
+            yield Finding("dead", "note", text, "ringmain clean, once there is no other participant")
     lost_before = {(r.pid, r.joined_ns): r.lost for r in before.readers}
     for reader in now.readers:
         lost = reader.lost - lost_before.get((reader.pid, reader.joined_ns), 0)
         if lost > 0:
-            remedy = "a larger capacity rides out bursts; conflate=True if only the newest counts; or read faster"
+            remedy = "read faster; a larger capacity absorbs bursts; conflate=True if only the newest message matters"
             yield Finding("losing", "bad", f"{_who(reader)} lost {lost} messages just now", remedy)
         elif reader.lost:
             yield Finding("lost", "note", f"{_who(reader)} lost {reader.lost} messages since it joined")
         if reader.alive and reader.lag_bytes > now.capacity // 2:
             text = f"{_who(reader)} is {bytes_text(reader.lag_bytes)} behind, of {bytes_text(now.capacity)}"
             yield Finding("slow", "note", text, "it is about to be lapped, or to make the writer wait")
-    if now.used * 10 > now.capacity * 9 and now.contract in ("pipe", "reliable"):
+    if now.used * 10 > now.capacity * 9 and CONTRACTS[now.contract].writer_waits:
         yield Finding("full", "note", f"{bytes_text(now.used)} of {bytes_text(now.capacity)} used", "")
 
 
-def _who(member: Participant) -> str:
-    return f"{member.role} '{member.name}' (pid {member.pid})"
+def _who(participant: Participant) -> str:
+    return f"{participant.role} '{participant.name}' (pid {participant.pid})"
 
 
 def _state(pid: int) -> str:
-    """What keeps a process from running, if anything does; '' also where we cannot see it."""
+    """Why a process does not run, if so. '' also if we may not see it."""
     try:
         letter = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (OSError, IndexError):

@@ -1,5 +1,4 @@
-"""Topics and streams of frames as the listing commands see them: looked at from outside, as plain data for tables and
-for JSON."""
+"""Topics and frame topics as plain data, for tables and JSON. Reads the topic files without joining."""
 
 from __future__ import annotations
 
@@ -16,14 +15,14 @@ from ringmain.frames import FrameStream, frame_stream
 
 @dataclass(frozen=True)
 class Unreadable:
-    """A file that has a topic's name and is none that we can read."""
+    """A file with a topic's name that cannot be read as a topic."""
 
     name: str
     why: str
 
 
 def survey(pattern: str = "*") -> tuple[list[TopicInfo], list[Unreadable]]:
-    """All topics whose name matches, and those that cannot be read, each by name."""
+    """All topics whose name matches, and those that cannot be read, sorted by name."""
     found, unreadable = [], []
     for name in _native.topics(_names.runtime_directory()):
         if not fnmatch.fnmatchcase(name, pattern):
@@ -31,26 +30,26 @@ def survey(pattern: str = "*") -> tuple[list[TopicInfo], list[Unreadable]]:
         try:
             found.append(info(name))
         except FileNotFoundError:
-            continue  # gone between the two looks
+            continue  # removed since it was listed
         except (RingmainError, ValueError) as error:
             unreadable.append(Unreadable(name, str(error)))
     return found, unreadable
 
 
 def stream_of(name: str) -> FrameStream | None:
-    """The frames that a topic's messages describe; None if it is no stream."""
+    """The frames of a frame topic. None if it is another topic."""
     try:
         return frame_stream(name)
     except (RingmainError, ValueError):
         return None
 
 
-def participant_dict(member: Participant) -> dict[str, Any]:
-    return {slot: getattr(member, slot) for slot in Participant.__slots__}
+def participant_dict(participant: Participant) -> dict[str, Any]:
+    return {slot: getattr(participant, slot) for slot in Participant.__slots__}
 
 
 def topic_dict(topic: TopicInfo, stream: FrameStream | None) -> dict[str, Any]:
-    """What JSON says of a topic. The names are those of `rm.info` and `rm.frame_stream`."""
+    """A topic as JSON. The names are those of `rm.info` and `rm.frame_stream`."""
     return {
         "name": topic.name,
         "contract": topic.contract,
@@ -60,22 +59,22 @@ def topic_dict(topic: TopicInfo, stream: FrameStream | None) -> dict[str, Any]:
         "next_sequence": topic.next_sequence,
         "epoch": topic.epoch,
         "persist": topic.persist,
-        "writers": [participant_dict(member) for member in topic.writers],
-        "readers": [participant_dict(member) for member in topic.readers],
+        "writers": [participant_dict(writer) for writer in topic.writers],
+        "readers": [participant_dict(reader) for reader in topic.readers],
         "frames": stream_dict(stream) if stream else None,
     }
 
 
 def stream_dict(stream: FrameStream) -> dict[str, Any]:
     layout = stream.layout
-    told = {name: getattr(layout, name) for name in ("format", "size", "width", "height", "stride")}
-    told |= {"shape": list(layout.shape), "dtype": layout.array.dtype, "planes": list(layout.planes)}
+    known = {name: getattr(layout, name) for name in ("format", "size", "width", "height", "stride")}
+    known |= {"shape": list(layout.shape), "dtype": layout.array.dtype, "planes": list(layout.planes)}
     counts = ("buffers", "buffer_bytes", "frames", "dropped", "rate", "alive", "held")
-    return told | {name: getattr(stream, name) for name in counts}
+    return known | {name: getattr(stream, name) for name in counts}
 
 
 def type_name(topic: TopicInfo, stream: FrameStream | None = None) -> str:
-    """What the topic's messages are: the type's name, or bytes, or what kind of frames."""
+    """The type of the topic's messages: a type's name, bytes, or the layout of its frames."""
     if stream is not None:
         return f"frames {layout_text(stream)}"
     return topic.schema.type_name if topic.schema else "bytes"
@@ -92,14 +91,14 @@ def layout_text(stream: FrameStream) -> str:
 
 
 def used_share(topic: TopicInfo, stream: FrameStream | None) -> float:
-    """How full, from 0 to 1: of a ring, what holds messages; of a stream, the buffers that readers hold."""
+    """How full it is, from 0 to 1: the used part of the ring, or of a frame topic the buffers that readers hold."""
     if stream is not None:
         return min(1.0, sum(stream.held.values()) / stream.buffers)
     return topic.used / topic.capacity
 
 
 def capacity_bytes(topic: TopicInfo, stream: FrameStream | None) -> int:
-    """Of a stream its buffers', since the ring beside them is nothing."""
+    """Of the ring, or of a frame topic all its buffers: the ring beside them is small."""
     return topic.capacity if stream is None else stream.buffers * stream.buffer_bytes
 
 

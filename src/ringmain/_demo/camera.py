@@ -1,5 +1,4 @@
-"""The camera: fifteen frames a second, written where the readers see them; a bright ball that rolls over a coloured
-ground."""
+"""The camera: 15 frames per second, written directly into shared memory: a bright ball on a coloured ground."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The control loop: the newest of three topics, fifty decisions a second, to whoever must get every one of them.
+"""The control loop: reads the newest message of three topics and sends 50 commands per second on a reliable topic.
 
-It goes on while the GPS is dead, and says so in its commands.
+It continues while the GPS is dead, and says so in its commands.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The dashboard: reads the IMU far too slowly. It is lapped, and is told how much it lost; nobody waits for it."""
+"""The dashboard: reads the IMU too slowly. It is lapped and counts what it lost. The IMU does not wait for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The GPS: ten positions a second. The demo kills it with -9 on the way, and starts another."""
+"""The GPS: 10 positions per second. The demo kills it with SIGKILL, and starts another."""
 
 from __future__ import annotations
 

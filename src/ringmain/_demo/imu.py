@@ -1,4 +1,4 @@
-"""The IMU: 200 small typed messages a second, on a ring so short that a slow reader is lapped."""
+"""The IMU: 200 small typed messages per second, in a ring so small that a slow reader is lapped."""
 
 from __future__ import annotations
 

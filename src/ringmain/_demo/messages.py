@@ -1,4 +1,4 @@
-"""What the robot's topics carry. The camera's is a stream of frames, the others are typed."""
+"""The topics and message types of the robot. The camera's is a frame topic, the others are typed."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ TOPICS = (CAMERA, TARGET, IMU, GPS, COMMAND)
 
 
 class Target(msgspec.Struct):
-    """Where vision saw the ball, in pixels."""
+    """Where vision found the ball, in pixels."""
 
     seen: bool
     x: float
     y: float
     frame: int
-    """The camera's number of the frame."""
+    """The number of the camera's frame."""
 
 
 class Imu(msgspec.Struct):
-    """Acceleration in m/s², turning in rad/s."""
+    """Acceleration in m/s², turn rate in rad/s."""
 
     acceleration: tuple[float, float, float]
     turn_rate: float
@@ -36,10 +36,10 @@ class Gps(msgspec.Struct):
 
 
 class Command(msgspec.Struct):
-    """What the control loop wants, and what it knew when it decided."""
+    """A command of the control loop, and what it is based on."""
 
     steer: float
     speed: float
     gps_alive: bool
     frame: int
-    """The number of the camera frame it followed, or -1."""
+    """The number of the camera's frame, or -1."""

@@ -1,4 +1,4 @@
-"""Telling the demo's story: a line for what was shown, and on a terminal a line of progress that is written over."""
+"""The demo's output: a line for each step, and on a terminal a progress line that is redrawn."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ringmain._cli.tables import dim
+from ringmain._cli.text_format import dim
 
 _WIDTH = 24
 
 
 class Narrator:
-    """Says what is shown, with the seconds since the beginning."""
+    """Prints each step, with the seconds since the start."""
 
     def __init__(self) -> None:
         self._start = time.monotonic()
@@ -25,13 +25,13 @@ class Narrator:
         print(f"{dim(f'{time.monotonic() - self._start:6.1f} s')}  {text}", flush=True)
 
     def progress(self, what: str, share: float) -> None:
-        """How far something has come, from 0 to 1."""
+        """Redraws the progress bar. `share` is from 0 to 1."""
         done = round(min(max(share, 0.0), 1.0) * _WIDTH)
         self._over(f"          {'━' * done}{dim('━' * (_WIDTH - done))}  {what}")
 
     @contextmanager
     def busy(self, what: str) -> Iterator[None]:
-        """Counts the seconds while something runs that does not say how far it has come."""
+        """Counts the seconds of a step whose progress is not known."""
         over, start = threading.Event(), time.monotonic()
 
         def count() -> None:

@@ -1,4 +1,4 @@
-"""Starting, killing and ending the robot's processes. Whatever happens, none is left running."""
+"""Starts, kills and ends the robot's processes. The invariant owned here: none is left running."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Self
 
 PARTS = ("camera", "vision", "imu", "gps", "control", "dashboard")
@@ -14,7 +13,7 @@ PATIENCE_S = 30.0
 
 
 class DemoFailed(Exception):
-    """The demo did not show what it should; the text says what was missing."""
+    """The demo did not reach an expected state. The text says which."""
 
 
 class Stage:
@@ -31,21 +30,21 @@ class Stage:
         return self._running[part].pid
 
     def kill(self, part: str) -> int:
-        """kill -9; returns the pid it had."""
+        """Sends SIGKILL. Returns its pid."""
         process = self._running.pop(part)
         process.kill()
         process.wait(PATIENCE_S)
         return process.pid
 
     def until(self, what: str, condition: Callable[[], object]) -> None:
-        """Waits for something to come about; a part that ends meanwhile, or too long a wait, is a failure."""
+        """Waits until the condition holds. Fails if a part ends, or after PATIENCE_S seconds."""
         end = time.monotonic() + PATIENCE_S
         while not condition():
             for part, process in self._running.items():
                 if (code := process.poll()) is not None:
                     raise DemoFailed(f"{part} ended with {code} while waiting for {what}")
             if time.monotonic() > end:
-                raise DemoFailed(f"waited {PATIENCE_S:g} s for {what} in vain")
+                raise DemoFailed(f"waited {PATIENCE_S:g} s for {what}, without success")
             time.sleep(0.05)
 
     def end(self) -> None:
@@ -62,7 +61,5 @@ class Stage:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.end()

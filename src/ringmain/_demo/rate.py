@@ -1,4 +1,4 @@
-"""Keeping time: a part's loop, so many times a second, until the process is told to end."""
+"""The loop of a part: at a fixed rate, until SIGTERM or Ctrl-C."""
 
 from __future__ import annotations
 
@@ -6,23 +6,19 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from types import FrameType
 
 
 def told_to_end() -> threading.Event:
-    """Is set by SIGTERM or Ctrl-C, instead of ending the process at once."""
+    """An event that SIGTERM and Ctrl-C set, instead of ending the process at once."""
     over = threading.Event()
 
-    def end(number: int, frame: FrameType | None) -> None:
-        over.set()
-
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
+        signal.signal(number, lambda number, frame: over.set())
     return over
 
 
 def ticks(rate_hz: float) -> Iterator[int]:
-    """0, 1, 2, ... at a steady rate, until told to end. Being late once does not shift the rest."""
+    """0, 1, 2, ... at a fixed rate, until the process is to end. One late tick does not delay the others."""
     over = told_to_end()
     start = time.monotonic()
     tick = 0

@@ -1,4 +1,4 @@
-"""Vision: looks for the ball in the newest camera frame, in place, and tells where it is."""
+"""Vision: finds the ball in the newest camera frame, without a copy, and publishes its position."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def main() -> None:
             try:
                 frame = sub.recv(timeout=LOOK_S)
             except rm.Timeout:
-                continue  # no camera, or one that is slow: look again whether we are told to end
+                continue  # no frame yet: check whether the process is to end
             with frame:
-                rows, columns = (frame.array[:, :, 0] > BRIGHT).nonzero()  # the camera's own memory, not a copy
+                rows, columns = (frame.array[:, :, 0] > BRIGHT).nonzero()  # in shared memory, not a copy
                 seen = len(rows) > 0
                 x, y = (float(columns.mean()), float(rows.mean())) if seen else (0.0, 0.0)
                 pub.send(Target(seen, x, y, frame.id))

@@ -1,8 +1,8 @@
-"""One batch through the pipeline: bronze, silver, gold, and the books.
+"""One batch through the pipeline: bronze, silver, gold, and the row counts.
 
-The invariant owned here: *the books balance*. For every topic, rows in = rows out + quarantined + duplicates. Rows in
-is what Spark read; rows out and quarantined are what the Parquet files on disk say; duplicates are counted where they
-are dropped. A batch that does not balance is not committed.
+The invariant owned here: *row counts are checked*. For every topic, rows in = rows out + quarantined + duplicates. Rows
+in are counted by Spark, rows out and quarantined in the Parquet files on disk, duplicates where they are dropped. A
+batch whose counts do not match is not committed.
 
 Starting a Spark job takes longer than a small batch does, so there are few of them: one writes bronze, one counts, one
 writes all of silver, and one makes each gold table. A batch of up to SMALL_ROWS goes through them without a shuffle.

@@ -76,7 +76,7 @@ def topic_health(messages: DataFrame, window_s: float = 10.0, late_s: float = LA
 
 
 def gaps(messages: DataFrame) -> DataFrame:
-    """Every place where a recorder missed messages: when, how many, and which reader it was."""
+    """Every gap where a recorder missed messages: when, how many, and which reader."""
     return messages.where("lost > 0").select(
         F.col("publish_time").alias("time"),
         "topic",

@@ -1,4 +1,4 @@
-"""Putting a batch's files in their places, and keeping small ones few.
+"""Moves a batch's files into the tables, and joins small ones.
 
 A pipeline that follows a recording makes a file for each topic and table with every batch: thousands a day. So a small
 file is not put beside the one before it but joined with it, and takes its place under its name. The invariant owned
@@ -40,7 +40,7 @@ class Written(msgspec.Struct, frozen=True):
 
 
 class Staged(NamedTuple):
-    """A file of a batch that nobody reads yet."""
+    """A file of a batch that readers do not see yet."""
 
     table: str
     file: Path
@@ -80,7 +80,7 @@ def _keep(file: Path, link: Path, batch: int) -> None:
 
 
 def take_back(root: Path, undo: Path, batch: int) -> None:
-    """Remove what a batch that died has put in place."""
+    """Removes the files of a batch that died."""
     for table in ("bronze", "silver", "quarantine", "steps"):
         for leftover in (root / table).rglob(f"{prefix(batch)}*.parquet"):
             leftover.unlink()

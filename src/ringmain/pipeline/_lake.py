@@ -1,4 +1,4 @@
-"""The lake: a directory of Parquet tables in which every batch is there once, whoever reads it.
+"""The lake: a directory of Parquet tables in which every batch appears exactly once, for every reader.
 
     LAKE/
       bronze/date=D/topic=T/b000000012-0000.parquet     every message as recorded
@@ -11,7 +11,7 @@
       _ringmain/folded.json                             the sums of older batches, whose own files are gone
       _ringmain/checkpoint/                             Spark's
       _ringmain/undo/000000012/                         files that an unfinished batch has replaced
-      _staging/                                         files on their way; nobody reads them
+      _staging/                                         files of unfinished batches; not read
 
 The invariant owned here: *a batch that runs again replaces itself*. Files carry their batch's number in their names
 (that of the first, where small files were joined: install.py); a batch that had begun and was not completed is taken
@@ -54,7 +54,7 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 class TopicCount(msgspec.Struct):
-    """Where the rows of one topic went. `rows_in == rows_out + quarantined + duplicates`, or the batch is refused."""
+    """The row counts of one topic. `rows_in == rows_out + quarantined + duplicates`, or the batch is refused."""
 
     topic: str
     rows_in: int = 0
@@ -169,7 +169,7 @@ class Lake:
         return self._staging / str(batch)
 
     def stage(self, frame: DataFrame, table: str, batch: int, partition_by: Sequence[str]) -> list[Staged]:
-        """Have Spark write the rows of a batch, where nobody reads them yet."""
+        """Has Spark write the rows of a batch to a directory that readers do not see."""
         folder = self.staging(batch) / table
         _write(frame, folder, partition_by)
         return [self.staged(table, file, batch) for file in folder.rglob("*.parquet")]
@@ -217,7 +217,7 @@ class Lake:
 
 
 def totals(root: Path) -> list[TopicCount]:
-    """Where all rows of a lake went, by topic, over all its batches."""
+    """The row counts of a lake by topic, over all its batches."""
     folded = _read_folded(root)
     sums = folded.topics
     for path in (root / "_ringmain" / "batches").glob("*.json"):

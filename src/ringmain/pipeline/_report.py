@@ -30,7 +30,7 @@ def report(lake: str | Path, out: str | Path, *, title: str | None = None) -> Pa
     if health is None or health.empty:
         raise LakeError(f"{lake} has no gold/topic_health to report on: run the pipeline first (ringmain pipeline run)")
     senders = _table(lake, "senders")
-    data = {"title": title or lake.absolute().name, **numbers(health, senders), **_books(lake)}
+    data = {"title": title or lake.absolute().name, **numbers(health, senders), **_row_counts(lake)}
     # A sender's name may be anything: nothing in the data may end the script it is in.
     text = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     out.write_text(_PAGE.read_text(encoding="utf-8").replace(_DATA, text), encoding="utf-8")
@@ -120,8 +120,8 @@ def _senders(senders: pd.DataFrame) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _books(lake: Path) -> dict[str, Any]:
-    """Where all rows went, over all batches."""
+def _row_counts(lake: Path) -> dict[str, Any]:
+    """The row counts, over all batches."""
     from ringmain.pipeline._lake import totals
 
     total = {"rows_in": 0, "rows_out": 0, "quarantined": 0, "duplicates": 0}

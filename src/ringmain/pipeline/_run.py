@@ -61,7 +61,7 @@ class Summary:
             self.bytes += topic.bytes
         self.batches += 1
         if self.rows_in != self.rows_out + self.quarantined + self.duplicates:
-            raise LakeError(f"the books do not balance: {self}")
+            raise LakeError(f"row counts do not match, rows in must be rows out + quarantined + duplicates: {self}")
 
     def __str__(self) -> str:
         return (
@@ -101,7 +101,7 @@ class Pipeline:
 
     def on(self, topic: str, *, table: str) -> Callable[[Step], Step]:
         """Register a function of one topic's silver rows. It is given each batch; what it returns goes to
-        `steps/TABLE`. Rows it drops are still in silver, so the books balance."""
+        `steps/TABLE`. Rows it drops are still in silver, so the row counts still match."""
 
         def add(function: Step) -> Step:
             self.plan.topic_steps.append((topic, table, function))
@@ -150,8 +150,8 @@ class Pipeline:
                 "the pipeline works through its batches in the driver, which Spark Connect keeps on the server: unset "
                 "SPARK_REMOTE, and name the cluster by --master (master=) instead. Reading and streaming do work"
             )
-        place = Lake(lake, Settings(window_s=self.window_s), join_small=self.format != "delta")
-        worker = BatchRun(spark, place, self.plan, lambda: list(find_recordings(source, must_exist=False).values()))
+        tables = Lake(lake, Settings(window_s=self.window_s), join_small=self.format != "delta")
+        worker = BatchRun(spark, tables, self.plan, lambda: list(find_recordings(source, must_exist=False).values()))
         summary, began = Summary(), time.monotonic()
         tell = progress or (lambda line: print(line, file=sys.stderr, flush=True))
         raised: list[Exception] = []
@@ -165,7 +165,7 @@ class Pipeline:
             if self.format == "delta":
                 from ringmain.pipeline._delta import sync
 
-                sync(place)
+                sync(tables)
             if commit is not None and commit.topics:
                 summary.add(commit)
                 summary.seconds = time.monotonic() - began
@@ -179,7 +179,7 @@ class Pipeline:
             .option("failOnDataLoss", str(fail_on_data_loss).lower())
             .load(source)
             .writeStream.foreachBatch(each)
-            .option("checkpointLocation", str(place.checkpoint))
+            .option("checkpointLocation", str(tables.checkpoint))
         )
         trigger = (
             writer.trigger(processingTime=f"{interval_s} seconds") if follow else writer.trigger(availableNow=True)

@@ -7,13 +7,13 @@
     spark.readStream.format("ringmain").load("recordings/")               # while it is being recorded
     frame.writeStream.format("ringmain").option("topic", "plan")          # publish
 
-The public names and where each lives: `session` (session.py), `read` (fastest.py), `gaps` (scan.py), `RepeatFilter`
-(sink.py). The source and sink behind `format("ringmain")` are in source.py, which Spark finds by itself through the
-top-level package `pyspark_ringmain`.
+Spark finds the source and sink behind `format("ringmain")` (_source.py) through the top-level package
+`pyspark_ringmain`.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ringmain.spark._session import session
@@ -29,9 +29,7 @@ _WHERE = {"read": "ringmain.spark._read", "gaps": "ringmain.spark._scan", "Repea
 
 
 def __getattr__(name: str) -> Any:
-    # Later than session(): what it says when pyspark is missing would otherwise never be said.
+    # Imported on first use: without pyspark, `session` must still be importable, so that it can say what is missing.
     if name not in _WHERE:
         raise AttributeError(f"module 'ringmain.spark' has no attribute {name!r}")
-    import importlib
-
-    return getattr(importlib.import_module(_WHERE[name]), name)
+    return getattr(import_module(_WHERE[name]), name)

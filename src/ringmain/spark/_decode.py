@@ -1,8 +1,8 @@
-"""Payloads to columns: one table for all the lives of a topic, whose schema may have changed from one to the next.
+"""Payloads to columns: one table for all the lives of a topic, whose schema may differ from life to life.
 
 The invariant owned here: *a row in, a row out*. A payload that does not decode keeps its bytes and gets a reason in
-`decode_error`; one that does has its fields and no bytes. A field that a life did not have is null; numbers widen; what
-fits no common type becomes JSON text.
+`decode_error`; one that does has its fields and no bytes. A field that a life did not have is null. Numbers widen.
+Types without a common type become JSON text.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _WIDER = {
 
 @dataclass(frozen=True)
 class Decoding:
-    """How a topic's payloads become columns. Picklable: it travels to the workers."""
+    """How a topic's payloads become columns. Picklable: it is sent to the workers."""
 
     topic: str
     lives: Mapping[int, bytes]  # epoch -> schema
@@ -40,7 +40,7 @@ class Decoding:
         return cls(topic, dict(lives), merge_schemas(schemas))
 
     def columns(self) -> list[pa.Field]:
-        """The fields as columns; one that would hide an envelope's column is called field_NAME."""
+        """The fields as columns. One that has the name of an envelope column is called field_NAME."""
         taken = {name.lower() for name in _TAKEN}
         return [f.with_name(column_name(f.name, taken)) for f in self.fields]
 
@@ -61,29 +61,23 @@ class Decoding:
 
     def _decode(self, epoch: int, payload: pa.Array) -> tuple[list[pa.Array], pa.Array]:
         schema = self.lives.get(epoch, b"")
-        if not schema:
-            nulls = [pa.nulls(len(payload), f.type) for f in self.fields]
-            return nulls, pa.repeat(pa.scalar(f"topic {self.topic!r} had no schema in its life {epoch}"), len(payload))
-        try:
-            values, reasons = typed.decode_column(payload, typed.Schema.from_bytes(schema))
-        except (RingmainError, pa.ArrowException) as error:  # a schema that this ringmain cannot read at all
-            nulls = [pa.nulls(len(payload), f.type) for f in self.fields]
-            return nulls, pa.repeat(pa.scalar(str(error)), len(payload))
-        columns = []
-        for wanted in self.fields:
-            at = values.type.get_field_index(wanted.name)
-            found = pa.nulls(len(payload), wanted.type) if at < 0 else pc.struct_field(values, [at])
-            columns.append(conform(found, wanted.type))
-        return columns, reasons
+        why = f"topic {self.topic!r} had no schema in its life {epoch}"
+        if schema:
+            try:
+                values, reasons = typed.decode_column(payload, typed.Schema.from_bytes(schema))
+                return _children(values, self.fields), reasons
+            except (RingmainError, pa.ArrowException) as error:  # a schema that this version cannot read
+                why = str(error)
+        return [pa.nulls(len(payload), f.type) for f in self.fields], pa.repeat(pa.scalar(why), len(payload))
 
 
 def column_name(name: str, taken: Iterable[str]) -> str:
-    """Spark does not tell `Size` from `size`, and the envelope comes first."""
+    """Spark ignores case in names, and the columns of the envelope keep theirs."""
     return f"field_{name}" if name.lower() in taken else name
 
 
 def merge_schemas(schemas: Iterable[pa.Schema]) -> pa.Schema:
-    """All fields of all schemas, each with a type that takes every one of theirs."""
+    """All fields of all schemas, each with a type that can hold the values of all of them."""
     merged: dict[str, pa.DataType] = {}
     for schema in schemas:
         for f in schema:
@@ -93,7 +87,7 @@ def merge_schemas(schemas: Iterable[pa.Schema]) -> pa.Schema:
 
 
 def plain(type_: pa.DataType) -> pa.DataType:
-    """The nearest type that Spark has."""
+    """The nearest type that Spark supports."""
     if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_):
         return pa.list_(plain(type_.value_type))
     if pa.types.is_struct(type_):
@@ -128,12 +122,7 @@ def conform(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     if array.type.equals(wanted):
         return array
     if pa.types.is_struct(wanted) and pa.types.is_struct(array.type):
-        children = []
-        for f in wanted:
-            at = array.type.get_field_index(f.name)
-            child = pa.nulls(len(array), f.type) if at < 0 else pc.struct_field(array, [at])
-            children.append(conform(child, f.type))
-        return pa.StructArray.from_arrays(children, fields=list(wanted), mask=array.is_null())
+        return pa.StructArray.from_arrays(_children(array, wanted), fields=list(wanted), mask=array.is_null())
     if pa.types.is_string(wanted) and not pa.types.is_large_string(array.type):
         texts = [None if v is None else v if isinstance(v, str) else _json(v) for v in array.to_pylist()]
         return pa.array(texts, pa.string())
@@ -142,6 +131,15 @@ def conform(array: pa.Array, wanted: pa.DataType) -> pa.Array:
         offsets = pa.concat_arrays([offsets, array.offsets[-1:]])
         return pa.ListArray.from_arrays(offsets, conform(array.values, wanted.value_type), type=wanted)
     return array.cast(wanted)
+
+
+def _children(array: pa.Array, wanted: Iterable[pa.Field]) -> list[pa.Array]:
+    """The wanted fields of an array of structs. Those that it does not have are null."""
+    known = {f.name: at for at, f in enumerate(array.type)}
+    return [
+        conform(pc.struct_field(array, [known[f.name]]) if f.name in known else pa.nulls(len(array), f.type), f.type)
+        for f in wanted
+    ]
 
 
 def _json(value: object) -> str:

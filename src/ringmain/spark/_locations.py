@@ -1,13 +1,14 @@
-"""Which recordings a path means: one, those below a directory, those that match a pattern, or several of these
+"""The recordings at a location: a recording, those below a directory, those that match a pattern, or several of these
 separated by commas.
 
-The invariant owned here: a recording's *key*, its path below the fixed part of what was asked for, names it in Spark's
-checkpoints. It stays the same when the whole tree is moved, and when more recorders appear beside it.
+The invariant owned here: a recording's *key*, its path below the fixed part of the location, names it in Spark's
+checkpoints. It stays the same when the whole tree is moved, and when more recordings are added beside it.
 """
 
 from __future__ import annotations
 
 import glob
+import itertools
 import os
 from pathlib import Path
 
@@ -19,7 +20,7 @@ SELF = "."
 
 
 def find_recordings(path: str, *, must_exist: bool = True) -> dict[str, Store]:
-    """{key: store} of every recording that `path` means now. One that appears later is found by asking again."""
+    """{key: store} of every recording at the location now. Call it again to find recordings added later."""
     if "," in path and not os.path.exists(path):
         several: dict[str, Store] = {}
         for part in path.split(","):
@@ -43,7 +44,7 @@ def find_recordings(path: str, *, must_exist: bool = True) -> dict[str, Store]:
 
 
 def absolute(path: str) -> str:
-    """The same places whatever directory is current: that of the JVM, whose children look for them, may be another."""
+    """The same location from any working directory: the JVM's, whose child processes read it, may be another."""
     if os.path.exists(path):
         return os.path.abspath(path)
     parts = [part.strip() for part in path.split(",")]
@@ -51,13 +52,8 @@ def absolute(path: str) -> str:
 
 
 def _fixed_part(path: str) -> str:
-    """What comes before the first wildcard."""
-    parts = Path(path).parts
-    fixed = []
-    for part in parts:
-        if glob.has_magic(part):
-            break
-        fixed.append(part)
+    """The part before the first wildcard."""
+    fixed = list(itertools.takewhile(lambda part: not glob.has_magic(part), Path(path).parts))
     return str(Path(*fixed)) if fixed else SELF
 
 
@@ -66,7 +62,7 @@ def _recordings_below(directory: Path) -> list[Path]:
     for root, folders, files in os.walk(directory):
         if META in files or any(parse_segment_name(name) for name in files):
             found.append(Path(root))
-            folders.clear()  # what lies inside a recording belongs to it
+            folders.clear()  # everything inside a recording belongs to it
         else:
             folders.sort()
     return found

@@ -20,22 +20,22 @@ _KNOWN = {
     "topic": "names or patterns, separated by commas: imu,camera/*",
     "decode": "true: the fields of the topic's schema as columns",
     "columns": "the columns to read, separated by commas",
-    "positions": "true: the columns segment and row, each message's place in its recording",
+    "positions": "true: the columns segment and row, each message's position in its recording",
     "startingposition": "earliest (the default), latest, SEGMENT:ROW, or one of these for each recording as JSON",
     "maxbytespertrigger": "how much a micro-batch reads at most, in bytes or like 64MiB",
     "maxrowspertrigger": "how many messages a micro-batch reads at most",
-    "maxpayload": "messages with a larger payload are an error, in bytes or like 256MiB; without it none is",
-    "failondataloss": "true (the default): what cannot be read any more is an error; false: a counted gap",
-    "consumer": "under which name the stream is registered with retention; none: it is not",
+    "maxpayload": "a larger payload is an error, in bytes or like 256MiB; no limit by default",
+    "failondataloss": "true (the default): rows that cannot be read are an error; false: a counted gap",
+    "consumer": "the name under which retention knows the stream; none: it is not registered",
     "pushdown": "true: filters on topic, publish_time and seq are pushed down",
-    "splitbytes": "how much one partition reads, about, in bytes or like 32MiB",
+    "splitbytes": "about how much one partition reads, in bytes or like 32MiB",
     "ranges": "which rows of which segments, as ringmain.spark.read passes it",
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Options:
-    """What was asked of the source."""
+    """The options of one query."""
 
     path: str = ""
     mode: Literal["recording", "live"] = "recording"
@@ -55,11 +55,7 @@ class Options:
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Options:
-        options = {key.lower(): value for key, value in given.items()}
-        for key in options:
-            if key not in _KNOWN:
-                known = "".join(f"\n  {name}: {what}" for name, what in _KNOWN.items() if name != "ranges")
-                raise ValueError(f"format('ringmain') has no option {key!r}. It has{known}")
+        options = known_options(given, _KNOWN, "reading with format('ringmain')")
         mode = options.get("mode", "recording").lower()
         if mode not in ("recording", "live"):
             raise ValueError(f"mode={mode!r}: choose 'recording' or 'live'")
@@ -93,10 +89,18 @@ class Options:
         )
 
 
+def known_options(given: Mapping[str, str], known: Mapping[str, str], what: str) -> dict[str, str]:
+    """The options with names in lower case. An unknown one is an error that lists the known ones."""
+    options = {key.lower(): value for key, value in given.items()}
+    for key in options:
+        if key not in known:
+            listed = "".join(f"\n  {name}: {meaning}" for name, meaning in known.items() if name != "ranges")
+            raise ValueError(f"{what} has no option {key!r}. It has{listed}")
+    return options
+
+
 def _listed(text: str | None) -> tuple[str, ...] | None:
-    if text is None:
-        return None
-    return tuple(part.strip() for part in text.split(",") if part.strip()) or None
+    return tuple(part.strip() for part in (text or "").split(",") if part.strip()) or None
 
 
 def _flag(options: Mapping[str, str], key: str, default: bool) -> bool:

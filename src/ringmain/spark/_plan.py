@@ -1,7 +1,7 @@
 """From positions to work: which rows of which segments there are, and how they are cut into partitions.
 
-The invariant owned here: the rows between two positions are the same whenever one asks, whether their segment was
-growing or sealed at that moment. So a micro-batch that is planned again after a crash reads what it read before.
+The invariant owned here: the rows between two positions are always the same, whether their segment is growing or sealed
+at that moment. So a micro-batch that is planned again after a crash reads the same rows.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from ringmain.recording import Position, SegmentRef, Store, list_segments
 from ringmain.recording._filters import Filter
 from ringmain.recording._segment.store import ParquetSegment, Segment, StreamSegment
 
-SPLIT_BYTES = 32 << 20  # of a partition: large enough to be worth a task, small enough to share out
-ENVELOPE_BYTES = 80  # of a row besides its payload, about
-_OPENERS = 8  # footers are small and latency is what they cost, most of all in object stores
+SPLIT_BYTES = 32 << 20  # of a partition: large enough for a task, small enough to spread over the cores
+ENVELOPE_BYTES = 80  # of a row without its payload, about
+_OPENERS = 8  # footers are small, so latency is their cost, mostly in object stores
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class SegmentPlan:
     ref: SegmentRef
     extents: tuple[Extent, ...]
     end_row: int
-    topics: frozenset[str] | None  # None while it grows: nobody has counted yet
+    topics: frozenset[str] | None  # None while it grows: they are not counted yet
 
     def may_match(self, wanted: Filter) -> bool:
         return self.topics is None or any(wanted.matches(topic) for topic in self.topics)
@@ -70,23 +70,23 @@ def plan_segment(ref: SegmentRef, segment: Segment) -> SegmentPlan:
     return SegmentPlan(ref, tuple(extents), segment.end_row, frozenset(s.topic for s in stats))
 
 
-def plan_all(
-    store: Store, *, on_unreadable: Callable[[SegmentRef, Exception], None] | None = None
-) -> list[SegmentPlan]:
-    """Every segment of a recording as it is now. What cannot be opened raises, or is told to `on_unreadable`."""
+def open_plan(ref: SegmentRef) -> SegmentPlan:
+    segment = ref.open()
+    try:
+        return plan_segment(ref, segment)
+    finally:
+        segment.close()
+
+
+def plan_all(store: Store, on_unreadable: Callable[[SegmentRef, Exception], None]) -> list[SegmentPlan]:
+    """Every segment of a recording as it is now. One that cannot be opened is passed to `on_unreadable`."""
 
     def look(ref: SegmentRef) -> SegmentPlan | None:
         try:
-            segment = ref.open()
+            return open_plan(ref)
         except (RecordingNotFound, RecordingCorrupt) as error:
-            if on_unreadable is None:
-                raise
             on_unreadable(ref, error)
             return None
-        try:
-            return plan_segment(ref, segment)
-        finally:
-            segment.close()
 
     with ThreadPoolExecutor(_OPENERS) as pool:
         return [plan for plan in pool.map(look, list_segments(store)) if plan is not None]
@@ -95,8 +95,8 @@ def plan_all(
 def cut(
     key: str, plan: SegmentPlan, first: int, end: int, split_bytes: int, wanted: Filter | None = None
 ) -> Iterator[Range]:
-    """Rows [first, end) of a segment as ranges of at most about `split_bytes` and all of a size, so that no core waits
-    for another that got the larger piece. Extents that cannot match are left out."""
+    """Rows [first, end) of a segment as ranges of at most about `split_bytes`. They have similar sizes, so that no core
+    waits for one with a larger range. Extents that cannot match are left out."""
     wanted_extents = []
     for extent in plan.extents:
         lo, hi = max(first, extent.row), min(end, extent.end)
@@ -129,7 +129,7 @@ def _outside(extent: Extent, wanted: Filter) -> bool:
 def advance(
     plans: list[SegmentPlan], start: Position, max_rows: int | None, max_bytes: int | None
 ) -> tuple[Position, int, int]:
-    """(position, rows, bytes): how far one gets from `start` within the limits, by at least one row if there is any."""
+    """(position, rows, bytes): the furthest end from `start` within the limits. At least one row, if there is any."""
     at, rows, size = start, 0, 0
     for plan in plans:
         number = plan.ref.number
@@ -151,7 +151,7 @@ def advance(
             at, rows, size = Position(number, lo + room), rows + room, size + room * row_bytes
             if lo + room < extent.end:
                 return at, rows, size
-        # Damaged rows at a segment's end have no extent; they are passed, and read() says that they are missing.
+        # Damaged rows at a segment's end have no extent. They are skipped here, and read() reports them as missing.
         if plan.end_row > (at.row if number == at.segment else 0):
             at = Position(number, plan.end_row)
     return at, rows, size

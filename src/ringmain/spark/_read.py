@@ -1,13 +1,16 @@
 """`read()`: the fastest DataFrame of a recording. Sealed segments are Parquet, which Spark reads natively, in parallel,
-with column pruning and filters pushed down; only what is not sealed yet goes through our Arrow source, and what is too
-wide: Spark's reader wants twice a payload in one piece, and one of 1 GiB ends the whole JVM.
+with column pruning and filters pushed down. Our Arrow source reads only segments that are not sealed yet, and those
+with very large payloads: Spark's Parquet reader needs twice a payload in one piece, and 1 GiB ends the whole JVM.
 
-The invariant owned here: both halves come from one look at the directory, so a segment that is sealed meanwhile is in
+The invariant owned here: both parts come from one listing of the directory, so a segment that is sealed meanwhile is in
 exactly one of them.
 """
 
 from __future__ import annotations
 
+import fnmatch
+import glob
+import operator
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -18,13 +21,13 @@ from ringmain.recording import SegmentRef, Store, list_segments
 from ringmain.recording._filters import Filter
 from ringmain.recording._format import SCHEMA, sealed_name
 from ringmain.spark._locations import absolute, find_recordings
-from ringmain.spark._plan import SPLIT_BYTES, Range, SegmentPlan, cut, plan_segment
+from ringmain.spark._plan import SPLIT_BYTES, Range, cut, open_plan
 from ringmain.spark._source import format_ranges, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-WIDE_BYTES = 256 << 20  # of a row group's payloads; sealing makes them far smaller unless one message is that large
+WIDE_BYTES = 256 << 20  # of a row group's payloads; sealed ones are far smaller, unless one message is that large
 _OBJECT_STORE_SCHEMES = {"s3": "s3a", "gcs": "gs"}  # what pyarrow calls them -> what Hadoop does
 
 
@@ -51,10 +54,8 @@ def read(
             if ref.sealed and not _is_wide(ref):
                 sealed.append(_address(store, ref.number))
                 continue
-            segment = ref.open()
-            plan = plan_segment(ref, segment)
-            segment.close()
-            growing += _cut(key, plan, split_bytes)
+            plan = open_plan(ref)
+            growing += cut(key, plan, 0, plan.end_row, split_bytes)
     parts = []
     schema = spark_schema(SCHEMA)
     if sealed:
@@ -68,21 +69,17 @@ def read(
 
 
 def _is_wide(ref: SegmentRef) -> bool:
-    """Does it hold payloads that are too large for Spark's own reader? (Looked up for local files only: in an object
-    store that would be a request for each.)"""
+    """Does it hold payloads that are too large for Spark's own reader? Checked for local files only: in an object store
+    it would cost a request for each."""
     if ref.store.directory is None or ref.store.sealed_uri:
         return False
     try:
         found = pq.read_metadata(ref.store.directory / sealed_name(ref.number))
     except (OSError, pa.ArrowException):
-        return False  # Spark will say what is wrong with it
+        return False  # Spark will report what is wrong with it
     payload = found.schema.names.index("payload")
     groups = (found.row_group(index) for index in range(found.num_row_groups))
     return any(group.column(payload).total_uncompressed_size > WIDE_BYTES for group in groups)
-
-
-def _cut(key: str, plan: SegmentPlan, split_bytes: int) -> list[Range]:
-    return list(cut(key, plan, 0, plan.end_row, split_bytes))
 
 
 def _address(store: Store, number: int) -> str:
@@ -93,15 +90,11 @@ def _address(store: Store, number: int) -> str:
 
 
 def _matches(wanted: Filter):  # type: ignore[no-untyped-def]
-    """The patterns as a condition that Parquet's statistics understand where it names topics, and as LIKE where not."""
-    import fnmatch
-
+    """The patterns as a condition. Plain names are compared, so that Parquet's statistics apply to them."""
     from pyspark.sql import functions as F
 
-    conditions = []
-    for pattern in wanted.patterns or []:
-        plain = not set(pattern) & set("*?[")
-        conditions.append(
-            F.col("topic") == pattern if plain else F.col("topic").rlike(f"^{fnmatch.translate(pattern)}")
-        )
-    return reduce(lambda one, other: one | other, conditions)
+    topic = F.col("topic")
+    return reduce(
+        operator.or_,
+        (topic.rlike(f"^{fnmatch.translate(p)}") if glob.has_magic(p) else topic == p for p in wanted.patterns or ()),
+    )

@@ -1,7 +1,7 @@
 """Reading ranges of rows as Arrow batches of exactly the schema that Spark expects. Runs in Spark's Python workers.
 
-The invariant owned here: *no row goes missing in silence*. What cannot be read raises; with `failOnDataLoss=false` it
-is a gap that is counted and written down beside the recording's consumers.
+The invariant owned here: *no row is lost silently*. A row that cannot be read is an error; with `failOnDataLoss=false`
+it is a gap, which is counted and recorded next to the recording's consumers.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from ringmain.spark._decode import ERROR, Decoding
 from ringmain.spark._options import POSITION_COLUMNS
 from ringmain.spark._plan import Range
 
-BATCH_BYTES = 32 << 20  # a sealed row group can be larger; smaller pieces keep a worker's memory low
+BATCH_BYTES = 32 << 20  # a sealed row group can be larger; smaller batches need less memory in a worker
 POSITION_FIELDS = [pa.field(name, pa.int64(), nullable=False) for name in POSITION_COLUMNS]
 
 
 @dataclass(frozen=True)
 class Scan:
-    """What to read of a range, and as which columns."""
+    """Which rows and columns to read of a range."""
 
     schema: pa.Schema  # of the batches, exactly as Spark wants it
     topics: tuple[str, ...] | None = None
@@ -50,7 +50,7 @@ class Scan:
         return Filter(self.topics, self.since_ns, self.until_ns, self.first_seq, self.end_seq)
 
     def read(self, wanted_range: Range) -> Iterator[pa.RecordBatch]:
-        """The rows of a range, those that the filters let through."""
+        """The rows of a range that match the filters."""
         wanted = self.filter()
         names = set(self.schema.names)
         if self.decoding is not None and names - set(COLUMNS):
@@ -91,12 +91,12 @@ class Scan:
         longest = pc.max(pc.binary_length(batch.column("payload"))).as_py() or 0
         if longest > self.max_payload:
             raise MessageTooLarge(
-                f"segment {source.ref.number:09d} of {source.key!r} holds a message of {longest:,} bytes, and at most "
-                f"{self.max_payload:,} were asked for (maxPayload)"
+                f"segment {source.ref.number:09d} of {source.key!r} holds a message of {longest:,} bytes, more than "
+                f"the {self.max_payload:,} of maxPayload"
             )
 
     def _shape(self, source: Range, row: int, batch: pa.RecordBatch, rows: pa.Array | None) -> pa.RecordBatch:
-        """The columns that Spark asked for, in its order."""
+        """The columns that Spark requested, in its order."""
         decoded: dict[str, pa.Array] = {}
         if self.decoding is not None and "payload" in batch.schema.names:
             decoding = self._with_lives(source.ref.store, batch)
@@ -116,7 +116,7 @@ class Scan:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _with_lives(self, store: Store, batch: pa.RecordBatch) -> Decoding:
-        """A topic that was recreated after the query began has a life that the plan did not know."""
+        """A topic that was created again after the query started has a life that is not in the plan."""
         assert self.decoding is not None
         if all(epoch in self.decoding.lives for epoch in pc.unique(batch.column("epoch")).to_pylist()):
             return self.decoding
@@ -133,13 +133,13 @@ def _pieces(batch: pa.RecordBatch, rows: pa.Array | None) -> Iterator[tuple[pa.R
 
 
 class Gaps:
-    """Where rows that cannot be read are raised, or counted and written down."""
+    """Raises, or counts and records, rows that cannot be read."""
 
     def __init__(self, store: Store, key: str, consumer: str | None, fail: bool) -> None:
         self._store, self._key, self._consumer, self._fail = store, key, consumer, fail
 
     def unreadable(self, ref: SegmentRef, error: Exception) -> None:
-        """A segment that cannot even be opened: how many rows it has is not known."""
+        """A segment that cannot be opened. Its number of rows is not known."""
         self.note(ref.number, 0, None, error)
 
     def note(self, segment: int, row: int, end_row: int | None, why: object) -> None:
@@ -149,24 +149,20 @@ class Gaps:
                 raise RecordingNotFound(f"{why}; {hint}") from why
             raise RecordingCorrupt(f"{why}; {hint}") from (why if isinstance(why, Exception) else None)
         rows = None if end_row is None else end_row - row
-        line = {"time_ns": time.time_ns(), "recording": self._key, "segment": segment, "row": row, "rows": rows}
-        line["reason"] = str(why)
-        print(f"ringmain: gap: {json.dumps(line)}", file=sys.stderr)
+        gap = {"time_ns": time.time_ns(), "recording": self._key, "segment": segment, "row": row, "rows": rows}
+        line = json.dumps({**gap, "reason": str(why)})
+        print(f"ringmain: gap: {line}", file=sys.stderr)
         directory = self._store.directory
         if directory is not None and self._consumer is not None:
-            path = gaps_path(directory, self._consumer)
+            path = consumer_path(directory, self._consumer).with_suffix(".gaps")
             path.parent.mkdir(exist_ok=True)
             with open(path, "a", encoding="utf-8") as file:  # appending a short line is atomic
-                file.write(json.dumps(line) + "\n")
-
-
-def gaps_path(directory: Any, consumer: str) -> Any:
-    return consumer_path(directory, consumer).with_suffix(".gaps")
+                file.write(line + "\n")
 
 
 def gaps(path: str, consumer: str | None = None) -> list[dict[str, Any]]:
-    """What streams with `failOnDataLoss=false` could not read of a recording: when, which rows, why. The same rows are
-    listed twice when a batch was tried twice."""
+    """The rows of a recording that streams with `failOnDataLoss=false` could not read, when, and why. If a batch ran
+    twice, its gaps are listed twice."""
     store = Store.of(path)
     if store.directory is None:
         return []
@@ -201,7 +197,7 @@ def known_topics(stores: Iterable[Store]) -> list[str]:
 
 
 def source_schema(decoding: Decoding | None, positions: bool) -> pa.Schema:
-    """All the columns that there are to read."""
+    """All columns that can be read."""
     fields = list(SCHEMA)
     if decoding is not None:
         # A payload is kept only where it did not decode.

@@ -1,7 +1,7 @@
-"""`session()`: a SparkSession that works, with what people otherwise trip over already done.
+"""`session()`: a SparkSession that is configured for ringmain.
 
-The invariant owned here: *what was chosen elsewhere wins*. A session that exists is used, SPARK_REMOTE and the master
-are taken as given, a setting passed in beats ours, and PYSPARK_PYTHON or JAVA_HOME stay if they are usable.
+The invariant owned here: *choices made elsewhere win*. An existing session is used, SPARK_REMOTE and the master are
+respected, a setting passed in replaces ours, and PYSPARK_PYTHON or JAVA_HOME stay if they work.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 LOOPBACK = "127.0.0.1"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
-# Set on any session, also one that somebody else made: without them the source or the pipeline would not be right.
+# Set on every session, also an existing one: without them the source or the pipeline would be wrong.
 _RUNTIME: dict[str, str] = {
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
-    # Spark's default, INT96, has no statistics to skip row groups by, and other readers take it for nanoseconds.
+    # Spark's default, INT96, has no statistics for skipping row groups, and other readers take it for nanoseconds.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 
 
-# For work that ends within minutes: the JVM's second compiler would take as much processor time as Spark itself.
+# For work of a few minutes: the JVM's second compiler would use as much processor time as Spark itself.
 _BRIEF = "-XX:TieredStopAtLevel=1"
 
 
@@ -42,7 +42,7 @@ def session(*, app_name: str = "ringmain", master: str | None = None, brief: boo
     An existing session is returned, with the settings that can still be changed. SPARK_REMOTE (Spark Connect) is
     respected; otherwise it runs on `master`, by default all cores of this machine (`local[*]`).
 
-    brief: there is little to do. A JVM on this machine then starts faster, and never becomes as fast as it could.
+    brief: for little work. A JVM on this machine then starts faster, but never reaches its full speed.
     """
     _require_pyspark()
     settings = {_checked(key): _text(value) for key, value in conf.items()}
@@ -70,9 +70,7 @@ def session(*, app_name: str = "ringmain", master: str | None = None, brief: boo
 def _require_pyspark() -> None:
     for module, package in (("pyspark", "pyspark"), ("pyarrow", "pyarrow"), ("pandas", "'pandas<3'")):
         if importlib.util.find_spec(module) is None:
-            raise SparkUnavailable(
-                f"{package} is not installed, and Spark needs it: pip install 'ringmain[spark]' brings it"
-            )
+            raise SparkUnavailable(f"{package} is not installed, and Spark needs it: pip install 'ringmain[spark]'")
 
 
 def _connect(remote: str, app_name: str, settings: dict[str, str]) -> SparkSession:
@@ -83,7 +81,7 @@ def _connect(remote: str, app_name: str, settings: dict[str, str]) -> SparkSessi
     from pyspark.sql import SparkSession
 
     if remote.startswith("local"):
-        _prepare_environment(on_this_machine=True)  # the server is started here, by us
+        _prepare_environment(on_this_machine=True)  # we start the server on this machine
     builder = SparkSession.builder.remote(remote).appName(app_name)
     for key, value in {**_RUNTIME, **settings}.items():
         builder = builder.config(key, value)
@@ -92,13 +90,13 @@ def _connect(remote: str, app_name: str, settings: dict[str, str]) -> SparkSessi
 
 
 def prepare(existing: SparkSession) -> SparkSession:
-    """Set on a session that somebody else made what ringmain relies on."""
+    """Sets on an existing session the settings that ringmain needs."""
     _respect(existing, None, {})
     return existing
 
 
 def _respect(existing: SparkSession, master: str | None, settings: dict[str, str]) -> None:
-    """Apply to a session that is there what can be applied; refuse, by name, what cannot."""
+    """Applies settings to an existing session. One that cannot be changed any more is an error."""
     running_on = existing.conf.get("spark.master", "")
     if master is not None and running_on and master != running_on:
         raise ValueError(
@@ -116,16 +114,14 @@ def _respect(existing: SparkSession, master: str | None, settings: dict[str, str
 
 
 def _prepare_environment(*, on_this_machine: bool) -> None:
-    os.environ[PUSHDOWN_VARIABLE] = (
-        "1"  # the JVM and its workers inherit it: pushing filters down is on in this session
-    )
+    os.environ[PUSHDOWN_VARIABLE] = "1"  # inherited by the JVM and its workers: filters are pushed down
     java = find_java()
     if java.origin != "PATH":
         os.environ["JAVA_HOME"] = str(java.home)
     elif os.environ.get("JAVA_HOME"):
-        del os.environ["JAVA_HOME"]  # it was tried and does not do; Spark's launcher would insist on it
+        del os.environ["JAVA_HOME"]  # it does not work, and Spark's launcher would use it all the same
     if on_this_machine:
-        # Workers elsewhere have their own Python; those here must run this one, not the first `python3` on PATH.
+        # Workers on other machines have their own Python. Those here must run this one, not the first one on PATH.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
@@ -134,7 +130,7 @@ def _prepare_environment(*, on_this_machine: bool) -> None:
 def _defaults(local: bool, master: str, brief: bool) -> dict[str, str]:
     java = f"-Dlog4j2.configurationFile=file:{_LOGGING}"
     if local:
-        java += f" -XX:+UseParallelGC{f' {_BRIEF}' if brief else ''}"  # the JVM's own choice is for large servers
+        java += f" -XX:+UseParallelGC{f' {_BRIEF}' if brief else ''}"  # the default collector is for large servers
     settings = {
         **_RUNTIME,
         "spark.ui.showConsoleProgress": "false",
@@ -151,7 +147,7 @@ def _defaults(local: bool, master: str, brief: bool) -> dict[str, str]:
         if asked.isdigit():
             cores = int(asked)
         settings |= {
-            # Spark's 200 is for clusters: here each shuffle would be 200 tasks of a few rows.
+            # Spark's default of 200 is for clusters: here each shuffle would be 200 tasks of a few rows.
             "spark.sql.shuffle.partitions": str(max(2, cores)),
             # On a local disk a rename is atomic, and this manager takes half the time of the default one.
             "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming"

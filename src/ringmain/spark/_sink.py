@@ -7,11 +7,11 @@ crash, publish their rows again. Every message says which attempt it belongs to,
 
     spark/QUERY/BATCH/PARTITION/ATTEMPT         e.g. spark/1f2e3d4c/17/0/3
 
-The k-th message of one attempt at a partition is the k-th of any other, provided that the query is deterministic, so a
-consumer that counts can drop repeats: `RepeatFilter` does. Readers get what the topic's contract promises, as ever.
+If the query is deterministic, the k-th message of one attempt at a partition is the k-th of every other attempt, so a
+consumer that counts can drop repeats: `RepeatFilter` does. Readers get what the topic's contract promises.
 
-A row is one message. With a column `payload` (binary or string) that is its data; otherwise all columns but `topic` and
-`kind` are the fields of the topic's type, in msgpack, with a schema that says so.
+Each row is one message. A column `payload` (binary or string) is its payload. Without one, all columns but `topic` and
+`kind` are the fields of the topic's type, encoded as msgpack, with a schema.
 """
 
 from __future__ import annotations
@@ -30,16 +30,19 @@ from pyspark.sql.types import BinaryType, StringType, StructType
 
 import ringmain as rm
 from ringmain import _names
+from ringmain._contracts import CONTRACTS, ContractName
 from ringmain.errors import TopicNotFound
+from ringmain.spark._options import known_options
 from ringmain.typed._materialise import materialise
 
+_NEW_TOPIC: ContractName = "bus"  # several writers, because tasks run side by side, and no wait for readers
 _OPTIONS = {
     "topic": "where to publish, unless the rows have a column of that name",
-    "contract": "broadcast, pipe, bus or reliable; by default that of the topic, or bus if it is to be created",
-    "capacity": "of the ring, if the topic is to be created",
-    "timeout": "seconds to wait for readers of a pipe or reliable topic before the task fails; default 60",
+    "contract": f"{', '.join(CONTRACTS)}; by default that of the topic, or {_NEW_TOPIC} for a new topic",
+    "capacity": "of the ring, for a new topic",
+    "timeout": "seconds to wait for slow readers, where the contract waits, before the task fails; default 60",
     "readers": "how many readers to wait for before the first message; default 0",
-    "persist": "true: a topic that is created stays when the last participant leaves",
+    "persist": "true: a new topic stays when the last participant leaves",
     "path": "ignored",
     "checkpointlocation": "Spark's own",
 }
@@ -67,11 +70,7 @@ class Target:
 
     @classmethod
     def parse(cls, given: Mapping[str, str], schema: StructType) -> Target:
-        options = {key.lower(): value for key, value in given.items()}
-        for key in options:
-            if key not in _OPTIONS:
-                known = "".join(f"\n  {name}: {what}" for name, what in _OPTIONS.items())
-                raise ValueError(f"writing to ringmain has no option {key!r}. It has{known}")
+        options = known_options(given, _OPTIONS, "writing with format('ringmain')")
         topic = options.get("topic")
         if topic is None and "topic" not in schema.names:
             raise ValueError("which topic? Give the option topic=NAME, or a column `topic`")
@@ -167,16 +166,18 @@ def _publish(target: Target, batches: Iterator[pa.RecordBatch], query: str, batc
 
 
 def _agree(topic: str, schema: pa.Schema) -> tuple[Any, Any]:
-    """(contract, type) to publish rows with: those of the topic if it is there. A topic of our own takes several
-    writers, because tasks run side by side, and has the rows' columns for its fields."""
+    """(contract, type) to publish rows with: those of the topic if it exists. A new topic has the rows' columns as the
+    fields of its type."""
+
+    def own_type() -> Any:
+        return None if "payload" in schema.names else row_type([f for f in schema if f.name not in _RESERVED])
+
     try:
         there = rm.info(topic)
     except TopicNotFound:
-        return "bus", None if "payload" in schema.names else row_type([f for f in schema if f.name not in _RESERVED])
-    if "payload" in schema.names:
-        return there.contract, None
-    if there.schema is None:
-        return there.contract, row_type([f for f in schema if f.name not in _RESERVED])
+        return _NEW_TOPIC, own_type()
+    if "payload" in schema.names or there.schema is None:
+        return there.contract, own_type()
     if there.schema.codec != "msgpack":
         raise ValueError(
             f"topic {topic!r} carries {there.schema.type_name} ({there.schema.codec}), which rows cannot be made into: "
@@ -223,11 +224,11 @@ def _python_type(type_: pa.DataType) -> Any:
         return row_type(list(type_))
     if pa.types.is_map(type_):
         return dict[_python_type(type_.key_type), _python_type(type_.item_type) | None]  # type: ignore[misc]
-    raise TypeError(f"a column of type {type_} has no place in a message: cast it, or make a payload column yourself")
+    raise TypeError(f"a column of type {type_} cannot be part of a message: cast it, or give a column `payload`")
 
 
 class RepeatFilter:
-    """Tells what a sink's retries have sent before: `if repeats.is_new(message.sender): use(message)`, for each message
+    """Recognises messages that a sink sent again: `if repeats.is_new(message.sender): use(message)`, for each message
     in the order received. Remembers the newest `batches` batches of each query."""
 
     def __init__(self, batches: int = 64) -> None:
@@ -235,7 +236,7 @@ class RepeatFilter:
         self._done: dict[str, OrderedDict[str, dict[str, list[Any]]]] = {}
 
     def is_new(self, sender: str) -> bool:
-        """Is this message one that has not been seen from an earlier attempt? Anything not from the sink is new."""
+        """Is this message new, and not sent before by another attempt? Messages from other senders are always new."""
         parts = sender.split("/")
         if len(parts) != 5 or parts[0] != "spark":
             return True

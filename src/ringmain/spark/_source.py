@@ -1,8 +1,8 @@
 """`format("ringmain")`: recordings and rings as a PySpark data source, and topics as its sink.
 
-This file says what there is to read and hands out readers and writers; what they do is in scan.py (rows), plan.py
-(partitions), stream.py (offsets), live.py (rings) and sink.py (topics). Spark makes instances in processes of their
-own: everything here must be picklable, and files are opened only where rows are read.
+This file has the schema and makes the readers and writers. What they do is in _scan.py (rows), _plan.py (partitions),
+_stream.py (offsets), _live.py (rings) and _sink.py (topics). Spark copies instances to other processes: everything here
+must be picklable, and files are opened only where rows are read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ringmain.spark._scan import Gaps, Scan, known_topics, lives_of, source_sche
 
 
 class RingmainSource(DataSource):
-    """What Spark gets for `format("ringmain")`."""
+    """The data source of `format("ringmain")`."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
@@ -79,7 +79,7 @@ class RingmainSource(DataSource):
 
 
 class RecordingReader(DataSourceReader):
-    """Batch: what the recordings hold at the moment of planning."""
+    """Batch: the rows of the recordings at the time of planning."""
 
     def __init__(self, options: Options, scan: Scan) -> None:
         self._options, self._scan = options, scan
@@ -91,20 +91,20 @@ class RecordingReader(DataSourceReader):
         found: list[Range] = []
         for key, store in find_recordings(self._options.path).items():
             gaps = Gaps(store, key, self._scan.consumer, self._scan.fail_on_loss)
-            for plan in plan_all(store, on_unreadable=gaps.unreadable):
+            for plan in plan_all(store, gaps.unreadable):
                 if plan.may_match(wanted):
                     found += cut(key, plan, 0, plan.end_row, self._options.split_bytes, wanted)
         return [InputPartition(item) for item in found]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if partition.value is None:  # Spark's stand-in for an empty plan
+        if partition.value is None:  # what Spark passes for an empty plan
             return iter(())
         return self._scan.read(partition.value)
 
 
 class PushdownReader(RecordingReader):
-    """The same with filters. A class of its own, because Spark refuses any source that has `pushFilters` unless
-    spark.sql.python.filterPushdown.enabled is set, which it is not by default; `ringmain.spark.session()` sets it."""
+    """The same with filters. A separate class, because Spark refuses a source that has `pushFilters` unless
+    spark.sql.python.filterPushdown.enabled is set. That is off by default; `ringmain.spark.session()` sets it."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
         self._scan = narrow(self._scan, filters)
@@ -112,28 +112,28 @@ class PushdownReader(RecordingReader):
 
 
 def decoding_for(options: Options) -> Decoding | None:
-    """How to decode, if that was asked for: then it must be one topic, and one that was typed."""
+    """How to decode, with decode=true. It must be one topic, and a typed one."""
     if not options.decode:
         return None
     stores = list(find_recordings(options.path, must_exist=False).values())
     scan = Scan(source_schema(None, False), options.topics)
     matching = [name for name in known_topics(stores) if scan.filter().matches(name)]
     if len(matching) != 1:
-        there = ", ".join(matching or known_topics(stores)) or "none so far"
+        there = ", ".join(matching or known_topics(stores)) or "none yet"
         raise ValueError(
             f"decode=true needs one topic: option topic=NAME. {'Matching' if matching else 'Recorded'}: {there}"
         )
     lives = lives_of(stores, matching[0])
     if not any(lives.values()):
         raise ValueError(
-            f"topic {matching[0]!r} was recorded without a schema, so there is nothing to decode: leave decode out, "
+            f"topic {matching[0]!r} was recorded without a schema, so it cannot be decoded: leave decode out, "
             "or publish it typed (Publisher(..., type=...))"
         )
     return Decoding.of(matching[0], lives)
 
 
 def scan_for(options: Options, schema: StructType) -> Scan:
-    """What to read, given the columns that Spark wants: all of ours, or fewer by .schema(...) or the option."""
+    """What to read for the columns that Spark requests: all, or those of .schema(...) or the option."""
     decoding = decoding_for(options)
     wanted = arrow_of(schema)
     there = source_schema(decoding, True)
@@ -163,12 +163,8 @@ def arrow_of(schema: StructType) -> pa.Schema:
 
 
 def format_ranges(ranges: list[Range]) -> str:
-    return json.dumps(
-        [
-            [r.key, str(r.ref.store.directory or ""), r.ref.store.sealed_uri, r.ref.number, r.first, r.end]
-            for r in ranges
-        ]
-    )
+    stored = [(r, r.ref.store) for r in ranges]
+    return json.dumps([[r.key, str(s.directory or ""), s.sealed_uri, r.ref.number, r.first, r.end] for r, s in stored])
 
 
 def parse_ranges(text: str) -> list[Range]:

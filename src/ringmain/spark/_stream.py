@@ -2,13 +2,13 @@
 
     {"consumer": "spark-1f2e3d4c", "at": {"camera-host": "000000003:1500", "arm-host": "000000000:77"}}
 
-A position never changes its meaning, so whatever Spark reads twice after a crash is the same rows: exactly once with
-any sink that replaces what a batch wrote before. The consumer's name is drawn when the query first starts and lives in
-the offsets, hence in the checkpoint: a restarted query is the same consumer. Under that name the stream tells the
-recording's retention how far it has come, and nothing it has not read is deleted.
+A position always means the same row, so Spark reads the same rows again after a crash: exactly once, with any sink that
+rerecordings what the batch wrote before. The consumer's name is chosen when the query first starts. It is part of the
+offsets and so of the checkpoint: a restarted query is the same consumer. Under this name the stream registers its
+position with the recording's retention, which deletes nothing that it has not read.
 
-The invariant owned here: *an end that was announced can be read*. A segment's rows are counted only after they are
-complete, and a segment is counted after the one behind it is known to exist, so no row slips between two looks.
+The invariant owned here: *an end offset that was reported can be read*. Rows are counted only when they are complete,
+and a segment only when the next one is known to exist, so no row is missed between two listings.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Offset = dict[str, Any]
 
 
 class Tracker:
-    """Knows the segments of one recording from a position on. Sealed ones are looked at once, the growing one again."""
+    """The segments of one recording from a position on. Sealed ones are opened once, the growing one is refreshed."""
 
     def __init__(self, key: str, store: Store) -> None:
         self.key, self.store = key, store
@@ -52,17 +52,17 @@ class Tracker:
         self._growing: StreamSegment | None = None
 
     def earliest(self) -> Position:
-        """The first that retention has left."""
+        """The first position that retention has not deleted."""
         return Position(read_retired(self.store).first_segment, 0)
 
     def first(self) -> Position:
-        """Where a new query begins: a directory may hold but some segments of a recording, copied from elsewhere."""
+        """Where a new query starts. A directory may hold only some segments of a recording, copied from elsewhere."""
         listed = list_segments(self.store)
         return Position(listed[0].number, 0) if listed else self.earliest()
 
     def absent(self, begin: Position, end: Position) -> list[tuple[int, int, int | None]]:
-        """(segment, row, end row if known) of rows between two positions that are gone. Numbers are given without
-        leaving any out, so a segment that is not there was deleted by somebody."""
+        """(segment, row, end row if known) of rows between two positions that do not exist any more. Segments are
+        numbered without gaps, so a missing one was deleted."""
         present = {ref.number for ref in list_segments(self.store)}
         found = []
         for number in range(begin.segment, end.segment + (end.row > 0)):
@@ -81,7 +81,7 @@ class Tracker:
         return [plan for plan in found if plan is not None]
 
     def end(self, gaps: Gaps) -> Position:
-        """The position after the last row; looks at the newest segment only."""
+        """The position after the last row. Opens the newest segment only."""
         for ref in reversed(list_segments(self.store)):
             plan = self._plan(ref, gaps)
             if plan is not None:
@@ -118,7 +118,7 @@ class Tracker:
 
 
 class RecordingStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One for each query, alive as long as the query; `read` runs on copies of it, in workers."""
+    """One for each query, as long as it runs. `read` runs on copies of it, in workers."""
 
     def __init__(self, options: Options, scan: Scan) -> None:
         self._options, self._scan = options, scan
@@ -128,16 +128,16 @@ class RecordingStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._registered = False
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_trackers": {}}  # open segments stay where they are
+        return {**self.__dict__, "_trackers": {}}  # open segments are not copied
 
     # Offsets
 
     def initialOffset(self) -> Offset:
-        places = self._places()
+        recordings = self._recordings()
         self._consumer = self._options.consumer or f"spark-{os.urandom(4).hex()}"
-        chosen = _starting(self._options.starting, places)
+        chosen = _starting(self._options.starting, recordings)
         at = {}
-        for key, tracker in places.items():
+        for key, tracker in recordings.items():
             asked = chosen.get(key, "earliest")
             if asked == "earliest":
                 at[key] = str(tracker.first())
@@ -150,7 +150,7 @@ class RecordingStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         self._consumer = start["consumer"]
         if not self._registered:
-            # Not in initialOffset: Spark calls that at every start, and throws the answer away if it has a checkpoint.
+            # Not in initialOffset: Spark calls it at every start, and ignores the result if there is a checkpoint.
             self.commit(start)
             self._registered = True
         unlimited = isinstance(limit, ReadAllAvailable)
@@ -158,14 +158,14 @@ class RecordingStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         bytes_left = None if unlimited else self._options.max_bytes
         at = dict(start["at"])
         waiting = []
-        for key, tracker in self._places().items():
+        for key, tracker in self._recordings().items():
             begin = self._begin(tracker, at.get(key))
             plans = tracker.plans(begin, self._gaps(tracker))
             if self._target is not None:
                 plans = _up_to(plans, self._target.get(key, begin))
             waiting.append((key, begin, plans))
         for index, (key, begin, plans) in enumerate(waiting):
-            # Shares are equal, and what one recording leaves goes to those after it.
+            # The shares are equal. What one recording does not use goes to the next ones.
             sharing = len(waiting) - index
             rows = None if rows_left is None else -(-rows_left // sharing)
             size = None if bytes_left is None else -(-bytes_left // sharing)
@@ -186,36 +186,36 @@ class RecordingStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = {key: tracker.end(self._gaps(tracker)) for key, tracker in self._places().items()}
+        self._target = {key: tracker.end(self._gaps(tracker)) for key, tracker in self._recordings().items()}
 
     def reportLatestOffset(self) -> Offset | None:
         if self._consumer is None:
             return None
-        places = self._places().items()
-        return {"consumer": self._consumer, "at": {key: str(t.end(self._gaps(t))) for key, t in places}}
+        recordings = self._recordings().items()
+        return {"consumer": self._consumer, "at": {key: str(t.end(self._gaps(t))) for key, t in recordings}}
 
     # Rows
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         self._consumer = start["consumer"]
-        places = self._places()
-        self._check_fields([tracker.store for tracker in places.values()])
+        recordings = self._recordings()
+        self._check_fields([tracker.store for tracker in recordings.values()])
         wanted = self._scan.filter()
         found: list[Range] = []
         for key, upto in end["at"].items():
             last = Position.parse(upto)
             if start["at"].get(key) == upto:
                 continue
-            tracker = places.get(key)
+            tracker = recordings.get(key)
             if tracker is None:
                 raise RecordingNotFound(
-                    f"the recording {key!r} below {self._options.path} is gone, and rows up to {last} of it were to be "
-                    "read: put it back, or start the query with a new checkpoint"
+                    f"there is no recording {key!r} below {self._options.path} any more, and its rows up to {last} are "
+                    "not read yet: put it back, or start the query with a new checkpoint"
                 )
             gaps = self._gaps(tracker)
             begin = self._begin(tracker, start["at"].get(key), gaps)
             for number, row, stop in tracker.absent(begin, last):
-                gone = RecordingNotFound(f"segment {number:09d} of {key!r} is gone, and it was not read to its end")
+                gone = RecordingNotFound(f"segment {number:09d} of {key!r} is gone, and was not read to its end")
                 gaps.note(number, row, stop, gone)
             for plan in tracker.plans(begin, gaps):
                 number = plan.ref.number
@@ -230,26 +230,26 @@ class RecordingStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return replace(self._scan, consumer=consumer).read(wanted_range)
 
     def commit(self, end: Offset) -> None:
-        """Tell the recordings how far this query has come for good."""
+        """Registers with the recordings' retention how far this query has read."""
         if self._options.consumer == "none":
             return
-        places = self._places()
+        recordings = self._recordings()
         for key, position in end["at"].items():
-            tracker = places.get(key)
+            tracker = recordings.get(key)
             if tracker is None or tracker.store.directory is None:
-                continue  # gone, or in an object store, where the recorder's own directory rules
+                continue  # gone, or in an object store, where the recorder's directory decides
             try:
                 register(tracker.store.directory, end["consumer"], Position.parse(position))
             except OSError as error:
                 print(
-                    f"ringmain: {tracker.store.directory} cannot be written to ({error}), so retention there does not "
-                    "know of this stream and may delete what it has not read; consumer=none silences this",
+                    f"ringmain: {tracker.store.directory} cannot be written ({error}), so its retention does not know "
+                    "this stream and may delete rows that it has not read; consumer=none turns this warning off",
                     file=sys.stderr,
                 )
 
     # How it is done
 
-    def _places(self) -> dict[str, Tracker]:
+    def _recordings(self) -> dict[str, Tracker]:
         for key, store in find_recordings(self._options.path, must_exist=False).items():
             known = self._trackers.get(key)
             if known is None or known.store != store:
@@ -260,7 +260,7 @@ class RecordingStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Gaps(tracker.store, tracker.key, self._consumer, self._scan.fail_on_loss)
 
     def _begin(self, tracker: Tracker, text: str | None, gaps: Gaps | None = None) -> Position:
-        """Where to go on; rows that retention has deleted before they were read are told to `gaps`."""
+        """Where to continue. Rows that retention deleted before they were read are reported to `gaps`."""
         if text is None:
             return tracker.first()
         earliest = tracker.earliest()
@@ -274,7 +274,7 @@ class RecordingStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return earliest
 
     def _check_fields(self, stores: list[Store]) -> None:
-        """The columns of a running query are fixed; a topic that gains a field needs a restart, not silence."""
+        """The columns of a running query are fixed. If a topic gains a field, the query must be restarted."""
         known = self._scan.decoding
         if known is None:
             return
@@ -283,33 +283,33 @@ class RecordingStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             changed = [f"{f.name} ({f.type})" for f in now.fields if f not in list(known.fields)]
             raise SchemaMismatch(
                 f"columns {', '.join(changed)}",
-                "the columns that this query began with",
-                ["restart the query: it goes on where it stopped, with the new columns"],
+                "the columns that this query started with",
+                ["restart the query: it continues where it stopped, with the new columns"],
                 topic=known.topic,
             )
 
 
-def _starting(text: str, places: dict[str, Tracker]) -> dict[str, str]:
+def _starting(text: str, recordings: dict[str, Tracker]) -> dict[str, str]:
     """{key: where to start}."""
     if text.lower() in ("earliest", "latest"):
-        return dict.fromkeys(places, text.lower())
+        return dict.fromkeys(recordings, text.lower())
     if text.startswith("{"):
         given: dict[str, str] = json.loads(text)
-        unknown = [key for key in given if key not in places]
+        unknown = [key for key in given if key not in recordings]
         if unknown:
-            raise ValueError(f"startingPosition: no recording {', '.join(unknown)}; there are {', '.join(places)}")
+            raise ValueError(f"startingPosition: no recording {', '.join(unknown)}; there are {', '.join(recordings)}")
         return given
     Position.parse(text)
-    if len(places) != 1:
+    if len(recordings) != 1:
         raise ValueError(
-            f"startingPosition={text!r} is a place in one recording, not in {len(places)}: say earliest, latest, "
-            f'or {{"{next(iter(places), SELF)}": "{text}", ...}}'
+            f"startingPosition={text!r} is a position in one recording, not in {len(recordings)}: use earliest, "
+            f'latest, or {{"{next(iter(recordings), SELF)}": "{text}", ...}}'
         )
-    return dict.fromkeys(places, text)
+    return dict.fromkeys(recordings, text)
 
 
 def _up_to(plans: list[SegmentPlan], target: Position) -> list[SegmentPlan]:
-    """Nothing beyond the target: AvailableNow reads what was there when it began."""
+    """The plans up to the target: AvailableNow reads the rows that existed when it started."""
     kept = []
     for plan in plans:
         if plan.ref.number > target.segment:

@@ -1,1 +1,1 @@
-"""One short module a command: its arguments, its examples, and what it opens and starts. See cli/main.py."""
+"""One short module for each command: its arguments, its examples, and what it opens and starts. See main.py."""

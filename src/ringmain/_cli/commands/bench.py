@@ -7,7 +7,7 @@ import argparse
 from ringmain._cli.arguments import positive_seconds
 from ringmain._cli.benchmark import measure
 from ringmain._cli.exit_codes import Exit
-from ringmain._cli.tables import Right, bytes_text, duration_text, rate_text, table
+from ringmain._cli.text_format import Right, bytes_text, duration_text, rate_text, table
 from ringmain._cli.topic_summary import dump_json
 
 EXAMPLES = [
@@ -18,7 +18,7 @@ EXAMPLES = [
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--seconds", type=positive_seconds, default=0.5, metavar="S", help="for each cell (default: 0.5)"
+        "--seconds", type=positive_seconds, default=0.5, metavar="S", help="for each figure (default: 0.5)"
     )
     parser.add_argument("--json", action="store_true", help="print a JSON array")
 
@@ -41,5 +41,5 @@ def run(args: argparse.Namespace) -> int:
     ]
     heads = ("SIZE", "SEND+RECV", "BETWEEN PROCESSES", "BANDWIDTH", "ROUND TRIP P50", "P99")
     print(table(heads, rows))
-    print("one process; then two, on a reliable topic. A loaded machine measures its load.")
+    print("SEND+RECV: in one process. The rest: two processes, a reliable topic. Other load slows both.")
     return Exit.OK

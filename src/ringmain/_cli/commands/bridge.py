@@ -1,4 +1,4 @@
-"""`ringmain bridge`: carry a topic to another, here or on another machine."""
+"""`ringmain bridge`: forward a topic to another, on this machine or another."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from contextlib import suppress
 from ringmain._bridge import bridge, parse_end
 from ringmain._cli.arguments import positive_seconds
 from ringmain._cli.exit_codes import Exit, UsageError, missing_part
-from ringmain._cli.tables import bytes_text, count_text
+from ringmain._cli.text_format import bytes_text, count_text
 from ringmain._cli.topic_summary import dump_json
 
 EXAMPLES = [
-    ("out of shared memory, on a port", "ringmain bridge imu 'zmq:imu@tcp://*:5555'"),
-    ("on the other machine, into shared memory", "ringmain bridge zmq:imu@tcp://robot:5555 imu"),
+    ("from shared memory to a port", "ringmain bridge imu 'zmq:imu@tcp://*:5555'"),
+    ("on the other machine, from the port into shared memory", "ringmain bridge zmq:imu@tcp://robot:5555 imu"),
     ("a copy under another name", "ringmain bridge imu imu/copy"),
 ]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", help="a topic, zmq:topic or zmq:topic@tcp://host:port")
-    parser.add_argument("target", help="likewise")
+    parser.add_argument("target", help="the same")
     parser.add_argument(
         "--duration", type=positive_seconds, metavar="S", help="stop after S seconds (default: at Ctrl-C)"
     )
-    parser.add_argument("--json", action="store_true", help="print what was carried as a JSON object")
+    parser.add_argument("--json", action="store_true", help="print the totals as a JSON object")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""`ringmain bw`: the bandwidth of topics, from their counters. Takes no place in a topic."""
+"""`ringmain bw`: the bandwidth of topics, from their counters. Does not join the topic."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import argparse
 from ringmain._cli.arguments import add_sampling, add_topic
 from ringmain._cli.observe import Flow
 from ringmain._cli.rates import follow
-from ringmain._cli.tables import Right, bytes_text
+from ringmain._cli.text_format import Right, bytes_text
 
 EXAMPLES = [
-    ("a line a second", "ringmain bw camera"),
+    ("one line each second", "ringmain bw camera"),
     ("all topics, for scripts", "ringmain bw --count 1 --json"),
 ]
 

@@ -1,4 +1,4 @@
-"""`ringmain clean`: take away what the dead left behind."""
+"""`ringmain clean`: remove topics left by processes that died."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from ringmain._cli.exit_codes import Exit, UsageError
 from ringmain._cli.topic_summary import dump_json, survey
 
 EXAMPLES = [
-    ("topics in which everybody is dead", "ringmain clean"),
-    ("one topic, if nobody takes part in it (also one that persists)", "ringmain clean old/topic"),
-    ("one topic, whoever is in it", "ringmain clean stuck --force"),
+    ("all topics whose participants have died", "ringmain clean"),
+    ("one topic, if it has no live participant (also one that persists)", "ringmain clean old/topic"),
+    ("one topic, even if it is in use", "ringmain clean stuck --force"),
 ]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_topic(parser, many=True)
-    parser.add_argument("--force", action="store_true", help="take the named topics away even from the living")
-    parser.add_argument("--json", action="store_true", help="print a JSON array of the names")
+    parser.add_argument("--force", action="store_true", help="remove the named topics even if they are in use")
+    parser.add_argument("--json", action="store_true", help="print the names as a JSON array")
 
 
 def run(args: argparse.Namespace) -> int:
     if args.force and not args.topic:
-        raise UsageError("--force needs the topic's name: it takes a topic away from the living")
+        raise UsageError("--force needs the topic's name: it removes a topic that is in use")
     if args.topic:
         for name in args.topic:
             rm.unlink(name, force=args.force)
-        gone = list(args.topic)
+        removed = args.topic
     else:
-        gone = rm.clean()
+        removed = rm.clean()
     if args.json:
-        print(dump_json(gone))
+        print(dump_json(removed))
     else:
-        for name in gone:
+        for name in removed:
             print(f"removed {name}")
-        if not gone:
+        if not removed:
             print("nothing to clean", file=sys.stderr)
     if not args.topic:
         for broken in survey()[1]:
-            print(f"ringmain clean: left alone: {broken.why}", file=sys.stderr)
+            print(f"ringmain clean: not removed: {broken.why}", file=sys.stderr)
     return Exit.OK

@@ -1,4 +1,4 @@
-"""`ringmain delay`: how long messages are under way, from `send` to a reader that was waiting for them."""
+"""`ringmain delay`: the delay of messages, from `send` to a reader that waits for them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from contextlib import suppress
 from ringmain._cli.arguments import add_sampling, add_timeout, add_topic
 from ringmain._cli.exit_codes import CommandError, Exit
 from ringmain._cli.observe import watch
-from ringmain._cli.tables import Right, duration_text, table
+from ringmain._cli.text_format import Right, duration_text, table
 from ringmain._subscriber import Subscriber
 from ringmain.errors import Timeout
 
 EXAMPLES = [
-    ("a line a second", "ringmain delay imu"),
+    ("one line each second", "ringmain delay imu"),
     ("one measurement over ten seconds, in nanoseconds", "ringmain delay imu --interval 10 --count 1 --json"),
 ]
 PERCENTILES = (50, 90, 99, 100)
@@ -24,12 +24,12 @@ PERCENTILES = (50, 90, 99, 100)
 def configure(parser: argparse.ArgumentParser) -> None:
     add_topic(parser)
     add_sampling(parser)
-    add_timeout(parser, "give up (exit code 4) when nothing came for S seconds")
+    add_timeout(parser, "give up (exit code 4) when no message arrives for S seconds")
 
 
 def run(args: argparse.Namespace) -> int:
     left = args.count or -1
-    # Conflating: only the newest message is looked at, so our own slowness does not look like the topic's.
+    # Conflating: only the newest message counts, so our own slowness is not measured as the topic's.
     with suppress(KeyboardInterrupt), watch(args.topic, "delay", conflate=True) as sub:
         while left != 0:
             _print(args, collect(sub, args.interval, args.timeout))
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def collect(sub: Subscriber, interval_s: float, timeout_s: float | None) -> list[int]:
-    """Delays in nanoseconds, of messages that came within the interval; sorted, at least one."""
+    """The delays of the messages that arrive in the interval, in nanoseconds, sorted. At least one."""
     delays: list[int] = []
     end = time.monotonic() + interval_s
     while not delays or time.monotonic() < end:
@@ -65,6 +65,6 @@ def _print(args: argparse.Namespace, delays: list[int]) -> None:
         print(json.dumps({"topic": args.topic, "messages": len(delays), **shown}), flush=True)
     else:
         cells = [Right(duration_text(value)) for value in found.values()]
-        print(table(("TOPIC", "LOOKED AT", *map(str.upper, found)), [[args.topic, len(delays), *cells]]), flush=True)
+        print(table(("TOPIC", "MEASURED", *map(str.upper, found)), [[args.topic, len(delays), *cells]]), flush=True)
     if delays[0] < 0:
-        raise CommandError("messages come from the future: they were stamped by another clock, or replayed")
+        raise CommandError("messages come from the future: their times are from another clock, or replayed")

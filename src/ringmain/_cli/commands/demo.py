@@ -1,4 +1,4 @@
-"""`ringmain demo`: a small robot in about two minutes."""
+"""`ringmain demo`: runs a small robot for about two minutes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import tempfile
 from pathlib import Path
 
 from ringmain._cli.exit_codes import CommandError, Exit, missing_part
-from ringmain._cli.tables import bold
+from ringmain._cli.text_format import bold
 
 EXAMPLES = [
-    ("the whole story", "ringmain demo"),
+    ("everything", "ringmain demo"),
     ("in a few seconds, without Spark", "ringmain demo --fast --no-spark"),
     ("keep the recording, the tables and the report", "ringmain demo --out demo/"),
 ]
@@ -24,7 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fast", action="store_true", help="a few seconds instead of a minute")
     parser.add_argument("--no-spark", action="store_true", help="stop after the recording")
     parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="where to put recording, tables, report (default: a new one)"
+        "--out", type=Path, metavar="DIR", help="directory for recording, tables and report (default: a new one)"
     )
 
 
@@ -38,14 +38,12 @@ def run(args: argparse.Namespace) -> int:
     out = args.out or Path(tempfile.mkdtemp(prefix="ringmain-demo-"))
     recording = out / "recording"
     if recording.exists():
-        raise CommandError(f"{recording} is there already; give another --out")
+        raise CommandError(f"{recording} exists already: give another --out")
     tell = narrator.Narrator()
-    # Topics of its own, so that a demo never meets the topics of somebody's robot.
+    # A directory of its own, so that the demo never touches the topics of a real robot.
     with tempfile.TemporaryDirectory(prefix="ringmain-demo-", dir="/dev/shm") as shared:
         os.environ["RINGMAIN_DIR"] = shared
-        command = (
-            "ringmain" if shutil.which("ringmain") else os.path.relpath(sys.argv[0])
-        )  # not on PATH: as it was called
+        command = "ringmain" if shutil.which("ringmain") else os.path.relpath(sys.argv[0])
         tell.say(f"watch it from another terminal: {bold(f'RINGMAIN_DIR={shared} {command} top')}")
         try:
             scenario.run_robot(recording, FAST_SECONDS if args.fast else SECONDS, tell)

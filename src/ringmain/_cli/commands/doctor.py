@@ -1,4 +1,4 @@
-"""`ringmain doctor`: is this machine fit, and is a topic stuck?"""
+"""`ringmain doctor`: checks this machine, or finds out why a topic is stuck."""
 
 from __future__ import annotations
 
@@ -7,30 +7,24 @@ import time
 from dataclasses import asdict
 
 import ringmain as rm
-from ringmain._cli.arguments import positive_seconds
+from ringmain._cli.arguments import add_interval
 from ringmain._cli.exit_codes import Exit
 from ringmain._cli.machine_checks import Finding, examine
-from ringmain._cli.tables import coloured, printable
+from ringmain._cli.text_format import coloured, printable
 from ringmain._cli.topic_checks import diagnose
 from ringmain._cli.topic_summary import dump_json, stream_of
 
 EXAMPLES = [
     ("kernel, memory, limits, leftovers, Java, optional parts", "ringmain doctor"),
-    ("is it stuck, and who is in the way?", "ringmain doctor jobs"),
-    ("for scripts: exit code 5 if something needs mending", "ringmain doctor --json"),
+    ("is a topic stuck, and which process blocks it?", "ringmain doctor jobs"),
+    ("for scripts: exit code 5 if there is a problem", "ringmain doctor --json"),
 ]
 MARKS = {"ok": ("ok  ", "green"), "note": ("note", "yellow"), "bad": ("BAD ", "red")}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("topic", nargs="?", help="look at this topic instead of the machine")
-    parser.add_argument(
-        "--interval",
-        type=positive_seconds,
-        default=0.5,
-        metavar="S",
-        help="between two looks at a topic (default: 0.5)",
-    )
+    parser.add_argument("topic", nargs="?", help="check this topic instead of the machine")
+    add_interval(parser, 0.5, "seconds between two observations of a topic")
     parser.add_argument("--json", action="store_true", help="print a JSON array of findings")
 
 
@@ -45,11 +39,11 @@ def run(args: argparse.Namespace) -> int:
         print(dump_json([asdict(finding) for finding in findings]))
     else:
         print("\n".join(map(show, findings)))
-    return Exit.UNWELL if any(finding.state == "bad" for finding in findings) else Exit.OK
+    return Exit.PROBLEM_FOUND if any(finding.state == "bad" for finding in findings) else Exit.OK
 
 
 def show(finding: Finding) -> str:
-    """A finding in a line, and what to do about it in another."""
+    """A finding in one line, and what to do about it in another."""
     mark, colour = MARKS[finding.state]
     line = f"{coloured(mark, colour)}  {finding.what + ':':<15} {printable(finding.text)}"
     return f"{line}\n      {'':<15} -> {finding.remedy}" if finding.remedy else line

@@ -9,7 +9,7 @@ from contextlib import suppress
 from ringmain._cli.arguments import add_timeout, add_topic, positive
 from ringmain._cli.exit_codes import Exit, UsageError
 from ringmain._cli.expression import Filter, FilterError
-from ringmain._cli.messages import block, fields_of, json_line
+from ringmain._cli.message_text import block, fields_of, json_line
 from ringmain._cli.observe import messages, watch
 from ringmain._message import Message
 from ringmain.typed import Schema
@@ -17,9 +17,9 @@ from ringmain.typed import Schema
 EXAMPLES = [
     ("every message, until Ctrl-C", "ringmain echo imu"),
     ("the next one, or exit code 4 after five seconds", "ringmain echo imu --once --timeout 5"),
-    ("those that match", "ringmain echo imu --filter 'abs(acceleration[2]) > 12 and message.sender == \"left\"'"),
-    ("what is still in the ring, a line of JSON each", "ringmain echo imu --oldest --json --timeout 0"),
-    ("the payload as it is", "ringmain echo blobs --once --raw > blob.bin"),
+    ("messages that match", "ringmain echo imu --filter 'abs(acceleration[2]) > 12 and message.sender == \"left\"'"),
+    ("everything still in the ring, as lines of JSON", "ringmain echo imu --oldest --json --timeout 0"),
+    ("the payload, unchanged", "ringmain echo blobs --once --raw > blob.bin"),
 ]
 
 
@@ -27,14 +27,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_topic(parser)
     parser.add_argument("--once", action="store_true", help="print one message and exit")
     parser.add_argument("--count", type=positive, metavar="N", help="print N messages and exit")
-    parser.add_argument("--filter", metavar="EXPR", help="print only messages of which this is true; names are fields")
-    parser.add_argument("--oldest", action="store_true", help="begin with the oldest message that is still there")
-    add_timeout(parser, "give up (exit code 4) when nothing came for S seconds")
+    parser.add_argument("--filter", metavar="EXPR", help="print only messages that match; names are fields")
+    parser.add_argument("--oldest", action="store_true", help="start with the oldest message in the ring")
+    add_timeout(parser, "give up (exit code 4) when no message arrives for S seconds")
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="one JSON object a line")
-    form.add_argument("--raw", action="store_true", help="the payloads alone, byte for byte, nothing between them")
+    form.add_argument("--json", action="store_true", help="one JSON object for each line")
+    form.add_argument("--raw", action="store_true", help="only the payloads, unchanged, with nothing between them")
     parser.add_argument("--full", action="store_true", help="do not shorten long values")
-    parser.add_argument("--no-envelope", action="store_true", help="leave out number, time and sender")
+    parser.add_argument("--no-envelope", action="store_true", help="omit sequence number, time and sender")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
                     break
     finally:
         if lost:
-            print(f"ringmain echo: {lost} messages went by too fast and are not shown", file=sys.stderr)
+            print(f"ringmain echo: {lost} messages were overwritten before they were read", file=sys.stderr)
         if unclear:
             print(f"ringmain echo: the filter could not be applied to {unclear} messages ({why})", file=sys.stderr)
     return Exit.OK
@@ -84,7 +84,7 @@ def _filter(text: str | None) -> Filter | None:
 
 
 def _check_names(wanted: Filter, schema: Schema) -> None:
-    """A mistyped field would match nothing, in silence."""
+    """Without this check, a mistyped field would silently match nothing."""
     known = {field.key for field in schema.fields} | {"data", "message"}
     unknown = sorted(wanted.names - known)
     if schema.fields and unknown:

@@ -1,4 +1,4 @@
-"""`ringmain export`: a recording as one file of another format."""
+"""`ringmain export`: writes a recording as one file in another format."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from ringmain._cli.exit_codes import Exit, UsageError, missing_part
 
 EXAMPLES = [
     ("for Foxglove and PlotJuggler: drive.mcap", "ringmain export --mcap drive"),
-    ("for pandas, DuckDB and the rest", "ringmain export drive drive.parquet 'camera/*'"),
-    ("a line of JSON a message, decoded", "ringmain export drive - imu | jq .data"),
+    ("for pandas, DuckDB and others", "ringmain export drive drive.parquet 'camera/*'"),
+    ("decoded messages as lines of JSON", "ringmain export drive - imu | jq .data"),
 ]
 FORMATS = (".mcap", ".parquet", ".jsonl")
 
@@ -19,25 +19,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", help="the recording's directory")
     parser.add_argument("out", nargs="?", help="the file to write: .mcap, .parquet or .jsonl; - prints JSON lines")
     parser.add_argument("topic", nargs="*", help="names or patterns (default: all)")
-    parser.add_argument("--mcap", action="store_true", help="MCAP, whatever the ending (default file: PATH.mcap)")
-    parser.add_argument(
-        "--raw", action="store_true", help="MCAP: payloads as they are, not as the JSON that viewers decode"
-    )
+    parser.add_argument("--mcap", action="store_true", help="write MCAP, whatever the file's name (default: PATH.mcap)")
+    parser.add_argument("--raw", action="store_true", help="MCAP: unchanged payloads, instead of JSON for viewers")
 
 
 def run(args: argparse.Namespace) -> int:
     if args.out is None and not args.mcap:
-        raise UsageError("name the file to write (.mcap, .parquet, .jsonl, or - for JSON lines), or say --mcap")
+        raise UsageError("name the file to write (.mcap, .parquet, .jsonl, or - for JSON lines), or use --mcap")
     args.out = args.out or str(Path(args.path)) + ".mcap"
     suffix = ".mcap" if args.mcap else ".jsonl" if args.out == "-" else Path(args.out).suffix
     if suffix not in FORMATS or (args.mcap and args.out == "-"):
-        raise UsageError(f"{args.out!r}: the format is known by its ending, one of {', '.join(FORMATS)}")
+        raise UsageError(f"{args.out!r}: the format comes from the file's suffix, one of {', '.join(FORMATS)}")
     try:
-        from ringmain._cli import exporting
+        from ringmain._cli import export_file
         from ringmain.recording import Recording
 
         recording = Recording(args.path)
-        count = exporting.export(recording, args.out, suffix, args.topic or None, raw=args.raw)
+        count = export_file.export(recording, args.out, suffix, args.topic or None, raw=args.raw)
     except ImportError as error:
         raise missing_part("mcap" if suffix == ".mcap" else "record", error) from None
     if args.out != "-":

@@ -1,4 +1,4 @@
-"""`ringmain hz`: the rate of topics, from their counters. Takes no place in a topic."""
+"""`ringmain hz`: the rate of topics, from their counters. Does not join the topic."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import argparse
 from ringmain._cli.arguments import add_sampling, add_topic
 from ringmain._cli.observe import Flow
 from ringmain._cli.rates import follow
-from ringmain._cli.tables import Right, count_text, rate_text
+from ringmain._cli.text_format import Right, count_text, rate_text
 
 EXAMPLES = [
-    ("a line a second", "ringmain hz imu"),
+    ("one line each second", "ringmain hz imu"),
     ("several, or all", "ringmain hz imu gps"),
     ("one measurement over five seconds, for scripts", "ringmain hz imu --interval 5 --count 1 --json"),
 ]

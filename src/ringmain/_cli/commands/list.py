@@ -1,4 +1,4 @@
-"""`ringmain list`: the topics that are there."""
+"""`ringmain list`: lists the topics."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import argparse
 import sys
 
 from ringmain._cli.exit_codes import Exit
-from ringmain._cli.tables import Right, bytes_text, count_text, table
+from ringmain._cli.text_format import Right, bytes_text, count_text, table
 from ringmain._cli.topic_summary import capacity_bytes, dump_json, stream_of, survey, topic_dict, type_name, used_share
 from ringmain._inspect import Participant, TopicInfo
 
 EXAMPLES = [
     ("all topics", "ringmain list"),
-    ("those under camera/, as JSON", "ringmain list 'camera/*' --json"),
-    ("only names, one a line, for scripts", "ringmain list --names"),
+    ("topics below camera/, as JSON", "ringmain list 'camera/*' --json"),
+    ("only names, one in each line, for scripts", "ringmain list --names"),
 ]
 HEADS = ("TOPIC", "CONTRACT", "TYPE", "WRITERS", "READERS", "MESSAGES", "USED", "CAPACITY", "LOST")
 
@@ -45,8 +45,8 @@ def _row(topic: TopicInfo) -> list[object]:
         topic.name,
         topic.contract,
         type_name(topic, stream),
-        _living(topic.writers),
-        _living(topic.readers),
+        _alive(topic.writers),
+        _alive(topic.readers),
         Right(count_text(topic.next_sequence)),
         Right(f"{100 * used_share(topic, stream):.0f}%"),
         Right(bytes_text(capacity_bytes(topic, stream))),
@@ -54,6 +54,6 @@ def _row(topic: TopicInfo) -> list[object]:
     ]
 
 
-def _living(members: list[Participant]) -> Right:
-    dead = sum(not member.alive for member in members)
-    return Right(f"{len(members) - dead} (+{dead} dead)" if dead else str(len(members)))
+def _alive(participants: list[Participant]) -> Right:
+    dead = sum(not each.alive for each in participants)
+    return Right(f"{len(participants) - dead} (+{dead} dead)" if dead else str(len(participants)))

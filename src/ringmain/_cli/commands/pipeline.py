@@ -1,4 +1,4 @@
-"""`ringmain pipeline run`: recordings to tables, on Spark."""
+"""`ringmain pipeline run`: turns recordings into tables, with Spark."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from ringmain._cli.exit_codes import Exit, missing_part
 from ringmain._cli.topic_summary import dump_json
 
 EXAMPLES = [
-    ("all recorders below a directory, once", "ringmain pipeline run recordings --lake lake"),
-    ("as long as it is recorded, every 5 seconds", "ringmain pipeline run drive --lake lake --follow --interval 5"),
+    ("all recordings below a directory, once", "ringmain pipeline run recordings --lake lake"),
+    ("while it is being recorded, every 5 seconds", "ringmain pipeline run drive --lake lake --follow --interval 5"),
     (
         "each frame with the newest imu, at most 0.1 s old",
         "ringmain pipeline run drive --lake lake --align camera:imu@0.1",
@@ -21,16 +21,16 @@ EXAMPLES = [
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=["run"], help="run: recordings to a lake of Parquet tables")
     parser.add_argument("recordings", nargs="+", metavar="RECORDING", help="recordings, directories, patterns")
-    parser.add_argument("--lake", required=True, metavar="DIR", help="where the tables go; made if need be")
-    parser.add_argument("--follow", action="store_true", help="go on as long as it is recorded, until Ctrl-C")
-    parser.add_argument("--interval", type=float, default=10.0, metavar="S", help="with --follow: s a batch (10)")
+    parser.add_argument("--lake", required=True, metavar="DIR", help="where the tables go; created if missing")
+    parser.add_argument("--follow", action="store_true", help="continue while it is being recorded, until Ctrl-C")
+    parser.add_argument("--interval", type=float, default=10.0, metavar="S", help="with --follow: s per batch (10)")
     parser.add_argument("--window", type=float, default=10.0, metavar="S", help="of topic_health, in seconds (10)")
     parser.add_argument("--align", action="append", default=[], metavar="LEAD:TOPIC,...@S", help="as-of join")
-    parser.add_argument("--format", choices=("parquet", "delta"), default="parquet", help="delta: keep logs too")
+    parser.add_argument("--format", choices=("parquet", "delta"), default="parquet", help="of the tables (parquet)")
     parser.add_argument("--master", metavar="URL", help="of a Spark cluster; by default all cores of this machine")
-    parser.add_argument("--json", action="store_true", help="print how it went as a JSON object")
-    parser.add_argument("--skip-damage", action="store_true", help="pass over rows that cannot be read, and note them")
-    parser.add_argument("--batch-bytes", default="1GiB", metavar="SIZE", help="what a batch reads at most (1GiB)")
+    parser.add_argument("--json", action="store_true", help="print the totals as a JSON object")
+    parser.add_argument("--skip-damage", action="store_true", help="skip rows that cannot be read, as gaps")
+    parser.add_argument("--batch-bytes", default="1GiB", metavar="SIZE", help="the most that a batch reads (1GiB)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""`ringmain play`: publish a recording again, with its timing."""
+"""`ringmain play`: publishes a recording again, with its timing."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from ringmain._cli.topic_summary import dump_json
 if TYPE_CHECKING:
     from ringmain.recording import Player, Recording
 
-KEYS = "space pauses and resumes, s or the right arrow lets one message out, q ends it"
+KEYS = "space pauses and resumes, s or the right arrow sends one message, q quits"
 EXAMPLES = [
-    ("as it was", "ringmain play drive"),
+    ("with the timing of the recording", "ringmain play drive"),
     (
         "twice as fast, one topic, under another name",
         "ringmain play drive --topics imu --speed 2 --map imu=replayed/imu",
     ),
     ("from the tenth second to the twentieth", "ringmain play drive --from 10 --to 20"),
-    ("as fast as readers take it, once there is one", "ringmain play drive --lockstep --wait-readers 1"),
-    ("over and over", "ringmain play drive --loop"),
+    ("as fast as readers read, once there is one", "ringmain play drive --lockstep --wait-readers 1"),
+    ("repeatedly", "ringmain play drive --loop"),
 ]
 
 
@@ -32,20 +32,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", help="the recording's directory")
     parser.add_argument("--topics", nargs="+", metavar="TOPIC", help="names or patterns (default: all)")
     parser.add_argument(
-        "--speed", type=_speed, default=1.0, metavar="X", help="2 is twice as fast, inf as fast as it goes"
+        "--speed", type=_speed, default=1.0, metavar="X", help="2 is twice as fast, inf as fast as possible"
     )
     parser.add_argument("--map", nargs="+", default=[], metavar="OLD=NEW", help="publish OLD on the topic NEW")
     parser.add_argument(
         "--from", dest="since", metavar="WHEN", help="seconds after the first message, or a date and time (ISO 8601)"
     )
-    parser.add_argument("--to", dest="until", metavar="WHEN", help="likewise; what was published then is left out")
-    parser.add_argument("--loop", action="store_true", help="begin again at the end, until Ctrl-C")
-    parser.add_argument("--lockstep", action="store_true", help="each message waits until all readers took the last")
+    parser.add_argument("--to", dest="until", metavar="WHEN", help="the same; messages from then on are left out")
+    parser.add_argument("--loop", action="store_true", help="start again at the end, until Ctrl-C")
+    parser.add_argument("--lockstep", action="store_true", help="send a message only after all readers read the last")
     parser.add_argument("--original", action="store_true", help="keep sequence numbers and times as recorded")
-    parser.add_argument("--paused", action="store_true", help="hold before the first message; space lets it go")
+    parser.add_argument("--paused", action="store_true", help="pause before the first message; space resumes")
     parser.add_argument("--wait-readers", type=natural, default=0, metavar="N", help="wait for N readers on each topic")
     parser.add_argument("--capacity", metavar="BYTES", help="of the rings (default: fits the largest message)")
-    parser.add_argument("--json", action="store_true", help="print how it went as a JSON object")
+    parser.add_argument("--json", action="store_true", help="print the totals as a JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -80,13 +80,7 @@ def run(args: argparse.Namespace) -> int:
             code = Exit.OK if args.loop else Exit.INTERRUPTED
         status = player.status()
     if args.json:
-        told = {
-            "messages": status.messages,
-            "bytes": status.bytes,
-            "loops": status.loops,
-            "late_max_s": status.late_max_s,
-        }
-        print(dump_json(told))
+        print(dump_json({name: getattr(status, name) for name in ("messages", "bytes", "loops", "late_max_s")}))
     else:
         late = f", at most {status.late_max_s * 1000:.1f} ms late" if math.isfinite(args.speed) else ""
         print(f"ringmain play: {status.messages} messages{late}", file=sys.stderr)
@@ -95,14 +89,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _press(player: Player, key: str) -> None:
     if key == " ":
-        said = "goes on" if player.paused else "paused"
+        said = "resumed" if player.paused else "paused"
         (player.resume if player.paused else player.pause)()
     elif key in ("s", "right"):
         player.step()
         said = "one message"
     elif key == "q":
         player.stop()
-        said = "ends"
+        said = "quits"
     else:
         said = KEYS
     print(f"ringmain play: {said} ({player.status().messages} messages so far)", file=sys.stderr, flush=True)

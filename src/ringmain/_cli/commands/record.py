@@ -1,4 +1,4 @@
-"""`ringmain record`: record topics until Ctrl-C or a limit."""
+"""`ringmain record`: records topics until Ctrl-C or a limit."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from ringmain._cli.topic_summary import dump_json
 EXAMPLES = [
     ("everything, until Ctrl-C", "ringmain record -o drive"),
     ("some topics, for a minute", "ringmain record imu 'camera/*' -o drive --duration 60"),
-    ("without pixels, and without ever making a writer wait", "ringmain record -o drive --no-frames --observe"),
-    ("a black box: the last day, and 10 GiB at most", "ringmain record -o drive --keep 24h --keep 10GiB"),
+    ("without frames, and without making a writer wait", "ringmain record -o drive --no-frames --observe"),
+    ("only the last day, and at most 10 GiB", "ringmain record -o drive --keep 24h --keep 10GiB"),
     ("sealed segments into a lake", "ringmain record -o drive --sealed-uri s3://lake/drive"),
 ]
 
@@ -26,21 +26,21 @@ EXAMPLES = [
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("topic", nargs="*", help="names or patterns, like 'camera/*' (default: all)")
     parser.add_argument(
-        "-o", "--output", metavar="DIR", help="the directory, new or continued (default: recording-DATE-TIME)"
+        "-o", "--output", metavar="DIR", help="the directory, new or to be continued (default: recording-DATE-TIME)"
     )
     parser.add_argument("--exclude", nargs="+", default=[], metavar="TOPIC", help="names or patterns to leave out")
-    parser.add_argument("--no-frames", action="store_true", help="leave out streams of frames")
-    parser.add_argument("--observe", action="store_true", help="never make a writer wait; what is lost is counted")
-    parser.add_argument("--oldest", action="store_true", help="begin with the oldest message that is still there")
-    parser.add_argument("--duration", type=span, metavar="TIME", help="stop after so long: 90, 30m, 24h")
+    parser.add_argument("--no-frames", action="store_true", help="leave out frame topics")
+    parser.add_argument("--observe", action="store_true", help="never make a writer wait; lost messages are counted")
+    parser.add_argument("--oldest", action="store_true", help="start with the oldest message in the ring")
+    parser.add_argument("--duration", type=span, metavar="TIME", help="stop after this time: 90, 30m, 24h")
     parser.add_argument("--messages", type=positive, metavar="N", help="stop after N messages")
-    parser.add_argument("--max-size", type=size, metavar="SIZE", help="stop with so many bytes, like 1GB")
+    parser.add_argument("--max-size", type=size, metavar="SIZE", help="stop at this size, like 1GB")
     parser.add_argument(
         "--keep", action="append", default=[], metavar="SIZE|TIME",
-        help="remove the oldest sealed segments beyond this, like 10GiB or 24h; both can be given",
+        help="remove the oldest sealed segments beyond this size or age, like 10GiB or 24h; give one or both",
     )  # fmt: skip
     parser.add_argument(
-        "--keep-force", action="store_true", help="remove also what a registered consumer has not read yet"
+        "--keep-force", action="store_true", help="also remove segments that a registered consumer has not read"
     )
     parser.add_argument("--fsync", choices=("never", "interval", "seal"), default="seal", help="default: seal")
     parser.add_argument("--flush-interval", type=positive_seconds, default=0.1, metavar="S", help="default: 0.1")
@@ -49,9 +49,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sealed-uri", default="", metavar="URI", help="where sealed segments go, like s3://lake/drive"
     )
-    parser.add_argument("--name", default="recorder", help="what the rosters call it")
+    parser.add_argument("--name", default="recorder", help="its name as a participant (default: recorder)")
     parser.add_argument("--quiet", action="store_true", help="print nothing while recording")
-    parser.add_argument("--json", action="store_true", help="print how it went as a JSON object")
+    parser.add_argument("--json", action="store_true", help="print the totals as a JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     )
 
     def end(number: int, frame: FrameType | None) -> None:
-        recorder.stop()  # what was published before the signal is still recorded
+        recorder.stop()  # messages published before the signal are still recorded
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, end)
@@ -101,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _keep(given: list[str]) -> tuple[int | None, float | None]:
-    """(bytes, seconds) of what `--keep` said."""
+    """(bytes, seconds) from the values of `--keep`."""
     keep_bytes: int | None = None
     keep_age_s: float | None = None
     for text in given:

@@ -1,4 +1,4 @@
-"""`ringmain report`: a page about what the pipeline found."""
+"""`ringmain report`: writes a page about the tables of a pipeline."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ EXAMPLES = [("one self-contained page", "ringmain report lake -o report.html")]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("lake", metavar="LAKE", help="what `ringmain pipeline run` made")
+    parser.add_argument("lake", metavar="LAKE", help="the directory that `ringmain pipeline run` wrote")
     parser.add_argument("-o", "--output", default="report.html", metavar="FILE", help="the page to write (report.html)")
-    parser.add_argument("--title", help="of the page; by default the lake's name")
+    parser.add_argument("--title", help="of the page (default: the lake's name)")
 
 
 def run(args: argparse.Namespace) -> int:

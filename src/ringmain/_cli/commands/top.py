@@ -1,27 +1,25 @@
-"""`ringmain top`: live view of all topics. Watches from outside and takes no place in any of them."""
+"""`ringmain top`: live view of all topics. Does not join them."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from ringmain._cli.arguments import positive_seconds
+from ringmain._cli.arguments import add_interval
 from ringmain._cli.exit_codes import CommandError, Exit, missing_part
+from ringmain._cli.live.model import SORTS
 
 EXAMPLES = [
     ("all topics, once a second (q quits, s sorts, / filters, Enter opens a topic)", "ringmain top"),
     ("twice a second, the busiest first", "ringmain top --interval 0.5 --sort rate"),
-    ("those under camera/", "ringmain top --filter camera/"),
+    ("topics below camera/", "ringmain top --filter camera/"),
 ]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    sorts = ("name", "rate", "bandwidth", "full", "lost", "behind")
-    parser.add_argument(
-        "--interval", type=positive_seconds, default=1.0, metavar="S", help="between looks (default: 1)"
-    )
-    parser.add_argument("--sort", choices=sorts, default="name", help="what to sort by (default: name)")
-    parser.add_argument("--filter", default="", metavar="TEXT", help="only topics whose name has this in it")
+    add_interval(parser, 1.0, "seconds between updates")
+    parser.add_argument("--sort", choices=SORTS, default="name", help="what to sort by (default: name)")
+    parser.add_argument("--filter", default="", metavar="TEXT", help="only topics whose name contains this")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""The live view on the terminal: a table of topics, and a topic opened. Needs Textual; computes nothing."""
+"""The live view on the terminal: a table of topics, and the details of one. Needs Textual. Computes nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ringmain._cli.live.view import (
 
 NEWEST = 10
 MOST_COLUMNS = 100
-"""Of a picture."""
+"""The greatest width of a picture."""
 STYLES = {"": "", "note": "yellow", "bad": "bold red"}
 
 
@@ -40,7 +40,7 @@ class Topics(DataTable[Text]):
 
 
 class TopicScreen(Screen[None]):
-    """One topic: members, schema, newest messages, a picture if they are images."""
+    """One topic: participants, schema, newest messages, and a picture if they are images."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,backspace", "app.pop_screen", "back"),
@@ -62,7 +62,7 @@ class TopicScreen(Screen[None]):
         yield Footer()
 
     def show(self, headline: str | Text, details: str = "", messages: str = "", picture: Text | None = None) -> None:
-        """`picture`: None if there is nothing to be seen."""
+        """`picture`: None if the messages are not images."""
         self.query_one("#headline", Static).update(headline)
         self.query_one("#details", Static).update(details)
         self.query_one("#messages", Static).update(messages)
@@ -113,7 +113,7 @@ class LiveView(App[None]):
         table.focus()
 
     def refresh_now(self) -> None:
-        """Looks, and shows what was seen."""
+        """Reads all topics and updates the screen."""
         self.model.look(self._source.look())
         self.show_table()
         self.show_topic()
@@ -130,10 +130,10 @@ class LiveView(App[None]):
         base.query_one("#status", Static).update(status_line(self.model))
 
     def show_topic(self) -> None:
-        """The topic that is open, if one is."""
+        """Updates the details of the open topic, if there is one."""
         screen = self.screen
         if not isinstance(screen, TopicScreen) or not screen.query("#picture"):
-            return  # or it was opened so recently that it has no parts yet
+            return  # or it was just opened and has no widgets yet
         if self.model.paused and screen.query_one("#details", Static).content:
             return
         row = self.model.row(screen.topic)
@@ -150,7 +150,7 @@ class LiveView(App[None]):
             screen.show(head, details(row, time.time_ns()), messages_text(newest), self._picture(image))
 
     def _picture(self, image: Any) -> Text | None:
-        """In colour where the terminal can, else in shades; None if it is no image."""
+        """In colour if the terminal has it, else in shades. None if it is not an image."""
         columns, rows = min(MOST_COLUMNS, self.size.width // 2 - 4), self.size.height - 4
         pixels = None if image is None or min(columns, rows) < 8 else thumbnail(image, columns, rows)
         if pixels is None:
@@ -161,7 +161,7 @@ class LiveView(App[None]):
         return Text("\n").join(lines)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Sorting and filtering are for the table: a topic that is open does not offer them."""
+        """Sorting and filtering are for the table, not for an open topic."""
         return action not in ("sort", "filter") or not isinstance(self.screen, TopicScreen)
 
     def action_sort(self) -> None:
@@ -200,15 +200,15 @@ class LiveView(App[None]):
 
 
 def _styled(row: Row) -> list[Text]:
-    """A row's cells, to the left or right, in the colour of its trouble."""
+    """A row's cells, aligned, and highlighted if there is a problem."""
     style = STYLES[tone(row)]
     shown = [
         Text(text, justify="right" if head in NUMBERS else "left") for head, text in zip(HEADS, cells(row), strict=True)
     ]
     shown[0].stylize("bold")
     shown[4].stylize("cyan")
-    guilty = {"FULL": row.full > 0.9, "BEHIND": row.behind, "DELAY": row.behind, "LOST": row.lost, "WHO IS SLOW": True}
+    marked = {"FULL": row.full > 0.9, "BEHIND": row.behind, "DELAY": row.behind, "LOST": row.lost, "WHO IS SLOW": True}
     for text, head in zip(shown, HEADS, strict=True):
-        if guilty.get(head):
+        if marked.get(head):
             text.stylize(style)
     return shown

@@ -1,5 +1,5 @@
-"""What the live view knows: rates between looks, who is slow, and who waits for whom. No terminal, no clock, no topics:
-it is told what was seen and when, and so is tested with made-up topics.
+"""The state of the live view: rates, slow readers, waiting writers. It has no terminal, no clock and no topics: it is
+given observations, so tests use made-up topics.
 """
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from ringmain._cli.observe import Flow, Reading, flow
 from ringmain._cli.topic_summary import used_share
@@ -16,21 +16,21 @@ from ringmain.frames import FrameStream
 
 HISTORY = 30
 Sort = Literal["name", "rate", "bandwidth", "full", "lost", "behind"]
-SORTS: tuple[Sort, ...] = ("name", "rate", "bandwidth", "full", "lost", "behind")
+SORTS: tuple[Sort, ...] = get_args(Sort)
 
 
 class Seen(NamedTuple):
-    """One topic, as one look found it."""
+    """One observation of a topic."""
 
     info: TopicInfo
     reading: Reading
     stream: FrameStream | None = None
-    """If it is a stream of frames."""
+    """If it is a frame topic."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One topic, at one moment."""
+    """A row of the table: one topic at one moment."""
 
     info: TopicInfo
     stream: FrameStream | None
@@ -40,7 +40,7 @@ class Row:
     rates: tuple[float, ...]
     """The last rates, oldest first."""
     waits: tuple[tuple[str, str], ...]
-    """(writer, whom it waits for)."""
+    """(writer, the reader it waits for)."""
 
     @property
     def full(self) -> float:
@@ -52,7 +52,7 @@ class Row:
 
     @property
     def slowest(self) -> Participant | None:
-        """The living reader that is furthest behind."""
+        """The live reader that is furthest behind."""
         alive = [reader for reader in self.info.readers if reader.alive]
         return max(alive, key=lambda reader: reader.lag_messages, default=None)
 
@@ -62,27 +62,28 @@ class Row:
 
     @property
     def delay_s(self) -> float | None:
-        """How old what the slowest reader reads next is, at the present rate; None if nothing moves."""
+        """The age of the next message of the slowest reader, estimated from the rate. None if nothing is sent."""
         return self.behind / self.rate_hz if self.rate_hz > 0 and self.slowest else None
 
     @property
     def dead(self) -> int:
-        return sum(not member.alive for member in (*self.info.writers, *self.info.readers))
+        return sum(not each.alive for each in (*self.info.writers, *self.info.readers))
 
 
-_KEYS: dict[Sort, Callable[[Row], tuple[float, str]]] = {
-    "name": lambda row: (0, row.info.name),
-    "rate": lambda row: (-row.rate_hz, row.info.name),
-    "bandwidth": lambda row: (-row.bytes_per_s, row.info.name),
-    "full": lambda row: (-row.full, row.info.name),
-    "lost": lambda row: (-row.lost, row.info.name),
-    "behind": lambda row: (-row.behind, row.info.name),
+_LARGEST_FIRST: dict[Sort, Callable[[Row], float]] = {
+    "name": lambda row: 0,
+    "rate": lambda row: row.rate_hz,
+    "bandwidth": lambda row: row.bytes_per_s,
+    "full": lambda row: row.full,
+    "lost": lambda row: row.lost,
+    "behind": lambda row: row.behind,
 }
+"""Rows with the same value are sorted by name."""
 
 
 @dataclass
 class _Memory:
-    """What is kept of a topic from look to look."""
+    """What is kept of a topic between observations."""
 
     reading: Reading | None = None
     lost: int = 0
@@ -91,7 +92,7 @@ class _Memory:
 
 
 class Model:
-    """Told what is seen, says what to show. Nothing grows: topics that are gone are forgotten."""
+    """Takes observations, gives rows. Removed topics are forgotten, so it does not grow."""
 
     def __init__(self) -> None:
         self._memories: dict[str, _Memory] = {}
@@ -101,7 +102,7 @@ class Model:
         self.paused = False
 
     def look(self, seen: Sequence[Seen]) -> None:
-        """Takes in one look at all topics."""
+        """Takes one observation of all topics."""
         if self.paused:
             return
         self._memories = {each.info.name: self._memories.get(each.info.name, _Memory()) for each in seen}
@@ -116,16 +117,16 @@ class Model:
             memory.rates.append(passed.rate_hz)
         waits = tuple((w.name, w.waits_for) for w in info.writers if w.alive and w.waits_for)
         if not waits and passed.messages == 0 and any(writer.alive for writer in info.writers):
-            waits = memory.waits  # one that waits looks up now and then: it has not gone on just because of that
+            waits = memory.waits  # a waiting writer wakes up now and then; without a new message it still waits
         memory.reading, memory.lost, memory.waits = reading, lost, waits
         return Row(
             info, stream, passed.rate_hz, passed.bytes_per_s, new_loss / passed.seconds, tuple(memory.rates), waits
         )
 
     def rows(self) -> list[Row]:
-        """What to show: filtered, and in order."""
+        """The rows to show, filtered and sorted."""
         wanted = [row for row in self._rows if self.filter.lower() in row.info.name.lower()]
-        return sorted(wanted, key=_KEYS[self.sort])
+        return sorted(wanted, key=lambda row: (-_LARGEST_FIRST[self.sort](row), row.info.name))
 
     def next_sort(self) -> Sort:
         self.sort = SORTS[(SORTS.index(self.sort) + 1) % len(SORTS)]

@@ -1,6 +1,5 @@
-"""Images for terminals: an array or a frame brought down to the size of a small picture, and that as half-block
-characters (two pixels a character, in colour) or as shades where there is no colour. No terminal is needed to make one.
-Needs numpy, which whoever has an image has."""
+"""Images for terminals: an array or a frame scaled down to a small picture, drawn with half-block characters (two
+pixels each, in colour) or with shades if there is no colour. Needs numpy, but no terminal."""
 
 from __future__ import annotations
 
@@ -13,13 +12,13 @@ if TYPE_CHECKING:
 
 _SMALLEST = 8
 _SHADES = " .:-=+*#%@"
-_FINER = 3  # samples to a pixel, each way: the mean of nine looks better than one
+_FINER = 3  # samples per pixel in each direction: the mean of nine looks better than one
 _ORDER = {"rgb": (0, 1, 2), "bgr": (2, 1, 0), "rgba": (0, 1, 2), "bgra": (2, 1, 0)}
 
 
 def thumbnail(image: Any, columns: int = 80, rows: int = 22) -> Pixels | None:
-    """The image as (height, width, 3) bytes, at most `columns` pixels across and twice `rows` down, an even height;
-    None if it is none. `image`: an array, grey or RGB, or a frame with its layout."""
+    """The image as (height, width, 3) bytes, at most `columns` pixels across and twice `rows` down, an even height.
+    None if it is not an image. `image`: an array, grey or RGB, or a frame with its layout."""
     layout = getattr(image, "layout", None)
     if layout is not None and "y" in layout.planes:
         return _from_planes(image, columns, rows)
@@ -36,24 +35,24 @@ def thumbnail(image: Any, columns: int = 80, rows: int = 22) -> Pixels | None:
 
 
 def _size(height: int, width: int, columns: int, rows: int) -> tuple[int, int]:
-    """How many pixels down and across: the image's proportions, and never more than it has."""
+    """(height, width) in pixels: the image's proportions, and never more than its own size."""
     step = max(width / columns, height / (2 * rows), 1.0)
     return max(2, int(height / step) // 2 * 2), max(1, int(width / step))
 
 
 def _shrunk(array: Pixels, height: int, width: int) -> Pixels:
-    """Each pixel the mean of a few samples from where it lies."""
+    """The image scaled down. Each pixel is the mean of a few samples."""
     import numpy
 
-    def places(count: int, size: int) -> Pixels:
+    def samples(count: int, size: int) -> Pixels:
         return ((numpy.arange(count * _FINER) + 0.5) * size / (count * _FINER)).astype(int)
 
-    finer = array[numpy.ix_(places(height, array.shape[0]), places(width, array.shape[1]))].astype("f4")
+    finer = array[numpy.ix_(samples(height, array.shape[0]), samples(width, array.shape[1]))].astype("f4")
     return finer.reshape(height, _FINER, width, _FINER, *finer.shape[2:]).mean((1, 3))  # type: ignore[no-any-return]
 
 
 def _bytes(values: Pixels, dtype: Any) -> Pixels:
-    """Bytes as they are; anything else (depth, heat, masks) from its darkest to its brightest."""
+    """Bytes stay. Other values (depth, heat, masks) are scaled from their minimum to their maximum."""
     import numpy
 
     if dtype != numpy.uint8:
@@ -64,7 +63,7 @@ def _bytes(values: Pixels, dtype: Any) -> Pixels:
 
 
 def _from_planes(frame: Any, columns: int, rows: int) -> Pixels | None:
-    """Of brightness and two colour differences, as video has it (BT.601, limited range)."""
+    """From brightness and two colour differences, as in video (BT.601, limited range)."""
     import numpy
 
     layout = frame.layout
@@ -82,13 +81,13 @@ def _from_planes(frame: Any, columns: int, rows: int) -> Pixels | None:
 
 
 def half_blocks(pixels: Pixels) -> list[list[tuple[str, str]]]:
-    """For each character its two colours, upper and lower, as '#rrggbb'; to be drawn with '▀'."""
+    """The two colours of each character, upper and lower, as '#rrggbb'. To be drawn with '▀'."""
     colours = [[f"#{r:02x}{g:02x}{b:02x}" for r, g, b in row] for row in pixels.tolist()]
     return [list(zip(colours[at], colours[at + 1], strict=True)) for at in range(0, len(colours) - 1, 2)]
 
 
 def shades(pixels: Pixels) -> list[str]:
-    """In characters alone, brighter ones for brighter pixels."""
-    # Two rows become one: a character is about twice as high as it is wide.
+    """Without colour: brighter characters for brighter pixels."""
+    # Two rows become one, because a character is about twice as high as it is wide.
     grey = pixels.reshape(-1, 2, *pixels.shape[1:]).mean((1, 3))
     return ["".join(_SHADES[int(value) * len(_SHADES) // 256] for value in row) for row in grey.tolist()]

@@ -1,4 +1,4 @@
-"""Where the live view looks: topics seen from outside. No slot is taken, nothing is held, nobody is slowed."""
+"""The observations of the live view. It reads the topic files: it takes no slot, holds nothing and slows no one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Protocol
 
 from ringmain import _names, _native
 from ringmain._cli.live.model import Seen
-from ringmain._cli.messages import Decoder
+from ringmain._cli.message_text import Decoder
 from ringmain._cli.observe import read_counters
 from ringmain._cli.topic_summary import stream_of, survey
 from ringmain._inspect import info
@@ -14,11 +14,11 @@ from ringmain._message import Message
 from ringmain.errors import RingmainError
 from ringmain.frames._peek import FrameCopy, peek_frame
 
-_MOST_BYTES = 1 << 20  # a larger message is named, not shown
+_MOST_BYTES = 1 << 20  # of a larger message only the size is shown
 
 
 class Source(Protocol):
-    """What the app needs to see."""
+    """What the app observes."""
 
     def look(self) -> list[Seen]: ...
     def newest(self, topic: str, count: int) -> list[Message]: ...
@@ -36,7 +36,7 @@ class Topics:
         ]
 
     def newest(self, topic: str, count: int) -> list[Message]:
-        """The newest messages, decoded, oldest first; none if the topic is gone."""
+        """The newest messages, decoded, oldest first. None if the topic is gone."""
         try:
             decoder = Decoder(info(topic).schema)
             seen = _native.peek(_names.runtime_directory(), topic, count, _MOST_BYTES)
@@ -48,7 +48,7 @@ class Topics:
         ]
 
     def newest_frame(self, stream: str) -> FrameCopy | None:
-        """A copy of the newest frame; none if there is none that stays for long enough, or the stream is gone."""
+        """A copy of the newest frame. None if there is none, or it was overwritten while it was copied."""
         try:
             return peek_frame(stream)
         except (RingmainError, ValueError):

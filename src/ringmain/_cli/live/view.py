@@ -1,20 +1,20 @@
-"""The live view as text: cells, sparklines, the details of a topic. Pure functions, tested by comparison."""
+"""The live view as text: cells, sparklines, the details of a topic. Pure functions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from ringmain._cli.commands.info import describe
 from ringmain._cli.live.model import Model, Row
-from ringmain._cli.messages import envelope_line, inline, value_lines
-from ringmain._cli.tables import bytes_text, count_text, duration_text, printable, rate_text, uncoloured
+from ringmain._cli.message_text import envelope_line, inline, value_lines
+from ringmain._cli.text_format import bytes_text, count_text, duration_text, printable, rate_text, uncoloured
 from ringmain._cli.topic_summary import type_name
+from ringmain._cli.topic_text import describe
 from ringmain._message import Message
 
 HEADS = ("TOPIC", "CONTRACT", "TYPE", "HZ", "", "BANDWIDTH", "FULL", "W", "R", "BEHIND", "DELAY", "LOST", "WHO IS SLOW")
 NUMBERS = frozenset({"HZ", "BANDWIDTH", "FULL", "W", "R", "BEHIND", "DELAY", "LOST"})
-"""Columns that stand to the right."""
+"""Columns that are aligned to the right."""
 _BARS = " ▁▂▃▄▅▆▇█"
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _MOST_LINES = 6  # of one message
@@ -23,7 +23,7 @@ Tone = Literal["", "note", "bad"]
 
 
 def sparkline(values: Sequence[float], width: int = 12) -> str:
-    """The last values as bars, the largest of them the full height."""
+    """The last values as bars. The largest has the full height."""
     shown = list(values)[-width:]
     top = max(shown, default=0.0)
     bars = "".join(_BARS[0 if top <= 0 else max(1, round(8 * v / top)) if v > 0 else 0] for v in shown)
@@ -58,7 +58,7 @@ def cells(row: Row) -> list[str]:
 
 
 def trouble(row: Row) -> str:
-    """Who waits for whom; else who is furthest behind, if anybody is; else who is dead."""
+    """The main problem: who waits for whom, else who loses messages or is far behind, else how many are dead."""
     if row.waits:
         return "; ".join(f"{writer} waits for {whom}" for writer, whom in row.waits)
     if row.stream and row.full >= 1:
@@ -72,17 +72,17 @@ def trouble(row: Row) -> str:
 
 
 def tone(row: Row) -> Tone:
-    """Does somebody wait or lose (bad), or is something to be noted?"""
+    """bad: a writer waits or a reader loses messages. note: another problem."""
     if row.waits or row.lost_per_s or (row.stream and row.full >= 1):
         return "bad"
     return "note" if trouble(row) else ""
 
 
 def status_line(model: Model) -> str:
-    """One line on the whole."""
+    """One line about all topics."""
     rows = model.rows()
     if not rows and not model.filter:
-        return "no topics yet; they appear here as soon as somebody makes one"
+        return "no topics yet; new ones appear here"
     rate, bandwidth = sum(row.rate_hz for row in rows), sum(row.bytes_per_s for row in rows)
     parts = [
         f"{len(rows)} topic{'s' * (len(rows) != 1)}",
@@ -90,9 +90,8 @@ def status_line(model: Model) -> str:
         f"{bytes_text(bandwidth)}/s",
         f"by {model.sort}",
     ]
-    unwell = sum(tone(row) == "bad" for row in rows)
-    if unwell:
-        parts.append(f"{unwell} in trouble")
+    if problems := sum(tone(row) == "bad" for row in rows):
+        parts.append(f"{problems} with problems")
     if model.filter:
         parts.append(f"only '{printable(model.filter)}'")
     if model.paused:
@@ -101,14 +100,14 @@ def status_line(model: Model) -> str:
 
 
 def headline(row: Row) -> str:
-    """A topic opened, above all else: how much goes through it, and who is in trouble."""
+    """The first line of an open topic: its traffic and its main problem."""
     moving = f"{rate_text(row.rate_hz)} Hz  ·  {bytes_text(row.bytes_per_s)}/s"
     drawn = sparkline(row.rates, 30).strip()
     return "  ·  ".join(filter(None, [printable(row.info.name), drawn, moving, printable(trouble(row))]))
 
 
 def details(row: Row, now_ns: int) -> str:
-    """A topic opened: what it is, and who takes part."""
+    """An open topic: what it is, and its participants."""
     return uncoloured(describe(row.info, now_ns, row.stream))
 
 
@@ -125,7 +124,7 @@ def messages_text(newest: Sequence[Message]) -> str:
 
 
 def frame_text(frame: Any) -> str:
-    """The newest frame of a stream: what goes with its picture."""
+    """The newest frame of a frame topic: the text beside its picture."""
     if frame is None:
         return "newest frame:\n  none"
     envelope = envelope_line(Message(b"", frame.seq, frame.time_ns, frame.sender, ""))

@@ -1,6 +1,6 @@
 """Writing a recording as one file: MCAP, Parquet or lines of JSON. Needs pyarrow.
 
-A file appears under its name only when it is whole.
+The file gets its name only when it is complete.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import IO
 
 import pyarrow.parquet
 
-from ringmain._cli.messages import Decoder, json_line
+from ringmain._cli.message_text import Decoder, json_line
 from ringmain._message import Message
 from ringmain.recording import SCHEMA, Recording
 from ringmain.recording._mcap import export_mcap
@@ -19,7 +19,7 @@ from ringmain.typed import Schema
 
 
 def export(recording: Recording, out: str, suffix: str, topics: list[str] | None, *, raw: bool = False) -> int:
-    """Writes the topics to `out`; returns how many messages."""
+    """Writes the topics to `out`. Returns the number of messages."""
     if out == "-":
         return _lines(recording, topics, sys.stdout)
     if suffix == ".mcap":
@@ -58,7 +58,7 @@ def _lines(recording: Recording, topics: list[str] | None, file: IO[str]) -> int
         try:
             data = decoders[life].plain(row.data)
         except ValueError:
-            data = row.data  # what does not decode is exported as its bytes
+            data = row.data  # a payload that does not decode is exported as bytes
         message = Message(data, row.seq, row.time_ns, row.sender, row.kind, row.lost, row.topic)
         file.write(json_line(message) + "\n")
         count += 1

@@ -1,7 +1,7 @@
-"""Messages for people: decoded by the topic's schema, printed as what they are.
+"""Messages as text: decoded by the topic's schema, for people or as JSON.
 
-`Decoder` turns payloads into plain data (dicts, lists, numbers, text; arrays and tables stay what they are) without the
-class they were made from. `block` prints a message in several lines, `json_line` in one that programs read.
+`Decoder` turns payloads into plain data (dicts, lists, numbers, text; arrays and tables stay) without the class they
+were made from. `block` formats a message in several lines, `json_line` in one line of JSON.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from typing import Any
 
 import msgspec
 
-from ringmain._cli.tables import bytes_text, dim, printable
+from ringmain._cli.text_format import bytes_text, dim, printable
 from ringmain._message import Message
 from ringmain.errors import CodecNotFound, SchemaError
 from ringmain.frames._descriptor import read_descriptor
 from ringmain.typed import Codec, Schema, codec_from_schema
 
 BRIEF_BYTES = 256
-"""Of a payload of bytes, how much is shown unless all is asked for."""
+"""How many bytes of a payload are shown without --full."""
 BRIEF_ITEMS = 16
-"""Of a list, likewise."""
+"""How many items of a list are shown without --full."""
 _MISREADS = (ValueError, TypeError, KeyError)  # msgspec's, numpy's and Arrow's errors are all one of these
 
 
 class Decoder:
-    """Decodes one topic's payloads. What has no schema, or one that is not known here, stays bytes; with `frames`, of a
-    stream, a message is what it says of its frame."""
+    """Decodes one topic's payloads. Without a schema, or with a codec that is not installed, they stay bytes. With
+    `frames`, a message is the description of its frame."""
 
     def __init__(self, schema: Schema | None, *, frames: bool = False) -> None:
         self.schema = schema
@@ -59,15 +59,9 @@ def plain(value: Any) -> Any:
 
 
 def fields_of(message: Message) -> dict[str, Any]:
-    """What a filter can name: the message's fields, `data` as a whole, and the envelope as `message.seq` and so on."""
+    """The names in a filter: the message's fields, `data` for all of it, and the envelope as `message.seq` etc."""
     data = message.data
-    envelope = {
-        "seq": message.seq,
-        "time_ns": message.time_ns,
-        "sender": message.sender,
-        "kind": message.kind,
-        "lost": message.lost,
-    }
+    envelope = {name: getattr(message, name) for name in ("seq", "time_ns", "sender", "kind", "lost")}
     if isinstance(data, bytes):
         envelope["size"] = len(data)
         data = data.decode(errors="replace")
@@ -79,13 +73,13 @@ def fields_of(message: Message) -> dict[str, Any]:
 
 
 def block(message: Message, *, full: bool = False, envelope: bool = True) -> str:
-    """A message in lines: its envelope, and what is in it."""
+    """A message in several lines: its envelope, then its value."""
     lines = [dim(envelope_line(message))] if envelope else []
     return "\n".join([*lines, *value_lines(message.data, full=full)])
 
 
 def envelope_line(message: Message) -> str:
-    """Number, time of day, sender, kind, and how many were lost before."""
+    """Sequence number, time of day, sender, kind, and how many messages were lost before it."""
     seconds, rest = divmod(message.time_ns, 1_000_000_000)
     when = time.strftime("%H:%M:%S", time.localtime(seconds))
     parts = [f"#{message.seq}", f"{when}.{rest // 1000:06d}"]
@@ -112,7 +106,7 @@ def value_lines(value: Any, *, full: bool = False) -> list[str]:
 
 
 def hex_lines(payload: bytes, *, full: bool = False) -> list[str]:
-    """Bytes as hex and text, sixteen a line."""
+    """Bytes as hex and text, 16 in a line."""
     if not payload:
         return ["(empty)"]
     shown = payload if full else payload[:BRIEF_BYTES]
@@ -151,7 +145,7 @@ def _is_nested(value: Any) -> bool:
 
 
 def _tree(value: Any, full: bool) -> Iterator[str]:
-    """Nested records as YAML would have them."""
+    """Nested records, indented as in YAML."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             if _is_nested(item) and item:
@@ -196,15 +190,10 @@ def _table_lines(table: Any, full: bool) -> list[str]:
 
 
 def json_line(message: Message) -> str:
-    """A message as one line of JSON: the envelope, and `data`; bytes are `text` if they are that, else `base64`."""
+    """A message as one line of JSON: the envelope and `data`. Bytes are `text` if they are UTF-8, else `base64`."""
     out: dict[str, Any] = {"topic": message.topic} if message.topic else {}
     out.update(seq=message.seq, time_ns=message.time_ns)
-    if message.sender:
-        out["sender"] = message.sender
-    if message.kind:
-        out["kind"] = message.kind
-    if message.lost:
-        out["lost"] = message.lost
+    out.update({name: value for name in ("sender", "kind", "lost") if (value := getattr(message, name))})
     data = message.data
     if isinstance(data, bytes):
         try:

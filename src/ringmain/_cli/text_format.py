@@ -1,4 +1,4 @@
-"""Numbers and tables as text. Nothing here knows of topics."""
+"""Numbers, tables and colours as text. Nothing here depends on topics."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 _BYTES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _THOUSANDS = ("", "k", "M", "G", "T")
+_STYLES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33}
 
 
 def bytes_text(count: float) -> str:
@@ -21,7 +22,7 @@ def bytes_text(count: float) -> str:
 
 
 def count_text(count: float) -> str:
-    """12345678 -> '12.3M'; small whole numbers stay as they are."""
+    """12345678 -> '12.3M'. Numbers below 10,000 stay whole."""
     if count < 10_000:
         return f"{count:.0f}"
     unit = 0
@@ -55,12 +56,12 @@ def duration_text(nanoseconds: float) -> str:
 
 
 def printable(text: str) -> str:
-    """Text of others, without what would move the cursor or change the terminal's state."""
+    """Text from messages and names, without control characters that would change the terminal's state."""
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
 
 
 class Right:
-    """A cell that stands to the right, as numbers do."""
+    """A text cell that is aligned to the right, as numbers are."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -70,7 +71,7 @@ class Right:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[object]], indent: str = "") -> str:
-    """Columns as wide as they need to be. What is not a str stands to the right."""
+    """A table with columns as wide as their contents. Cells that are not str are aligned to the right."""
     listed = [list(row) for row in rows]
     texts = [[printable(str(cell)) for cell in row] for row in listed]
     widths = [max([len(head), *(len(row[i]) for row in texts)]) for i, head in enumerate(heads)]
@@ -84,24 +85,23 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]], indent: str = 
 
 
 def wants_colour() -> bool:
-    """Is stdout a terminal that takes colours, and did nobody ask for none (NO_COLOR)?"""
+    """Is stdout a terminal with colours, and is NO_COLOR unset?"""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
+def coloured(text: str, style: str) -> str:
+    """`style`: a key of `_STYLES`."""
+    return f"\033[{_STYLES[style]}m{text}\033[0m" if wants_colour() else text
+
+
 def bold(text: str) -> str:
-    return f"\033[1m{text}\033[0m" if wants_colour() else text
+    return coloured(text, "bold")
 
 
 def dim(text: str) -> str:
-    return f"\033[2m{text}\033[0m" if wants_colour() else text
+    return coloured(text, "dim")
 
 
 def uncoloured(text: str) -> str:
-    """The text as it is without a terminal."""
+    """The text without its escape codes."""
     return re.sub(r"\033\[\d+m", "", text)
-
-
-def coloured(text: str, colour: str) -> str:
-    """`colour`: red, green or yellow."""
-    code = {"red": 31, "green": 32, "yellow": 33}[colour]
-    return f"\033[{code}m{text}\033[0m" if wants_colour() else text

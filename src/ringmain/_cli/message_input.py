@@ -1,4 +1,4 @@
-"""From what a user types to what a topic takes: text, hex or files for bytes, JSON for typed topics."""
+"""Payloads from what a user types: text or hex for bytes, JSON for typed topics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ringmain.typed._materialise import materialise
 
 
 class Encoder:
-    """Turns one text into one payload, for bytes or for a schema."""
+    """Turns a text into a payload."""
 
     def __init__(self, schema: Schema | None, *, as_hex: bool = False) -> None:
         self.schema = schema
@@ -25,7 +25,7 @@ class Encoder:
             self._made = materialise(schema)
         elif schema is not None and schema.codec not in ("bytes", "str", "ndarray"):
             raise CommandError(
-                f"messages of {schema.type_name} ({schema.codec}) cannot be written as text; send them from a program"
+                f"messages of {schema.type_name} ({schema.codec}) cannot be written as text: send them from a program"
             )
 
     def encode(self, text: str) -> bytes:

@@ -1,0 +1,77 @@
+"""One topic as text: what it is, who takes part, and its schema. `ringmain info` and the live view show it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import ringmain as rm
+from ringmain._cli.text_format import Right, bold, bytes_text, count_text, duration_text, printable, rate_text, table
+from ringmain._cli.topic_summary import layout_text, type_name
+from ringmain.typed import Schema
+from ringmain.typed._model import show
+
+_HEADS = ("WHO", "ROLE", "PID", "STATE", "MESSAGES", "BYTES", "BEHIND", "LOST")
+
+
+def describe(topic: rm.TopicInfo, now_ns: int, stream: rm.FrameStream | None = None) -> str:
+    """The topic in a few lines and a table."""
+    age = duration_text(now_ns - topic.epoch)
+    full = 100 * topic.used / topic.capacity
+    lines = [
+        f"{bold(topic.name)}: {topic.contract}, {type_name(topic, stream)}",
+        f"  created   {age} ago{', stays without participants' if topic.persist else ''}",
+        f"  messages  {topic.next_sequence}",
+        f"  ring      {bytes_text(topic.used)} of {bytes_text(topic.capacity)} used ({full:.0f}%)",
+        *(_frame_lines(stream) if stream else ()),
+        "",
+    ]
+    participants = [*topic.writers, *topic.readers]
+    lines.append(table(_HEADS, map(_row, participants)) if participants else "no participants")
+    if topic.schema:
+        lines += ["", *_schema_lines(topic.schema)]
+    return "\n".join(lines)
+
+
+def _frame_lines(stream: rm.FrameStream) -> list[str]:
+    held = ", ".join(f"{printable(who)} {count}" for who, count in stream.held.items())
+    lines = [
+        f"  frames    {layout_text(stream)}, {bytes_text(stream.layout.size)} each",
+        f"  published {count_text(stream.frames)}, at {rate_text(stream.rate)} Hz, {stream.dropped} dropped",
+        f"  buffers   {stream.buffers} of {bytes_text(stream.buffer_bytes)}, held by {held or 'no reader'}",
+    ]
+    return lines if stream.alive else [*lines, "  publisher gone"]
+
+
+def _row(participant: rm.Participant) -> list[object]:
+    reader = participant.role != "writer"
+    return [
+        participant.name,
+        participant.role,
+        participant.pid,
+        _state(participant),
+        Right(count_text(participant.messages)),
+        Right(bytes_text(participant.bytes)),
+        Right(f"{participant.lag_messages} ({bytes_text(participant.lag_bytes)})" if reader else ""),
+        Right(count_text(participant.lost) if reader else ""),
+    ]
+
+
+def _state(participant: rm.Participant) -> str:
+    if not participant.alive:
+        return "dead"
+    if participant.waits_for:
+        return f"waits for {participant.waits_for}"
+    return "holds" if participant.holding else "ok"
+
+
+def _schema_lines(schema: Schema) -> Iterator[str]:
+    """The type and its fields, written like the class."""
+    yield f"schema: {schema.type_name} ({schema.codec})"
+    for name, record in schema.records.items():
+        yield f"  {name}:"
+        for field in record.fields:
+            default = "" if field.required else " = ..."
+            if isinstance(field.default, bytes):
+                default = f" = {field.default.decode()}"
+            yield f"    {field.name}: {show(field.type)}{default}"
+    yield from (f"  {key} = {value}" for key, value in schema.params.items() if len(value) <= 100)
