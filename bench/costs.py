@@ -240,7 +240,7 @@ def memory_kb(kind: type[Peer]) -> Callable[[float], float]:
     return lambda budget_s: in_directory(run)
 
 
-def segment_kb(budget_s: float) -> float:
+def topic_file_kb(budget_s: float) -> float:
     """What a topic of the default capacity, 1 MiB, takes in /dev/shm."""
 
     def run(directory: str) -> float:
@@ -260,5 +260,5 @@ def cost_cells(kinds: Sequence[type[Peer]]) -> list[Cell]:
     made += [Cell(f"CPU of a second's wait | {kind.name}", "ms", waiting_ms(kind)) for kind in single]
     whole = [kind for kind in single if kind.largest_bytes >= SMALL]  # those that can send a thousand and lose none
     made += [Cell(f"memory of a pair | {kind.name}", "KB", memory_kb(kind)) for kind in whole]
-    made.append(Cell("segment of a topic of 1 MiB", "KB", segment_kb))
+    made.append(Cell("topic file of a 1 MiB ring", "KB", topic_file_kb))
     return made

@@ -13,7 +13,7 @@ FLOOR = ROOT / "build" / "bench" / "floor"
 def build_floor() -> None:
     """When it is missing or older than what it is made of."""
     native = ROOT / "native"
-    parts = ("segment", "roster", "endpoint", "lab")
+    parts = ("topic_file", "roster", "endpoint", "lab")
     sources = [ROOT / "bench/native/floor.cpp", *(native / f"{part}.cpp" for part in parts)]
     newest = max(path.stat().st_mtime for path in [*sources, *native.glob("*.hpp")])
     if FLOOR.exists() and FLOOR.stat().st_mtime > newest:

@@ -160,8 +160,8 @@ def zmq_reader_killed(budget_s: float) -> float:
 def recovery_cells() -> list[Cell]:
     made = [
         ("writer killed in mid-message | ringmain", writer_killed, "ringmain"),
-        ("reader killed in the way | ringmain", reader_killed, "ringmain"),
-        ("reader killed in the way | multiprocessing.Queue", queue_reader_killed, "multiprocessing"),
-        ("reader killed in the way | pyzmq PUB/SUB", zmq_reader_killed, "zmq"),
+        ("blocking reader killed | ringmain", reader_killed, "ringmain"),
+        ("blocking reader killed | multiprocessing.Queue", queue_reader_killed, "multiprocessing"),
+        ("blocking reader killed | pyzmq PUB/SUB", zmq_reader_killed, "zmq"),
     ]
     return [Cell(f"standstill, {name}", "ms", run) for name, run, package in made if find_spec(package)]

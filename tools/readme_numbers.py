@@ -1,5 +1,9 @@
-"""Puts the figures of the newest run in bench/results/ between the markers in README.md and
-docs/internals/performance.md; `--check` only compares."""
+"""Write the figures of the newest run in bench/results/ into README.md (five rows) and into
+docs/internals/performance.md (every table), between the markers there.
+
+python tools/readme_numbers.py          write them
+python tools/readme_numbers.py --check  fail if a page does not have the figures of the newest run
+"""
 
 from __future__ import annotations
 
@@ -28,10 +32,17 @@ TABLES: dict[str, tuple[str, ...]] = {
         "CPU of a second's wait",
         "memory of a pair",
         "standstill, writer killed in mid-message",
-        "standstill, reader killed in the way",
+        "standstill, blocking reader killed",
     ),
 }
-README_TABLES = ("Messages a second, one process to another", "Round trips at 32 B, µs")
+# The README's five rows: what they say, the group of cells, and the way of ringmain that is compared.
+README_ROWS: tuple[tuple[str, str, str], ...] = (
+    ("32 B messages, one at a time", "32 B", "ringmain"),
+    ("64 KB messages", "64 KB", "ringmain"),
+    ("6 MB numpy frames", "numpy frame, 6 MB", "ringmain, frames"),
+    ("round trip of 32 B, median", "round trip p50, by default", "ringmain"),
+    ("one publish to 60 readers", "publish to 60 readers", "ringmain"),
+)
 
 
 def newest() -> dict[str, Any]:
@@ -53,12 +64,8 @@ def amount(value: float) -> str:
 
 def about(run: dict[str, Any]) -> list[str]:
     return [
-        f"Measured on {run['machine']} ({run['cores']} cores, load {run['load']:.0f} when it began), "
-        f"Linux {run['kernel']}, Python {run['python']}, {run['date'][:10]}, "
-        f"by `{run['command']}`, commit {run['commit']}.",
-        "Medians; within one process, of the fastest tenth of the bursts. *far*: the two cores share no cache;",
-        "*crowded*: others kept the two processes from running together.",
-        "",
+        f"Measured on {run['date'][:10]} with `{run['command']}` at commit {run['commit']}, on {run['machine']}",
+        f"({run['cores']} cores, load {run['load']:.0f} at the start), Linux {run['kernel']}, Python {run['python']}.",
     ]
 
 
@@ -71,7 +78,7 @@ def shown(cell: dict[str, Any]) -> str:
 
 
 def tables(run: dict[str, Any], titles: Iterable[str]) -> list[str]:
-    """One row for everybody who took part, one column a group."""
+    """One row for each library, one column for each group."""
     cells = {cell["name"]: cell for cell in run["cells"]}
     lines = []
     for title in titles:
@@ -132,12 +139,32 @@ def factors(run: dict[str, Any]) -> list[str]:
 
 
 def readme(run: dict[str, Any]) -> list[str]:
-    return [*about(run), *tables(run, README_TABLES)]
+    """One table of five rows: ringmain, multiprocessing.Queue, and the best of all other libraries."""
+    cells = {cell["name"]: cell for cell in run["cells"]}
+    lines = ["| | ringmain | `multiprocessing.Queue` | best other |", "|---|---|---|---|"]
+    for what, group, way in README_ROWS:
+        ours = cells[f"{group} | {way}"]
+        unit = ours["unit"]
+        queue = cells.get(f"{group} | multiprocessing.Queue")
+        others = {
+            cell["median"]: name.partition(" | ")[2]
+            for name, cell in cells.items()
+            if name.startswith(f"{group} | ") and " | ringmain" not in name and cell["median"] is not None
+        }
+        best = min(others) if unit in ("ns", "µs", "ms") else max(others)
+        row = (ours["median"], queue["median"] if queue else None)
+        shown = [f"{amount(value)} {unit}" if value is not None else "" for value in row]
+        lines.append(f"| {what} | {' | '.join(shown)} | {amount(best)} {unit} ({others[best]}) |")
+    return [*lines, "", *about(run)]
 
 
 def performance(run: dict[str, Any]) -> list[str]:
-    rest = [title for title in TABLES if title not in README_TABLES]
-    return [*about(run), *factors(run), *tables(run, [*README_TABLES, *rest]), *floors(run)]
+    notes = [
+        "Figures are medians; within one process, medians of the fastest tenth of the bursts.",
+        "*far*: the two cores share no cache. *crowded*: other load kept the two processes from running together.",
+        "",
+    ]
+    return [*about(run), *notes, *factors(run), *tables(run, TABLES), *floors(run)]
 
 
 PAGES: dict[str, Callable[[dict[str, Any]], list[str]]] = {
