@@ -23,6 +23,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^(?P<mark><!-- not run: [^\n]+ -->\n)?```python\n(?P<code>.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 SITE = "https://"
+WIDEST_CODE = 88
 RUN_BY = {  # what they print is compared, or their snippets are the files of an example project
     "docs/guide/recording.md": "tests/recording/test_guide.py",
     "docs/guide/testing.md": "tests/project/test_guides.py",
@@ -132,6 +133,18 @@ def test_commands_in_the_pages_parse():
                     pytest.fail(f"{name(page)}: {line}")
                 seen += 1
     assert seen > 50
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_code_fits_the_page(page):
+    """No code block needs a scroll bar: at most 88 characters a line."""
+    inside, wide = False, []
+    for number, line in enumerate(page.read_text().splitlines(), 1):
+        if line.startswith("```"):
+            inside = not inside
+        elif inside and len(line) > WIDEST_CODE:
+            wide.append(f"{name(page)}:{number}: {len(line)} characters")
+    assert not wide, "\n".join(wide)
 
 
 def test_the_generated_reference_is_fresh():
