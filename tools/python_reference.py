@@ -135,7 +135,7 @@ def prose(text: str) -> list[str]:
     for paragraph in re.split(r"\n\s*\n", text):
         lines = paragraph.splitlines()
         if lines and all(re.match(r"\s{4}|\w[\w.]*\(.*\)$", line) for line in lines):
-            made += ["```python", *(line.strip() for line in lines), "```", ""]
+            made += ["```text", *(line.strip() for line in lines), "```", ""]
         elif lines:
             made += [*textwrap.wrap(" ".join(paragraph.split()), WIDTH, break_long_words=False), ""]
     return made

@@ -137,11 +137,11 @@ def test_commands_in_the_pages_parse():
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_code_fits_the_page(page):
-    """No code block needs a scroll bar: at most 88 characters a line."""
+    """No code block needs a scroll bar: at most 88 characters a line. Drawings of memory in a spec may be wider."""
     inside, wide = False, []
     for number, line in enumerate(page.read_text().splitlines(), 1):
         if line.startswith("```"):
-            inside = not inside
+            inside = not inside and not (line == "```" and page.parent.name == "spec")
         elif inside and len(line) > WIDEST_CODE:
             wide.append(f"{name(page)}:{number}: {len(line)} characters")
     assert not wide, "\n".join(wide)
