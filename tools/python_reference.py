@@ -21,13 +21,7 @@ SECTIONS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ("Sending", "", "ringmain", ("Publisher", "Reservation", "MessageStream")),
     ("Receiving", "", "ringmain", ("Subscriber", "Message", "Lease", "Batch", "wait")),
     ("Several topics at once", "", "ringmain", ("Latest", "SyncQueue")),
-    (
-        "Frames",
-        "",
-        "ringmain",
-        ("FramePublisher", "FrameSubscriber", "Frame", "FrameDraft", "FrameCopy", "FrameLayout", "FrameStream",
-         "frame_stream", "frame_streams", "peek_frame"),
-    ),
+    ("Frames", "They need `ringmain[numpy]`.", "ringmain.frames", ()),
     ("Inspect and remove topics", "", "ringmain", ("topics", "info", "TopicInfo", "Participant", "unlink", "clean")),
     ("Between backends", "", "ringmain", ("bridge", "Bridge")),
     ("Record and replay", "They need `ringmain[record]`.", "ringmain", ("Recorder", "Recording", "Player", "replay")),
@@ -241,9 +235,9 @@ def python_page(head: str) -> str:
     shown: set[str] = set()
     for title, introduction, module_name, names in SECTIONS:
         module = importlib.import_module(module_name)
-        prefix = "rm" if module_name == "ringmain" else module_name
+        exported = importlib.import_module("ringmain").__all__
         lines += [f"## {title}", "", *([introduction, ""] if introduction else [])]
         for name in names or [name for name in module.__all__ if name not in shown]:
             shown.add(name)
-            lines += entry(prefix, name, getattr(module, name))
+            lines += entry("rm" if name in exported else module_name, name, getattr(module, name))
     return "\n".join(lines).rstrip() + "\n"

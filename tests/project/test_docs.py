@@ -152,3 +152,18 @@ def test_the_generated_reference_is_fresh():
         [sys.executable, str(ROOT / "tools/reference.py"), "--check"], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_contributing_maps_every_folder():
+    """One line for each folder with sources: a newcomer finds out where things are without opening files."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, timeout=60).stdout.split()
+    sources = [Path(path) for path in tracked if path.endswith((".py", ".cpp", ".hpp", ".md"))]
+    folders = {path.parent for path in sources if path.parts[0] != "examples" and len(path.parts) > 1}
+    with_their_parent = ("docs", "tests/compat/programs", "src/ringmain/compat/stand_ins")
+    missing = [
+        str(folder)
+        for folder in sorted(folders)
+        if f"`{folder}/`" not in text and not str(folder).startswith(with_their_parent)
+    ]
+    assert not missing, f"CONTRIBUTING.md does not say what is in {', '.join(missing)}"
