@@ -17,18 +17,18 @@ ROOT = Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- numbers -->", "<!-- /numbers -->"
 SIZES = ("32 B", "1 KB", "64 KB", "1 MB", "6 MB")
 TABLES: dict[str, tuple[str, ...]] = {
-    "Messages a second, one process to another": SIZES,
+    "Messages per second, one process to another": SIZES,
     "Round trips at 32 B, µs": tuple(
         f"round trip {centile}, {way}"
         for way in ("by default", "spinning", "sleeping")
         for centile in ("p50", "p99", "p99.9")
     ),
-    "Several processes, messages a second": tuple(
+    "Several processes, messages per second": tuple(
         f"{way}, {size}" for way in ("one → three", "three → one") for size in ("32 B", "64 KB")
     ),
-    "Objects: typed structs and numpy frames, a second": ("typed", "numpy frame, 6 MB"),
-    "Publishing, ns, to so many readers": tuple(f"publish to {count} readers" for count in (1, 4, 15, 60)),
-    "What it costs: ms of processor time, KB, ms that others stand still": (
+    "Objects per second: typed structs and numpy frames": ("typed", "numpy frame, 6 MB"),
+    "Time of one publish, ns, by number of readers": tuple(f"publish to {count} readers" for count in (1, 4, 15, 60)),
+    "Cost: ms of processor time, KB of memory, ms until others continue": (
         "CPU of a second's wait",
         "memory of a pair",
         "standstill, writer killed in mid-message",
@@ -113,13 +113,13 @@ def floors(run: dict[str, Any]) -> list[str]:
     own = [cell for cell in run["cells"] if " | " not in cell["name"] and cell["median"] is not None]
     if not own:
         return []
-    lines = ["| ringmain and its floors | median |", "|---|---|"]
+    lines = ["| baselines | median |", "|---|---|"]
     return [*lines, *(f"| {cell['name']} | {amount(cell['median'])} {cell['unit']} |" for cell in own), ""]
 
 
 def factors(run: dict[str, Any]) -> list[str]:
-    """Every group in which ringmain and a peer were measured, with how far ahead of the best of them it is."""
-    lines = ["| | ringmain | | the best peer | | factor | aim | |", "|---|---|---|---|---|---|---|---|"]
+    """Every group in which ringmain and another library were measured, with the factor to the best of them."""
+    lines = ["| | ringmain | | best other | | factor | target | |", "|---|---|---|---|---|---|---|---|"]
     for bar in run["bars"]:
         if not bar.get("group"):
             continue
@@ -129,7 +129,7 @@ def factors(run: dict[str, Any]) -> list[str]:
             f"| {bar['group']} | {ours} {bar['unit']} | {way} | {theirs} | {bar['rival']} | {bar['found']:.2f} "
             f"| {bar['limit']:g} | {'' if bar['met'] else '**behind**'} |"
         )
-    lines += ["", "| against its own floors | | aim | |", "|---|---|---|---|"]
+    lines += ["", "| compared with its baselines | | target | |", "|---|---|---|---|"]
     for bar in run["bars"]:
         if not bar.get("group"):
             sign = "≤" if bar["at_most"] else "≥"
