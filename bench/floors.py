@@ -1,4 +1,4 @@
-"""The C++ helper: how far apart the cores are, and what the ring costs without Python. Built when it is needed."""
+"""The C++ helper: how far apart the cores are, and what the ring costs without Python. Built on demand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FLOOR = ROOT / "build" / "bench" / "floor"
 
 
 def build_floor() -> None:
-    """When it is missing or older than what it is made of."""
+    """If it is missing or older than its sources."""
     native = ROOT / "native"
     parts = ("topic_file", "roster", "endpoint", "lab")
     sources = [ROOT / "bench/native/floor.cpp", *(native / f"{part}.cpp" for part in parts)]
