@@ -1,4 +1,4 @@
-"""The documentation is true: every Python snippet runs, every link leads somewhere, and what is generated is fresh.
+"""The documentation is correct: every Python snippet runs, every link works, and what is generated is fresh.
 
 A page's snippets are one program, run from top to bottom in a process of its own. A snippet that cannot run here is
 preceded by `<!-- not run: why -->`. Guides that are more than one program are run by a test of their own.
@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from ringmain._cli.main import COMMANDS, command_parser, load
+from ringmain._contracts import CONTRACTS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -152,6 +153,29 @@ def test_the_generated_reference_is_fresh():
         [sys.executable, str(ROOT / "tools/reference.py"), "--check"], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_figures_are_those_of_the_newest_run():
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tools/readme_numbers.py"), "--check"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/concepts/contracts.md"])
+def test_the_table_of_contracts_is_that_of_the_code(page):
+    """Writers, readers, and when a reader holds, as native/layout.hpp has them."""
+    rows = re.findall(r"^\| `(\w+)` \| (one|many) \| (one|many) \| .* \|$", (ROOT / page).read_text(), re.MULTILINE)
+    expected = [
+        (one.name, "one" if one.one_writer else "many", "one" if one.one_reader else "many")
+        for one in CONTRACTS.values()
+    ]
+    assert rows == expected
+    for one in CONTRACTS.values():
+        row = re.search(rf"^\| `{one.name}` .*$", (ROOT / page).read_text(), re.MULTILINE)
+        assert row is not None
+        held = {"never": "never", "while borrowed": "while it borrows", "always": "always"}[one.holds]
+        assert row[0].split(" | ")[4].rstrip(" |") == held, f"{page}: when a reader of {one.name} holds"
 
 
 def test_contributing_maps_every_folder():
