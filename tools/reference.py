@@ -72,7 +72,7 @@ def errors_page() -> str:
         HEAD,
         "# Errors",
         "",
-        "Each is a `ringmain.RingmainError` and the builtin that a program would catch without knowing ringmain.",
+        "Every error is a `ringmain.RingmainError`, and also the builtin exception that a Python program would expect.",
         "",
         "| error | is also | when |",
         "|---|---|---|",
