@@ -36,7 +36,14 @@ Parameters = dict[str, inspect.Parameter]
 
 
 def cell(text: str) -> str:
+    """Code for a table, to be put between backticks."""
     return " ".join(text.split()).replace("|", "\\|")
+
+
+def text_cell(text: str) -> str:
+    """Prose for a table. Outside of backticks, `<` would begin a tag."""
+    parts = re.split(r"(`[^`]*`)", cell(text))
+    return "".join(part if part.startswith("`") else part.replace("<", "&lt;") for part in parts)
 
 
 def shown_default(parameter: inspect.Parameter) -> str:
@@ -144,7 +151,7 @@ def parameter_table(parameters: Parameters, described: dict[str, str], module: s
         type_, default = annotation(one.annotation, module), shown_default(one)
         columns = [one.name, type_, default]
         quoted = " | ".join(f"`{cell(text)}`" if text else "" for text in columns)
-        lines.append(f"| {quoted} | {cell(described.get(one.name) or OBVIOUS.get(one.name, ''))} |")
+        lines.append(f"| {quoted} | {text_cell(described.get(one.name) or OBVIOUS.get(one.name, ''))} |")
     return [*lines, ""]
 
 
@@ -189,12 +196,12 @@ def class_body(made: type) -> list[str]:
                 continue  # what any file has
             shown = call(name, parameters_of(documented) or {})
             shown = f"await {shown}" if inspect.iscoroutinefunction(function) else shown
-            methods.append(f"| `{cell(shown)}` | {cell(inspect.getdoc(documented) or '')} |")
+            methods.append(f"| `{cell(shown)}` | {text_cell(inspect.getdoc(documented) or '')} |")
         elif not inspect.isclass(raw):
             meaning = meanings.get(name) or ("" if name in annotations else inspect.getdoc(raw) or "")
             type_ = annotation(annotations[name], made.__module__) if name in annotations else ""
             type_ = f"`{cell(type_)}`" if type_ and is_record(made) else ""
-            attributes.append((name, type_, cell(meaning)))
+            attributes.append((name, type_, text_cell(meaning)))
     lines: list[str] = []
     if any(type_ for _, type_, _ in attributes):
         lines += ["| attribute | type | meaning |", "|---|---|---|"]
