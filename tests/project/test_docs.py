@@ -25,6 +25,7 @@ FENCE = re.compile(r"^(?P<mark><!-- not run: [^\n]+ -->\n)?```python\n(?P<code>.
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 SITE = "https://"
 WIDEST_CODE = 88
+PLAIN_PARAMETERS = {"stream", "topic", "path", "recording", "writer", "paused"}  # their name says it all
 RUN_BY = {  # what they print is compared, or their snippets are the files of an example project
     "docs/guide/recording.md": "tests/recording/test_guide.py",
     "docs/guide/testing.md": "tests/project/test_guides.py",
@@ -79,7 +80,7 @@ def test_what_is_not_run_here_is_run_there(page, test):
 
 
 def anchors(page: Path) -> set[str]:
-    """What the headings of a page can be linked by, as MkDocs and GitHub name them."""
+    """The anchors of a page's headings, as MkDocs and GitHub name them."""
     found = set()
     for line in page.read_text().splitlines():
         if match := re.match(r"#+ +(.*)", line):
@@ -153,6 +154,18 @@ def test_the_generated_reference_is_fresh():
         [sys.executable, str(ROOT / "tools/reference.py"), "--check"], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("made", ["Publisher", "Subscriber", "FramePublisher", "FrameSubscriber", "Recorder", "Player"])
+def test_the_reference_explains_every_parameter(made):
+    """Docstrings list parameters as `name: text` lines. Others would have no meaning here."""
+    page = (ROOT / "docs/reference/python.md").read_text()
+    entry = page.partition(f"\n### {made}\n")[2].partition("\n### ")[0]
+    table = entry.partition("| parameter |")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| `(\w+)` \|.*\| ([^|]*) \|$", table, re.MULTILINE)
+    assert rows
+    unexplained = {parameter for parameter, meaning in rows if not meaning.strip()}
+    assert unexplained <= PLAIN_PARAMETERS, f"{made} does not say what these are: {', '.join(sorted(unexplained))}"
 
 
 def test_the_figures_are_those_of_the_newest_run():
