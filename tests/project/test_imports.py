@@ -17,8 +17,14 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "_names", "_message", "_closing"),
     ("_native", "_contracts"),
     ("typed",),  # codecs and schemas know nothing of topics, and every endpoint uses them
-    ("backends",),
+    (
+        "backends",
+        "_topic_info",
+        "_message_stream",
+        "_screens",
+    ),  # the table of backends, which loads one when it is chosen
     ("_endpoint", "_publisher", "_subscriber", "_inspect", "_aio", "_latest", "_syncqueue", "_bridge"),
+    ("backends._python", "backends.shm._backend", "backends.zmq", "backends.fake"),  # the backends themselves
     ("frames",),
     ("recording",),
     ("spark",),
@@ -87,12 +93,17 @@ def cycles(graph: dict[str, set[str]]) -> list[list[str]]:
 
 def layer_of(module: str) -> int | None:
     """The number of a module's layer; None for what is there for users alone."""
-    part = module.split(".")[1]
-    if part in FOR_USERS:
+    name = module.removeprefix(f"{PACKAGE}.")
+    if name.split(".")[0] in FOR_USERS:
         return None
-    numbers = [number for number, parts in enumerate(LAYERS) if part in parts]
-    assert len(numbers) == 1, f"{module} has no layer: add `{part}` to LAYERS"
-    return numbers[0]
+    prefixes = {
+        prefix: number
+        for number, parts in enumerate(LAYERS)
+        for prefix in parts
+        if name == prefix or name.startswith(f"{prefix}.")
+    }
+    assert prefixes, f"{module} has no layer: add it to LAYERS"
+    return prefixes[max(prefixes, key=len)]
 
 
 def test_there_is_no_import_cycle() -> None:
