@@ -42,7 +42,7 @@ def main() -> int:
     before = runs.load(path) if path else None
     build_floor()
     about = runs.circumstances(shlex.join(["python", "-m", "bench", *sys.argv[1:]]))
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever limits the time ends it like Ctrl-C
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a time limit from outside ends it like Ctrl-C
     directory = tempfile.mkdtemp(prefix="ringmain-bench-", dir="/dev/shm")
     os.environ["RINGMAIN_DIR"] = directory
     try:
@@ -84,7 +84,7 @@ def _cells(parts: list[str]) -> tuple[list[harness.Cell], dict[str, str]]:
         return every, absent
     chosen = []
     for index, cell in enumerate(every):
-        # A cell that others follow comes along with them, and they with it.
+        # Cells that follow another are always chosen together with it.
         first = index
         while every[first].follows:
             first -= 1

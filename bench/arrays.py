@@ -56,7 +56,7 @@ class Queue(Array, standard.Queue):
 
 def _zmq(directory: str) -> Peer:
     """As pyzmq's documentation shows for arrays: sent without a copy, and an array made of the buffer that came. The
-    shape is known here; there it travels in a message of its own, which is a gift."""
+    shape is known here; there it is sent in a message of its own, so this favours pyzmq."""
     from bench.peers.zeromq import PushPull
 
     class Zmq(Array, PushPull):

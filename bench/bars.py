@@ -1,4 +1,4 @@
-"""What is aimed at, as ratios within one run, and whether this run got there."""
+"""The targets, as ratios within one run, and whether this run met them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Bar:
     limit: float
     at_most: bool
     placement: str = ""
-    # Of those against peers: in what, who, and what each had.
+    # For comparisons with peers: the group, the peer, and both medians.
     group: str = ""
     ours: str = ""
     rival: str = ""
@@ -30,7 +30,7 @@ class Bar:
 
 
 def bars(results: Sequence[Result]) -> list[Bar]:
-    """Those whose cells were measured."""
+    """The targets whose cells were measured."""
     by_name = {result.name: result for result in results if result.median is not None}
     made = [*_own(by_name), *_against_peers(by_name)]
     return [bar for bar in made if bar is not None]

@@ -1,4 +1,4 @@
-"""The cells that ringmain is held against its own floors by: what a call, a copy and a cache line cost here and now."""
+"""ringmain's baselines: what a call, a copy and a cache line cost on this machine."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def system_calls(budget_s: float) -> float:
 
 
 def memcpy_us(size: int) -> Callable[[float], float]:
-    """A hot copy: what a large message cannot be handed over faster than, if it is copied once."""
+    """A copy within the caches: the lower bound for passing on a large message with one copy."""
 
     def sample(budget_s: float) -> float:
         source, target = bytearray(os.urandom(size)), bytearray(size)

@@ -1,4 +1,4 @@
-"""What a bus costs beside its speed: publishing to more readers, waiting, and memory.
+"""What a library costs besides its speed: publishing to more readers, waiting, and memory.
 
 *Publish*: one process with the readers in it, none of which reads; a peer that drops at a reader that does not keep up
 takes part, since nothing has to arrive here. *Waiting*: the processor time of a process that waits a second for one
@@ -36,7 +36,7 @@ WAIT_S = 1.0
 
 @contextmanager
 def _ring(readers: int, directory: str) -> Iterator[pair.Send]:
-    """On `bus`, whose writers look at every reader's hold and wait for none here."""
+    """On `bus`: its writers check every reader's hold, and never wait here."""
     with ExitStack() as stack:
         pub = stack.enter_context(rm.Publisher("crowd", contract="bus"))
         for _ in range(readers):
@@ -134,14 +134,14 @@ def publish_to(readers: int, crowd: Crowd) -> Callable[[float], float]:
 
 
 def waiting_ms(kind: type[Peer]) -> Callable[[float], float]:
-    """Processor time, in milliseconds, for waiting a second as the peer does when nothing is said."""
+    """Processor time, in milliseconds, for waiting one second with the library's default settings."""
     message = pair.pool(SMALL)[0]
 
     def waiting(peer: Peer) -> pair.Job:
         def job(ready: pair.Ready) -> float:
             with peer.receiver(0) as receive:
                 ready()
-                pair.check(receive(), [message], 0)  # whatever it does the first time
+                pair.check(receive(), [message], 0)  # what it does only the first time
                 ready()
                 before = _cpu_s()
                 pair.check(receive(), [message], 0)
@@ -240,7 +240,7 @@ def memory_kb(kind: type[Peer]) -> Callable[[float], float]:
     return lambda budget_s: in_directory(run)
 
 
-def segment_kb(budget_s: float) -> float:
+def topic_file_kb(budget_s: float) -> float:
     """What a topic of the default capacity, 1 MiB, takes in /dev/shm."""
 
     def run(directory: str) -> float:
@@ -258,7 +258,7 @@ def cost_cells(kinds: Sequence[type[Peer]]) -> list[Cell]:
                 made.append(Cell(f"publish to {readers} readers | {name}", "ns", publish_to(readers, crowd)))
     single = [kind for kind in kinds if not kind.batches]
     made += [Cell(f"CPU of a second's wait | {kind.name}", "ms", waiting_ms(kind)) for kind in single]
-    whole = [kind for kind in single if kind.largest_bytes >= SMALL]  # those that can send a thousand and lose none
+    whole = [kind for kind in single if kind.largest_bytes >= SMALL]  # those that can send a thousand without loss
     made += [Cell(f"memory of a pair | {kind.name}", "KB", memory_kb(kind)) for kind in whole]
-    made.append(Cell("segment of a topic of 1 MiB", "KB", segment_kb))
+    made.append(Cell("topic file of a 1 MiB ring", "KB", topic_file_kb))
     return made

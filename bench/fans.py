@@ -1,4 +1,4 @@
-"""One sender and three receivers, three senders and one receiver: what several processes on few cores do to a bus.
+"""One sender and three receivers, three senders and one receiver: several processes on few cores.
 
 One → three: every receiver gets every message. A peer that has no such thing is given one queue a receiver, which its
 sender fills in turn. Three → one: messages are told apart by their first bytes. The rate is that of messages sent, from
@@ -50,7 +50,7 @@ def one_to_many(peer: Peer, messages: list[bytes], count: int, whole: bool) -> f
 
 
 def _marked(size: int, sender: int) -> list[bytes]:
-    """A pool of which every message says whose it is and which."""
+    """A pool of messages, each of which contains its sender and its number."""
     return [bytes([sender, number]) + data[2:] for number, data in enumerate(pair.pool(size, sender))]
 
 

@@ -1,4 +1,4 @@
-"""The C++ helper: how far apart the cores are, and what the ring costs without Python. Built when it is needed."""
+"""The C++ helper: how far apart the cores are, and what the ring costs without Python. Built on demand."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ FLOOR = ROOT / "build" / "bench" / "floor"
 
 
 def build_floor() -> None:
-    """When it is missing or older than what it is made of."""
+    """If it is missing or older than its sources."""
     native = ROOT / "native"
-    parts = ("segment", "roster", "endpoint", "lab")
+    parts = ("topic_file", "roster", "endpoint", "lab")
     sources = [ROOT / "bench/native/floor.cpp", *(native / f"{part}.cpp" for part in parts)]
     newest = max(path.stat().st_mtime for path in [*sources, *native.glob("*.hpp")])
     if FLOOR.exists() and FLOOR.stat().st_mtime > newest:

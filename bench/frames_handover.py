@@ -1,4 +1,4 @@
-"""What handing over a frame costs, its pixels not being written: one of 6 MB against one of 64 KB and against a message
+"""What passing on a frame costs, without writing its pixels: one of 6 MB against one of 64 KB and against a message
 of 64 bytes, in one process, and from one process to another and back. (Written and read, too: `bench.frames_written`.)
 Rounds alternate and the best of each is shown: what others do on the machine only adds.
 
@@ -25,7 +25,7 @@ from bench.frames_written import keep
 SMALL, LARGE = 64 * 1024, 6_000_000
 ROUNDS = 9
 SPIN_S = 0.01
-"""The two-process rounds measure the hand-over, not the scheduler: whoever waits keeps looking."""
+"""The two-process rounds measure passing on a frame, not the scheduler: both sides spin."""
 PATIENCE_S = 60.0
 
 
@@ -41,7 +41,7 @@ def best_ns(run: Callable[[], object], count: int = 2000) -> float:
 
 
 def in_one_process() -> dict[str, float]:
-    """Nanoseconds for one hand-over: sent and received."""
+    """Nanoseconds to send and receive one frame."""
     found: dict[str, float] = {}
     payload = bytes(64)
     with rm.Publisher("message") as pub, rm.Subscriber("message") as sub:
@@ -70,7 +70,7 @@ def in_one_process() -> dict[str, float]:
 
 
 def _echo(size: int) -> None:
-    """Sends back whatever comes, until something empty does."""
+    """Sends back every message, until an empty one."""
     if size == 0:
         with rm.Publisher("back") as back, rm.Subscriber("there", spin=SPIN_S) as there:
             back.send(b"ready")
@@ -88,7 +88,7 @@ def _echo(size: int) -> None:
 
 
 def round_trip_us(size: int, count: int = 3000) -> float:
-    """The median of there and back; size 0 is a message of 64 bytes."""
+    """The median round trip; size 0 is a message of 64 bytes."""
     spawn: Any = multiprocessing.get_context("spawn")
     worker = spawn.Process(target=_echo, args=(size,))
     times: list[int] = []
@@ -124,12 +124,12 @@ def main() -> None:
     directory = tempfile.mkdtemp(prefix="ringmain-bench-", dir="/dev/shm")
     os.environ["RINGMAIN_DIR"] = directory
     try:
-        print("handing over, one process (ns)")
+        print("send and receive, one process (ns)")
         single = in_one_process()
         message = single["message of 64 B"]
         for label, ns in single.items():
             print(f"  {label:28}{ns:8.0f}   {ns / message:5.2f} x")
-        print("\nthere and back, two processes, spinning (us, median)")
+        print("\nround trip, two processes, spinning (us, median)")
         trips: dict[str, list[float]] = {label: [] for label in ("message of 64 B", "frame of 64 KB", "frame of 6 MB")}
         for _ in range(3):
             for seen, size in zip(trips.values(), (0, SMALL, LARGE), strict=True):

@@ -73,7 +73,7 @@ class Ringmain:
                 if frame == 0:
                     pub.wait_for_readers(1, timeout=pair.PATIENCE_S)
                 while not pub.all_read:
-                    os.sched_yield()  # on a machine with others, the reader may be waiting for this very core
+                    os.sched_yield()  # on a busy machine, the reader may need this core
                 if copied:
                     _number(frame)
                     pub.send(_SOURCE)
@@ -131,7 +131,7 @@ class Iceoryx:
             sample.assume_init().send()
 
         yield write
-        del node  # kept until here: the service lives by it
+        del node  # kept until here: the service needs it
 
     @contextmanager
     def reader(self) -> Iterator[Read]:
@@ -207,7 +207,7 @@ def rows(results: Sequence[harness.Result]) -> list[dict[str, Any]]:
 
 
 def ratios(found: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Ours against the better of the peer's settings, where both have been seen in a placement."""
+    """ringmain against the better of the peer's settings, for each placement in which both were measured."""
     made: dict[str, float] = {}
     for way in WAYS:
         for place in harness.PLACEMENTS:
@@ -223,7 +223,7 @@ def ratios(found: Sequence[dict[str, Any]]) -> dict[str, float]:
 
 
 def keep(what: str, about: dict[str, object], found: dict[str, Any]) -> None:
-    """Beside the files of `python -m bench`, not among them: the README takes its figures from the newest of those."""
+    """In a folder of its own, because the README uses the newest file of `python -m bench`."""
     stamp = str(about["date"]).replace(":", "").replace("-", "")[:15]
     path = runs.DIRECTORY / "frames" / f"{what}-{stamp}.json"
     path.parent.mkdir(parents=True, exist_ok=True)

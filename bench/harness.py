@@ -1,4 +1,4 @@
-"""How a figure is taken: cells run in turn, round after round, and what is reported is the median and its spread.
+"""How a figure is measured: cells run in turn, round after round, and what is reported is the median and its spread.
 
 Two things are noted beside every figure, since both move it more than any change of the code does: how far apart the
 two cores are at that moment (the round trip of a cache line, probed before and after each sample of several processes;
@@ -28,7 +28,7 @@ CROWDED_NS = 10_000.0
 """No cores are this far apart: the two processes did not run at the same time."""
 PLACEMENTS = ("near", "far", "crowded")
 ATTEMPTS = 3
-"""How often a sample is taken in one round until it says something."""
+"""How often a sample is repeated in one round if it does not count."""
 
 
 @dataclass
@@ -62,7 +62,7 @@ class Sample:
         return placement(max(self.before_ns or 0.0, self.after_ns or 0.0))
 
     def judge(self) -> None:
-        """Says why it does not count, if it does not, by itself."""
+        """Why this sample does not count, looking at it alone; empty if it counts."""
         before, after = placement(self.before_ns or 0.0), placement(self.after_ns or 0.0)
         if "crowded" in (before, after):
             self.discarded = "crowded: others kept the two processes from running at the same time"
@@ -113,8 +113,8 @@ Say = Callable[[str], None]
 
 
 def measure(cells: Sequence[Cell], rounds: int, budget_s: float, say: Say = lambda text: None) -> list[Result]:
-    """Every cell once a round, so that what the machine does meanwhile falls on all of them alike. Ctrl-C ends it, and
-    what was measured by then is returned."""
+    """Every cell once in each round, so that other load on the machine affects all of them alike. Ctrl-C ends it and
+    returns what was measured so far."""
     results = [Result(cell.name, cell.unit, cell.two_processes, cell.lower_is_better) for cell in cells]
     pairs = list(zip(cells, results, strict=True))
     began = time.monotonic()
@@ -159,7 +159,7 @@ def take(cell: Cell, budget_s: float) -> Sample:
         if cell.two_processes:
             sample.after_ns = floor("cacheline")
             sample.judge()
-    except Exception as error:  # one cell that fails must not cost the others; it is reported
+    except Exception as error:  # a failing cell is reported, and does not end the run
         sample.value, sample.error = None, f"{type(error).__name__}: {error}"
     return sample
 

@@ -5,7 +5,7 @@
 Counts repeat where times do not, so this can guard. All paths run in one interpreter with a fixed hash seed, and the
 counter is read between them. What is compared are the instructions of the native module itself: neither starting
 Python, nor the length of a path, nor which build of Python it is counts. Grown by more than a tenth: it fails, and
-whoever means it records the new count in the same commit.
+an intended change records the new count in the same commit.
 
 Without a valgrind on the machine one is fetched into build/, where apt-get can (no root needed); where it cannot, it
 says that nothing was checked, and passes.
@@ -65,7 +65,7 @@ def main(count):  # a function: names of a module are looked up in dictionaries,
     ):
         send, recv, send_many, recv_many = pub.send, sub.recv, pub.send_many, sub.recv_many
         try_recv, tell, hear = sub.try_recv, points.send, told.recv
-        send(message), recv(), send_many(messages), recv_many(64), tell(point), hear()  # what is done once
+        send(message), recv(), send_many(messages), recv_many(64), tell(point), hear()  # one-time work
         frames.frame().commit(), viewer.recv().release()
         gc.disable()
         mark("begin")
@@ -205,7 +205,7 @@ def main() -> int:
         grew = " GROWN" if path in grown else ""
         print(f"{path:24}{ours:6.0f} instructions a message, {verdict}{grew}; {everything:.0f} with Python's")
     if grown:
-        print("instructions: grown by more than a tenth. If that is meant, `python -m bench.instructions --record`")
+        print("instructions: grown by more than a tenth. If that is intended, `python -m bench.instructions --record`")
     return 1 if grown else 0
 
 

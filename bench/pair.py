@@ -119,7 +119,7 @@ def _result(end: Any) -> Any:
     try:
         value, error = end.recv()
     except EOFError:
-        raise Wrong("a side died without a word") from None
+        raise Wrong("a process died without an error message") from None
     if error:
         raise Wrong(error)
     return value
@@ -134,7 +134,7 @@ def _work(job: Job, barrier: Any, end: Any, core: int) -> None:
         end.send((None, f"{type(error).__name__}: {error}"))
     else:
         end.send((result, ""))
-        # Some peers lose what is still under way when the sender leaves: leave together.
+        # Some peers lose messages in transit when the sender leaves, so both leave together.
         barrier.wait(PATIENCE_S)
 
 

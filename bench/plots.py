@@ -1,5 +1,5 @@
-"""Draws a run of bench/results/ as SVG files beside it: `python -m bench.plots [FILE]`. Needs matplotlib; without it,
-nothing is drawn and that is said."""
+"""Draws a run of bench/results/ as SVG files next to it: `python -m bench.plots [FILE]`. Needs matplotlib; without it,
+it says so and draws nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OURS, THEIRS = "#c8102e", "#8a8d91"
 
 
 def groups_of(run: Mapping[str, Any]) -> dict[str, dict[str, Mapping[str, Any]]]:
-    """The cells that several were measured in, by group and by who."""
+    """The cells in which several libraries were measured, by group and library."""
     found: dict[str, dict[str, Mapping[str, Any]]] = {}
     for cell in run["cells"]:
         group, bar, who = cell["name"].partition(" | ")

@@ -1,4 +1,4 @@
-"""How long others stand still when a process is killed where it is in their way, in milliseconds.
+"""How long other processes stop when a process that blocks them is killed, in milliseconds.
 
 *Writer*: killed in the middle of a message, while another writer of the same topic waits for its turn. *Reader*: killed
 while it holds what the writer waits to write over. The survivor notes when its call returns, the parent when it killed.
@@ -27,9 +27,9 @@ SETTLE_S = 0.05
 
 Tell = Callable[[], None]
 Victim = Callable[[str, Tell], None]
-"""Gets in the way, says so, and stays there."""
+"""Blocks the others, reports it, and stays there."""
 Survivor = Callable[[str, Tell], None]
-"""Says that it is about to wait, waits, and returns."""
+"""Reports that it is about to wait, waits, and returns."""
 
 
 def stay() -> None:
@@ -52,7 +52,7 @@ def standstill_ms(victim: Victim, survivor: Survivor, after_kill: Callable[[str]
         try:
             one.start()
             if not in_the_way.wait(PATIENCE_S):
-                raise Wrong("the victim did not get in the way")
+                raise Wrong("the victim did not block the survivor")
             other.start()
             if not begins.wait(PATIENCE_S):
                 raise Wrong("the survivor did not begin")
@@ -160,8 +160,8 @@ def zmq_reader_killed(budget_s: float) -> float:
 def recovery_cells() -> list[Cell]:
     made = [
         ("writer killed in mid-message | ringmain", writer_killed, "ringmain"),
-        ("reader killed in the way | ringmain", reader_killed, "ringmain"),
-        ("reader killed in the way | multiprocessing.Queue", queue_reader_killed, "multiprocessing"),
-        ("reader killed in the way | pyzmq PUB/SUB", zmq_reader_killed, "zmq"),
+        ("blocking reader killed | ringmain", reader_killed, "ringmain"),
+        ("blocking reader killed | multiprocessing.Queue", queue_reader_killed, "multiprocessing"),
+        ("blocking reader killed | pyzmq PUB/SUB", zmq_reader_killed, "zmq"),
     ]
     return [Cell(f"standstill, {name}", "ms", run) for name, run, package in made if find_spec(package)]

@@ -1,4 +1,4 @@
-"""What a run leaves behind: one JSON file with where, when and of what its figures are, and tables of it.
+"""The files of a run: one JSON file with the figures and where and when they were measured, and tables of it.
 
 A run of some cells can be put into the file of another (`--into`): its cells replace those of the same name, and each
 cell says by which command, when, and at which commit it was measured.
@@ -36,7 +36,7 @@ PACKAGES = (
 
 
 def circumstances(command: str) -> dict[str, Any]:
-    """Where, when, and of what the figures are."""
+    """Where and when the figures were measured, and of which versions."""
     versions = {}
     for package in PACKAGES:
         try:

@@ -1,4 +1,4 @@
-"""How fast recordings come into Spark: `python -m bench.spark_read [batch] [stream] [latency] [scale]`.
+"""How fast Spark reads recordings: `python -m bench.spark_read [batch] [stream] [latency] [scale]`.
 
 Each line is the best of several runs, because other programs on the machine only ever make a run slower. Reading goes
 to Spark's `noop` sink: every row is produced and none is kept. What is compared: the same rows through

@@ -92,7 +92,7 @@ class Queue(Way):
 
 
 class Encoded(Way):
-    """What carries bytes, with msgspec on both sides."""
+    """Libraries that carry bytes, with msgspec on both sides."""
 
     def __init__(self, directory: str, peer: Any) -> None:
         super().__init__(directory)
@@ -294,7 +294,7 @@ def one_process(make: Callable[[str], Way]) -> Callable[[float], float]:
 
 
 def msgspec_alone(budget_s: float) -> float:
-    """Encoding and decoding of the same struct, with no bus."""
+    """Encoding and decoding the same struct, without sending it."""
     encoder, decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Odometry)
     encode, decode, message = encoder.encode, decoder.decode, Odometry(*POOL[3])
 

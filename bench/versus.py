@@ -14,7 +14,7 @@ from bench.peers import Peer
 SIZES = {"32 B": 32, "1 KB": 1024, "64 KB": 65536, "1 MB": 1 << 20, "6 MB": 6_000_000}
 
 WAYS = {"by default": None, "spinning": True, "sleeping": False}
-"""How the receiver of a round trip waits: as it does when nothing is said, looking all the time, never looking."""
+"""How the receiver of a round trip waits: by default, always spinning, never spinning."""
 
 
 def in_directory(run: Callable[[str], float]) -> float:

@@ -1,4 +1,4 @@
-"""Writes into the guides what they show of the code: files of the examples, and the table of the backends."""
+"""Write into the guides what they show of the code: files of the examples, and the table of the backends."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Compare ringmain with the libraries that programs come from: what `make test-originals` runs.
 
 Installs the originals from PyPI into build/originals, and nothing of them anywhere else. Then
-- runs msgq's and pysyncq's own tests, as they are, with ringmain in the place of the library;
+- runs msgq's and pysyncq's own tests, as they are, with ringmain instead of the library;
 - runs our programs for them (tests/compat/programs) on the original and on ringmain, and compares what they print;
 - runs the snippets of docs/guide/coming-from.md that need an original.
 
@@ -42,7 +42,7 @@ def install() -> None:
 
 
 def run(*words: object, on_original: bool, cwd: str | Path, said: str = "") -> tuple[int, str]:
-    """Exit code and output of a Python program, on ringmain or on the original, in a place of its own."""
+    """Exit code and output of a Python program, on ringmain or on the original, in a runtime directory of its own."""
     environment = {**os.environ, "RINGMAIN_DIR": tempfile.mkdtemp(prefix="ringmain-originals-", dir="/dev/shm")}
     if on_original:
         environment["PYTHONPATH"] = str(SITE)
@@ -67,19 +67,19 @@ def report(what: str, good: bool, output: str) -> None:
         print("\n".join("     | " + line for line in output.splitlines()[-30:]))
 
 
-def own_tests_of_msgq(place: Path) -> None:
+def own_tests_of_msgq(folder: Path) -> None:
     # Out of their package: within it, `import msgq.tests` would look for them in ours.
     for number, tests in enumerate(["msgq/tests", "msgq/visionipc/tests"]):
-        copy = place / f"tests{number}"
+        copy = folder / f"tests{number}"
         shutil.copytree(SITE / tests, copy)
         code, output = run("-m", "unittest", "discover", "-s", copy, on_original=False, cwd=copy)
         count = re.search(r"^Ran (\d+) tests", output, re.MULTILINE)
         report(f"{tests}: {count[1] if count else 'no'} tests on ringmain", code == 0 and bool(count), output)
 
 
-def own_demo_of_pysyncq(place: Path) -> None:
+def own_demo_of_pysyncq(folder: Path) -> None:
     """Its demo waits for three times ENTER: to start the children, to start their talk, to stop it."""
-    copy = place / "pysyncq_tests"
+    copy = folder / "pysyncq_tests"
     shutil.copytree(SITE / "pysyncq/tests", copy)
     for method in ("fork", "spawn", "forkserver"):
         with tempfile.TemporaryDirectory(prefix="ringmain-originals-", dir="/dev/shm") as directory:
@@ -89,7 +89,7 @@ def own_demo_of_pysyncq(place: Path) -> None:
                 env={**os.environ, "RINGMAIN_DIR": directory},
             )  # fmt: skip
             assert demo.stdin
-            for pause_s in (3.0, 8.0, 0.0):  # a person's: the demo itself cannot tell when its children are there
+            for pause_s in (3.0, 8.0, 0.0):  # as a person would: the demo cannot tell when its children are ready
                 demo.stdin.write("\n")
                 demo.stdin.flush()
                 time.sleep(pause_s)
@@ -114,12 +114,12 @@ def our_programs() -> None:
             report(f"{program} {method}: the same on both", good, f"--- original\n{original}--- ringmain\n{ours}")
 
 
-def snippets(place: Path) -> None:
+def snippets(folder: Path) -> None:
     found = NEEDS.findall(GUIDE.read_text())
     for number, (package, code) in enumerate(found):
-        script = place / f"snippet_{number}.py"
+        script = folder / f"snippet_{number}.py"
         script.write_text(code)
-        status, output = run(script, on_original=True, cwd=place)
+        status, output = run(script, on_original=True, cwd=folder)
         report(f"coming-from.md, what you wrote for {package}", status == 0, output)
     report(
         "coming-from.md has snippets for all of them",
@@ -131,11 +131,11 @@ def snippets(place: Path) -> None:
 def main() -> None:
     install()
     with tempfile.TemporaryDirectory() as name:
-        place = Path(name)
-        own_tests_of_msgq(place)
-        own_demo_of_pysyncq(place)
+        folder = Path(name)
+        own_tests_of_msgq(folder)
+        own_demo_of_pysyncq(folder)
         our_programs()
-        snippets(place)
+        snippets(folder)
     if failures:
         sys.exit(f"{len(failures)} failed: {'; '.join(failures)}")
 

@@ -1,5 +1,9 @@
-"""Puts the figures of the newest run in bench/results/ between the markers in README.md and
-docs/internals/performance.md; `--check` only compares."""
+"""Write the figures of the newest run in bench/results/ into README.md (five rows) and into
+docs/internals/performance.md (every table), between the markers there.
+
+python tools/readme_numbers.py          write them
+python tools/readme_numbers.py --check  fail if a page does not have the figures of the newest run
+"""
 
 from __future__ import annotations
 
@@ -13,25 +17,32 @@ ROOT = Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- numbers -->", "<!-- /numbers -->"
 SIZES = ("32 B", "1 KB", "64 KB", "1 MB", "6 MB")
 TABLES: dict[str, tuple[str, ...]] = {
-    "Messages a second, one process to another": SIZES,
+    "Messages per second, one process to another": SIZES,
     "Round trips at 32 B, µs": tuple(
         f"round trip {centile}, {way}"
         for way in ("by default", "spinning", "sleeping")
         for centile in ("p50", "p99", "p99.9")
     ),
-    "Several processes, messages a second": tuple(
+    "Several processes, messages per second": tuple(
         f"{way}, {size}" for way in ("one → three", "three → one") for size in ("32 B", "64 KB")
     ),
-    "Objects: typed structs and numpy frames, a second": ("typed", "numpy frame, 6 MB"),
-    "Publishing, ns, to so many readers": tuple(f"publish to {count} readers" for count in (1, 4, 15, 60)),
-    "What it costs: ms of processor time, KB, ms that others stand still": (
+    "Objects per second: typed structs and numpy frames": ("typed", "numpy frame, 6 MB"),
+    "Time of one publish, ns, by number of readers": tuple(f"publish to {count} readers" for count in (1, 4, 15, 60)),
+    "Cost: ms of processor time, KB of memory, ms until others continue": (
         "CPU of a second's wait",
         "memory of a pair",
         "standstill, writer killed in mid-message",
-        "standstill, reader killed in the way",
+        "standstill, blocking reader killed",
     ),
 }
-README_TABLES = ("Messages a second, one process to another", "Round trips at 32 B, µs")
+# The README's five rows: what they say, the group of cells, and the way of ringmain that is compared.
+README_ROWS: tuple[tuple[str, str, str], ...] = (
+    ("32 B messages, one at a time", "32 B", "ringmain"),
+    ("64 KB messages", "64 KB", "ringmain"),
+    ("6 MB numpy frames", "numpy frame, 6 MB", "ringmain, frames"),
+    ("round trip of 32 B, median", "round trip p50, by default", "ringmain"),
+    ("one publish to 60 readers", "publish to 60 readers", "ringmain"),
+)
 
 
 def newest() -> dict[str, Any]:
@@ -53,12 +64,8 @@ def amount(value: float) -> str:
 
 def about(run: dict[str, Any]) -> list[str]:
     return [
-        f"Measured on {run['machine']} ({run['cores']} cores, load {run['load']:.0f} when it began), "
-        f"Linux {run['kernel']}, Python {run['python']}, {run['date'][:10]}, "
-        f"by `{run['command']}`, commit {run['commit']}.",
-        "Medians; within one process, of the fastest tenth of the bursts. *far*: the two cores share no cache;",
-        "*crowded*: others kept the two processes from running together.",
-        "",
+        f"Measured on {run['date'][:10]} with `{run['command']}` at commit {run['commit']}, on {run['machine']}",
+        f"({run['cores']} cores, load {run['load']:.0f} at the start), Linux {run['kernel']}, Python {run['python']}.",
     ]
 
 
@@ -71,7 +78,7 @@ def shown(cell: dict[str, Any]) -> str:
 
 
 def tables(run: dict[str, Any], titles: Iterable[str]) -> list[str]:
-    """One row for everybody who took part, one column a group."""
+    """One row for each library, one column for each group."""
     cells = {cell["name"]: cell for cell in run["cells"]}
     lines = []
     for title in titles:
@@ -106,13 +113,13 @@ def floors(run: dict[str, Any]) -> list[str]:
     own = [cell for cell in run["cells"] if " | " not in cell["name"] and cell["median"] is not None]
     if not own:
         return []
-    lines = ["| ringmain and its floors | median |", "|---|---|"]
+    lines = ["| baselines | median |", "|---|---|"]
     return [*lines, *(f"| {cell['name']} | {amount(cell['median'])} {cell['unit']} |" for cell in own), ""]
 
 
 def factors(run: dict[str, Any]) -> list[str]:
-    """Every group in which ringmain and a peer were measured, with how far ahead of the best of them it is."""
-    lines = ["| | ringmain | | the best peer | | factor | aim | |", "|---|---|---|---|---|---|---|---|"]
+    """Every group in which ringmain and another library were measured, with the factor to the best of them."""
+    lines = ["| | ringmain | | best other | | factor | target | |", "|---|---|---|---|---|---|---|---|"]
     for bar in run["bars"]:
         if not bar.get("group"):
             continue
@@ -122,7 +129,7 @@ def factors(run: dict[str, Any]) -> list[str]:
             f"| {bar['group']} | {ours} {bar['unit']} | {way} | {theirs} | {bar['rival']} | {bar['found']:.2f} "
             f"| {bar['limit']:g} | {'' if bar['met'] else '**behind**'} |"
         )
-    lines += ["", "| against its own floors | | aim | |", "|---|---|---|---|"]
+    lines += ["", "| compared with its baselines | | target | |", "|---|---|---|---|"]
     for bar in run["bars"]:
         if not bar.get("group"):
             sign = "≤" if bar["at_most"] else "≥"
@@ -132,12 +139,32 @@ def factors(run: dict[str, Any]) -> list[str]:
 
 
 def readme(run: dict[str, Any]) -> list[str]:
-    return [*about(run), *tables(run, README_TABLES)]
+    """One table of five rows: ringmain, multiprocessing.Queue, and the best of all other libraries."""
+    cells = {cell["name"]: cell for cell in run["cells"]}
+    lines = ["| | ringmain | `multiprocessing.Queue` | best other |", "|---|---|---|---|"]
+    for what, group, way in README_ROWS:
+        ours = cells[f"{group} | {way}"]
+        unit = ours["unit"]
+        queue = cells.get(f"{group} | multiprocessing.Queue")
+        others = {
+            cell["median"]: name.partition(" | ")[2]
+            for name, cell in cells.items()
+            if name.startswith(f"{group} | ") and " | ringmain" not in name and cell["median"] is not None
+        }
+        best = min(others) if unit in ("ns", "µs", "ms") else max(others)
+        row = (ours["median"], queue["median"] if queue else None)
+        shown = [f"{amount(value)} {unit}" if value is not None else "" for value in row]
+        lines.append(f"| {what} | {' | '.join(shown)} | {amount(best)} {unit} ({others[best]}) |")
+    return [*lines, "", *about(run)]
 
 
 def performance(run: dict[str, Any]) -> list[str]:
-    rest = [title for title in TABLES if title not in README_TABLES]
-    return [*about(run), *factors(run), *tables(run, [*README_TABLES, *rest]), *floors(run)]
+    notes = [
+        "Figures are medians; within one process, medians of the fastest tenth of the bursts.",
+        "*far*: the two cores share no cache. *crowded*: other load kept the two processes from running together.",
+        "",
+    ]
+    return [*about(run), *notes, *factors(run), *tables(run, TABLES), *floors(run)]
 
 
 PAGES: dict[str, Callable[[dict[str, Any]], list[str]]] = {

@@ -1,8 +1,8 @@
-"""Writes docs/reference/cli.md and errors.md from the parsers and the error classes, and the numbers of tests into
-docs/internals/testing.md, so that they cannot lag behind.
+"""Write the pages of docs/reference from the source (the parsers, the error classes, signatures and docstrings),
+and the numbers of tests into docs/internals/testing.md, so that none of them can be out of date.
 
-python tools/reference.py          writes them
-python tools/reference.py --check  says whether they are fresh
+python tools/reference.py          write them
+python tools/reference.py --check  fail if one of them is not what the source says
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
+
+from python_reference import python_page  # noqa: E402
 
 from ringmain import errors  # noqa: E402 -- from this clone
 from ringmain._cli.exit_codes import MEANING  # noqa: E402
@@ -70,7 +72,7 @@ def errors_page() -> str:
         HEAD,
         "# Errors",
         "",
-        "Each is a `ringmain.RingmainError` and the builtin that a program would catch without knowing ringmain.",
+        "Every error is a `ringmain.RingmainError`, and also the builtin exception that a Python program would expect.",
         "",
         "| error | is also | when |",
         "|---|---|---|",
@@ -101,6 +103,7 @@ def main() -> int:
     pages = {
         "reference/cli.md": cli_page(),
         "reference/errors.md": errors_page(),
+        "reference/python.md": python_page(HEAD),
         "internals/testing.md": testing_page(),
     }
     stale = []

@@ -1,4 +1,4 @@
-"""Draws docs/guide/top.svg and top-frames.svg: `ringmain top` on the demo's robot, and on a topic that is stuck.
+"""Draw docs/guide/top.svg and top-frames.svg: `ringmain top` on the demo's robot, and on a topic that is stuck.
 
 python tools/screenshots.py
 """

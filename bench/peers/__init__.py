@@ -1,4 +1,4 @@
-"""Who is compared with whom: one short adapter a peer, each used as its own documentation advises.
+"""The libraries that are compared: one short adapter each, used as its documentation advises.
 
 An adapter is made before the processes part, and then gives one of them `sender(lane)` and another `receiver(lane)`:
 context managers whose value is what the loop calls for every message, so that no layer of ours lies between. A lane is

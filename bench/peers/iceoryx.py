@@ -40,7 +40,7 @@ class Iceoryx(Peer):
         node, service = self._service(lane)
         builder = service.publisher_builder().initial_max_slice_len(self.size)
         yield builder.backpressure_strategy(iox2.BackpressureStrategy.RetryUntilDelivered).create()
-        del node  # kept until here: the service lives by it
+        del node  # kept until here: the service needs it
 
     @contextmanager
     def sender(self, lane: int, index: int = 0) -> Iterator[pair.Send]:
@@ -76,7 +76,7 @@ class Iceoryx(Peer):
                     raise TimeoutError("nothing came")
             if not large:
                 return copy(sample.payload_ptr, size)
-            kept = sample  # looked at where it lies, until the next one comes
+            kept = sample  # read in place, until the next one comes
             return content.from_address(sample.payload_ptr)
 
         yield receive

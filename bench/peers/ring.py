@@ -21,7 +21,7 @@ class Single(Peer):
 
     @property
     def spin_s(self) -> float | None:
-        # Looking for long, on a machine whose cores are taken, keeps from running the very process that is waited for.
+        # On a busy machine, long spinning would keep the other process from running.
         return None if self.spinning is None else 0.01 if self.spinning else 0.0
 
     @property
@@ -102,7 +102,7 @@ class Into(Single):
 
 
 class Borrowing(Single):
-    """Looks at large messages where they lie, as those peers do that can."""
+    """Reads large messages in place, as the peers that can do."""
 
     name = "ringmain, borrow"
     batches = True

@@ -1,4 +1,4 @@
-"""The table people train on: for every command that was given, the newest IMU value before it, and how old that was.
+"""A table to train on: for every command, the newest IMU value before it, and the age of that value.
 From a recording, by the pipeline's as-of join on Spark. Needs ringmain[spark]."""
 
 import tempfile
@@ -21,7 +21,7 @@ class Command(msgspec.Struct):
 
 
 def record(path: Path) -> None:
-    """Ten IMU values to a command, and each command the opposite of the newest of them."""
+    """Ten IMU values for each command; each command is the negative of the newest value."""
     with (
         rm.Publisher("imu", type=Imu, contract="reliable") as imu,
         rm.Publisher("command", type=Command, contract="reliable") as command,
@@ -31,7 +31,7 @@ def record(path: Path) -> None:
             imu.send(Imu(float(number)))
             if number % 10 == 9:
                 command.send(Command(-float(number)))
-            time.sleep(0.001)  # Spark's times are microseconds: what is sent within one has no order in time
+            time.sleep(0.001)  # Spark's times are microseconds: messages within one have no order in time
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""numpy without a copy: an array is written where it will be read, and read where it lies."""
+"""numpy without a copy: an array is written directly into the ring, and read there."""
 
 import numpy
 
@@ -20,7 +20,7 @@ def main() -> None:
                 assert depth.mean() == number
                 del depth
 
-    # Or typed: dtype and shape travel along, at the price of one copy in and none out.
+    # Or typed: dtype and shape are sent along. One copy to send, none to receive.
     with rm.Publisher("points", type=numpy.ndarray) as pub, rm.Subscriber("points", type=numpy.ndarray) as sub:
         pub.send(numpy.eye(3))
         assert sub.recv(timeout=1).shape == (3, 3)

@@ -1,4 +1,4 @@
-"""asyncio: a service that answers on one topic what it hears on another, and a client that awaits. No polling."""
+"""asyncio: a service reads requests from one topic and answers on another; a client awaits the answer. No polling."""
 
 import asyncio
 

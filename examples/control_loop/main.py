@@ -1,4 +1,4 @@
-"""A control loop over several topics: the newest of each, whether each is alive, and one wait for all of them."""
+"""A control loop over several topics: the newest message of each, whether each is alive, and one wait for all."""
 
 import threading
 

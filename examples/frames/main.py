@@ -1,5 +1,5 @@
-"""Frames to numpy: a camera writes into buffers that its readers see, in a process of its own. Nothing is copied, and a
-buffer that somebody looks at is not written."""
+"""Frames as numpy arrays: a camera process writes into buffers that its readers see. Nothing is copied, and a buffer
+that a reader holds is not overwritten."""
 
 import multiprocessing
 import time
@@ -28,7 +28,7 @@ def main() -> None:
         process.start()
         seen = 0
         kept: numpy.ndarray | None = None
-        for frame in sub:  # each is let go when the next one comes
+        for frame in sub:  # each is released when the next one comes
             seen += 1
             assert frame.array.shape == (HEIGHT, WIDTH, 3)
             assert (frame.array == frame.id).all()  # a view, read-only, of the camera's own memory
@@ -36,7 +36,7 @@ def main() -> None:
                 kept = frame.copy()  # to keep one without holding its buffer
             if frame.meta["last"]:
                 break
-        print(f"saw {seen} frames of {WIDTH} x {HEIGHT}, missed {sub.lost}: the newest matter more than all of them")
+        print(f"saw {seen} frames of {WIDTH} x {HEIGHT}, missed {sub.lost}: only the newest frame matters")
         assert seen + sub.lost == COUNT
         assert kept is None or (kept == 0).all()
     process.join(timeout=30)

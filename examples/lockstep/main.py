@@ -1,5 +1,5 @@
-"""A test in lockstep: a program in its own process is held at `recv`, given exactly one message, and let go. So it runs
-the same way every time, however fast the machine is."""
+"""A test in lockstep: a program in its own process pauses at `recv`, gets exactly one message, and continues. So it
+runs the same way every time, however fast the machine is."""
 
 import subprocess
 import sys
@@ -24,8 +24,8 @@ def run_once() -> list[bytes]:
     with Lockstep(["numbers"]) as step, rm.Publisher("numbers") as numbers, rm.Subscriber("totals") as totals:
         with subprocess.Popen([sys.executable, "-c", COUNTER]) as program:
             for number in (1, 2, 3):
-                step.feed(numbers, str(number).encode())  # waits until it asks, publishes, lets it go
-                step.wait_for("numbers")  # it asks again: what it did with this one is done
+                step.feed(numbers, str(number).encode())  # waits until it pauses, publishes, continues it
+                step.wait_for("numbers")  # it pauses again: this message is handled
                 answers.append(totals.recv(timeout=0))
             step.feed(numbers, b"", kind="stop")
             assert program.wait(timeout=30) == 0

@@ -28,7 +28,7 @@ def read(results) -> None:
 def main() -> None:
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
-    with rm.Publisher("events", contract="reliable"):  # the topic is there before anybody comes, and until all are done
+    with rm.Publisher("events", contract="reliable"):  # keeps the topic from the first process to the last
         everybody = [context.Process(target=read, args=(results,)) for _ in range(READERS)]
         everybody += [context.Process(target=write, args=(f"writer{n}",)) for n in range(WRITERS)]
         for process in everybody:

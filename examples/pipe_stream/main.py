@@ -1,4 +1,4 @@
-"""A pipe with streamed messages: one writer, one reader, and messages whose size is not known when they are begun.
+"""A pipe with streamed messages: one writer, one reader, and messages whose size is not known in advance.
 
 The writer waits when the reader is slow, so nothing is lost; the text below grows in the ring, in place.
 """

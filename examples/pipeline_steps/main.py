@@ -1,4 +1,4 @@
-"""A pipeline with steps of one's own: record two topics, process them, look at the tables.
+"""A pipeline with your own steps: record two topics, process them, print the tables.
 
     python examples/pipeline_steps/main.py
 

@@ -1,4 +1,4 @@
-"""Publish and subscribe: one process sends, two read, each at its own pace. Nobody waits for anybody."""
+"""Publish and subscribe: one process sends, two read, each at its own pace. No process waits for another."""
 
 import multiprocessing
 

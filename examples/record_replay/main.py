@@ -1,4 +1,4 @@
-"""Record what goes over topics, ask it, and publish it again as fast as a reader takes it."""
+"""Record topics, query the recording, and publish it again as fast as a reader reads."""
 
 import math
 import tempfile

@@ -1,4 +1,4 @@
-"""A sync queue: every member hears all the others. Three workers find out who is there, and agree who leads."""
+"""A sync queue: every participant hears all others. Three workers find each other and agree on a leader."""
 
 import multiprocessing
 
@@ -15,7 +15,7 @@ def member(name: str, results) -> None:
             message = queue.pop(block=True, timeout=30)
             if message is None:
                 raise TimeoutError(f"{name} heard nothing from {MEMBERS - present}")
-            if message.kind == "hello":  # somebody new, who may not have heard us
+            if message.kind == "hello":  # a new worker, which may not have heard us
                 queue.append("welcome", message.sender, block=True, timeout=30)
             if message.kind == "hello" or message.text == name:
                 present.add(message.sender)
@@ -26,7 +26,7 @@ def member(name: str, results) -> None:
 def main() -> None:
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
-    # Whoever starts a queue stays until all are done: the last to leave takes it away.
+    # The process that starts a queue stays until all are done: the last to leave removes the queue.
     with rm.SyncQueue("team", sender="starter", ignore_kinds={"hello", "welcome"}) as queue:
         workers = [context.Process(target=member, args=(name, results)) for name in sorted(MEMBERS)]
         for worker in workers:
@@ -35,7 +35,7 @@ def main() -> None:
         while len(leaders) < len(workers):
             name, leader = results.get(timeout=60)
             leaders[name] = leader
-            queue.pop()  # passes over what it does not want to hear
+            queue.pop()  # skips what it ignores
         for worker in workers:
             worker.join()
     print(f"all agree: {leaders}")

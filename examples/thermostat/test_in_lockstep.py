@@ -11,12 +11,17 @@ THERMOSTAT = Path(__file__).with_name("thermostat.py")
 
 
 def test_it_follows_the_temperature() -> None:
-    with Lockstep(["temperature"]) as step, rm.Publisher("temperature") as sensor, rm.Subscriber("heater") as heater:
+    steps = [(b"18", b"on"), (b"20", None), (b"22", b"off"), (b"20", None)]
+    with (
+        Lockstep(["temperature"]) as step,
+        rm.Publisher("temperature") as sensor,
+        rm.Subscriber("heater") as heater,
+    ):
         with subprocess.Popen([sys.executable, THERMOSTAT]) as thermostat:
-            for degrees, expected in ((b"18", b"on"), (b"20", None), (b"22", b"off"), (b"20", None)):
-                step.feed(sensor, degrees)  # waits until it is held, publishes, lets it go
-                step.wait_for("temperature")  # it is back: what it does with this reading is done
+            for degrees, expected in steps:
+                step.feed(sensor, degrees)  # waits for its pause, then publishes
+                step.wait_for("temperature")  # it pauses again: this reading is handled
                 assert heater.try_recv() == expected
-            step.wait_for("temperature").expire()  # ten seconds of silence, without waiting for them
+            step.wait_for("temperature").expire()  # the timeout, without ten seconds
             step.feed(sensor, b"", kind="stop")
             assert thermostat.wait(timeout=30) == 0

@@ -1,4 +1,4 @@
-"""The thermostat as it is, in a fake world: ten silent seconds pass in none."""
+"""The thermostat, unchanged, in a fake world: ten silent seconds take no time."""
 
 import threading
 
@@ -9,7 +9,11 @@ from ringmain.testing import fake
 
 
 def test_a_silent_sensor_switches_off() -> None:
-    with fake(seed=1) as world, rm.Publisher("temperature") as sensor, rm.Subscriber("heater") as heater:
+    with (
+        fake(seed=1) as world,
+        rm.Publisher("temperature") as sensor,
+        rm.Subscriber("heater") as heater,
+    ):
         thermostat = threading.Thread(target=main)
         thermostat.start()
         sensor.wait_for_readers(1)
@@ -24,7 +28,11 @@ def test_a_silent_sensor_switches_off() -> None:
 
 
 def test_a_lost_reading_does_no_harm() -> None:
-    with fake(seed=1) as world, rm.Publisher("temperature") as sensor, rm.Subscriber("heater") as heater:
+    with (
+        fake(seed=1) as world,
+        rm.Publisher("temperature") as sensor,
+        rm.Subscriber("heater") as heater,
+    ):
         world.lose("temperature", 1)  # the reading that would have switched off
         thermostat = threading.Thread(target=main)
         thermostat.start()

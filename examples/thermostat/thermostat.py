@@ -1,11 +1,14 @@
-"""Heats below 19 degrees, stops above 21, and stops when the sensor is silent for ten seconds."""
+"""Heats below 19 degrees; stops above 21, and when the sensor is silent for 10 s."""
 
 import ringmain as rm
 
 
 def main() -> None:
     heating = False
-    with rm.Subscriber("temperature", name="thermostat") as readings, rm.Publisher("heater") as heater:
+    with (
+        rm.Subscriber("temperature", name="thermostat") as readings,
+        rm.Publisher("heater") as heater,
+    ):
         while True:
             try:
                 message = readings.recv_message(timeout=10)

@@ -17,7 +17,7 @@ WAIT_S = 30
 
 
 def read_all(topic: str, pause_s: float, results) -> None:
-    """Reads until the end and says what came and what was lost."""
+    """Reads until the end, and returns what came and what was lost."""
     with rm.Subscriber(topic, start="oldest", on_lap="oldest", name=f"{topic} reader") as sub:
         got = 0
         while sub.recv_message(timeout=WAIT_S).kind != "end":
@@ -72,7 +72,7 @@ def pipe() -> str:
 
 
 def bus() -> str:
-    """Two writers; what a reader has borrowed is never overwritten."""
+    """Two writers; a message that a reader has borrowed is never overwritten."""
     with rm.Publisher("tour/bus", contract="bus", capacity="16KiB") as pub, rm.Subscriber("tour/bus") as sub:
         pub.send(b"precious", timeout=WAIT_S)
         with sub.borrow(timeout=WAIT_S) as message:
@@ -88,7 +88,7 @@ def bus() -> str:
 
 
 def reliable() -> str:
-    """Two writers, one reader, every message; and a second reader that dies without a word."""
+    """Two writers, one reader, every message; and a second reader that is killed."""
     results = CONTEXT.Queue()
     with rm.Publisher("tour/reliable", contract="reliable", capacity="16KiB") as pub:
         readers = [
@@ -120,7 +120,7 @@ def main() -> None:
         print(f"{contract.__name__:<10} {contract.__doc__}")
         print(f"{'':<10} -> {contract()}")
     assert rm.topics() == [] or all(not topic.name.startswith("tour/") for topic in rm.topics())
-    print("Nothing is left over. `ringmain demo` shows a whole robot.")
+    print("Nothing is left behind. `ringmain demo` shows a whole robot.")
 
 
 if __name__ == "__main__":

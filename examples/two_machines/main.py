@@ -36,7 +36,7 @@ def main() -> None:
             ):
                 assert reader.stdout is not None
                 reader.stdout.readline()
-                out.target.wait_for_readers(1, timeout=60)  # the carrier has connected
+                out.target.wait_for_readers(1, timeout=60)  # the other bridge has connected
                 for number in range(COUNT):
                     imu.send(b"%d" % number)
                 print(reader.stdout.readline().decode().strip())

@@ -1,4 +1,4 @@
-"""Typed topics: objects in, objects out; the schema travels with the topic, and a reader that does not fit is told."""
+"""Typed topics: objects in, objects out; the schema is stored with the topic, and a reader that does not fit raises."""
 
 import dataclasses
 
@@ -29,7 +29,7 @@ def main() -> None:
         except rm.SchemaMismatch as error:
             print(error)
 
-        # A stranger needs no class: the schema says what is in the bytes.
+        # A program without the class can read it too: the schema says what is in the bytes.
         with rm.Subscriber("imu", start="oldest") as stranger:
             codec = codec_from_schema(stranger.schema)
             print(msgspec.to_builtins(codec.decode(stranger.recv(timeout=1))))

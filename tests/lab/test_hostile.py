@@ -251,7 +251,7 @@ sub.recv(timeout=1)
 
 
 def test_truncating_a_topic_kills_and_only_its_owner_can(runtime_dir: Path, child: Callable[..., Child]) -> None:
-    """The kernel offers no way to survive this: the pages are gone. See docs/internals/trust.md."""
+    """The kernel offers no way to survive this: the pages are gone. See docs/internals/security.md."""
     with rm.Publisher("t", capacity=4096):
         reader = child(TRUNCATED)
         assert reader.line() == "ready"

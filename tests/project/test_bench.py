@@ -1,7 +1,7 @@
-"""The benchmark tells the truth: a sample that says nothing is taken again and named, a message that is missing fails
-the cell, an interrupted run keeps what it has, and a run of some cells goes into the file of another.
+"""The benchmark reports what happened: a sample that does not count is repeated and marked, a missing message fails the
+cell, an interrupted run keeps what it has, and some cells can be measured again into the file of another run.
 
-Figures are made up, and so is the distance of the cores; the one exchange between processes is real.
+The figures and the distance of the cores are invented; the one exchange between processes is real.
 """
 
 from __future__ import annotations

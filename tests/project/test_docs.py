@@ -1,4 +1,4 @@
-"""The documentation is true: every Python snippet runs, every link leads somewhere, and what is generated is fresh.
+"""The documentation is correct: every Python snippet runs, every link works, and what is generated is fresh.
 
 A page's snippets are one program, run from top to bottom in a process of its own. A snippet that cannot run here is
 preceded by `<!-- not run: why -->`. Guides that are more than one program are run by a test of their own.
@@ -17,12 +17,15 @@ from pathlib import Path
 import pytest
 
 from ringmain._cli.main import COMMANDS, command_parser, load
+from ringmain._contracts import CONTRACTS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^(?P<mark><!-- not run: [^\n]+ -->\n)?```python\n(?P<code>.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 SITE = "https://"
+WIDEST_CODE = 88
+PLAIN_PARAMETERS = {"stream", "topic", "path", "recording", "writer", "paused"}  # their name says it all
 RUN_BY = {  # what they print is compared, or their snippets are the files of an example project
     "docs/guide/recording.md": "tests/recording/test_guide.py",
     "docs/guide/testing.md": "tests/project/test_guides.py",
@@ -77,7 +80,7 @@ def test_what_is_not_run_here_is_run_there(page, test):
 
 
 def anchors(page: Path) -> set[str]:
-    """What the headings of a page can be linked by, as MkDocs and GitHub name them."""
+    """The anchors of a page's headings, as MkDocs and GitHub name them."""
     found = set()
     for line in page.read_text().splitlines():
         if match := re.match(r"#+ +(.*)", line):
@@ -134,8 +137,70 @@ def test_commands_in_the_pages_parse():
     assert seen > 50
 
 
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_code_fits_the_page(page):
+    """No code block needs a scroll bar: at most 88 characters a line. Drawings of memory in a spec may be wider."""
+    inside, wide = False, []
+    for number, line in enumerate(page.read_text().splitlines(), 1):
+        if line.startswith("```"):
+            inside = not inside and not (line == "```" and page.parent.name == "spec")
+        elif inside and len(line) > WIDEST_CODE:
+            wide.append(f"{name(page)}:{number}: {len(line)} characters")
+    assert not wide, "\n".join(wide)
+
+
 def test_the_generated_reference_is_fresh():
     done = subprocess.run(
         [sys.executable, str(ROOT / "tools/reference.py"), "--check"], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("made", ["Publisher", "Subscriber", "FramePublisher", "FrameSubscriber", "Recorder", "Player"])
+def test_the_reference_explains_every_parameter(made):
+    """Docstrings list parameters as `name: text` lines. Others would have no meaning here."""
+    page = (ROOT / "docs/reference/python.md").read_text()
+    entry = page.partition(f"\n### {made}\n")[2].partition("\n### ")[0]
+    table = entry.partition("| parameter |")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| `(\w+)` \|.*\| ([^|]*) \|$", table, re.MULTILINE)
+    assert rows
+    unexplained = {parameter for parameter, meaning in rows if not meaning.strip()}
+    assert unexplained <= PLAIN_PARAMETERS, f"{made} does not say what these are: {', '.join(sorted(unexplained))}"
+
+
+def test_the_figures_are_those_of_the_newest_run():
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tools/readme_numbers.py"), "--check"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/concepts/contracts.md"])
+def test_the_table_of_contracts_is_that_of_the_code(page):
+    """Writers, readers, and when a reader holds, as native/layout.hpp has them."""
+    rows = re.findall(r"^\| `(\w+)` \| (one|many) \| (one|many) \| .* \|$", (ROOT / page).read_text(), re.MULTILINE)
+    expected = [
+        (one.name, "one" if one.one_writer else "many", "one" if one.one_reader else "many")
+        for one in CONTRACTS.values()
+    ]
+    assert rows == expected
+    for one in CONTRACTS.values():
+        row = re.search(rf"^\| `{one.name}` .*$", (ROOT / page).read_text(), re.MULTILINE)
+        assert row is not None
+        held = {"never": "never", "while borrowed": "while it borrows", "always": "always"}[one.holds]
+        assert row[0].split(" | ")[4].rstrip(" |") == held, f"{page}: when a reader of {one.name} holds"
+
+
+def test_contributing_maps_every_folder():
+    """One line for each folder with sources: a newcomer finds out where things are without opening files."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, timeout=60).stdout.split()
+    sources = [Path(path) for path in tracked if path.endswith((".py", ".cpp", ".hpp", ".md"))]
+    folders = {path.parent for path in sources if path.parts[0] != "examples" and len(path.parts) > 1}
+    with_their_parent = ("docs", "tests/compat/programs", "src/ringmain/compat/stand_ins")
+    missing = [
+        str(folder)
+        for folder in sorted(folders)
+        if f"`{folder}/`" not in text and not str(folder).startswith(with_their_parent)
+    ]
+    assert not missing, f"CONTRIBUTING.md does not say what is in {', '.join(missing)}"

@@ -1,5 +1,5 @@
-"""Every example runs, as it is, in a process of its own, and ends well: each asserts what it shows. The index names
-them all. Those that need Spark run with the tests that start one (`make test-spark`)."""
+"""Every example runs in a process of its own and exits with 0; each asserts what it shows. The index lists all of
+them. Those that need Spark run with the tests that start one (`make test-spark`)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_example(script: Path, tmp_path: Path):
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.parent.name)
 def test_an_example_is_a_page(script: Path):
-    """Long enough to show something, short enough to be read at once."""
+    """Short enough to read on one page, and opening with what it shows."""
     lines = script.read_text().splitlines()
     assert lines[0].startswith('"""')
     assert len(lines) <= 160

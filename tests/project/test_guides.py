@@ -1,4 +1,4 @@
-"""The guides on testing and on going between machines do what they say.
+"""The guides on testing and on several machines are correct.
 
 How: every Python block runs, in one process of its own; files and tables they show are compared with the real ones;
 the tests of the example project run as a user would run them.

@@ -1,4 +1,4 @@
-"""The public face is typed: a small user's program passes `mypy --strict`, and one that is wrong does not."""
+"""The public API is typed: a small program passes `mypy --strict`, and a wrong one does not."""
 
 from __future__ import annotations
 
