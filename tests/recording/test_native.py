@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ringmain import _recording
+from ringmain.recording import _checksum
 from ringmain.recording._record.row_builder import Envelope
-from ringmain.recording._segment import checksum
 from tests.recording.conftest import ring_batch
 
 
@@ -22,24 +22,24 @@ from tests.recording.conftest import ring_batch
 @given(data=st.binary(max_size=400), start=st.integers(0, 2**32 - 1), offset=st.integers(0, 15))
 def test_equals_zlib(data: bytes, start: int, offset: int) -> None:
     view = memoryview(data)[offset:]
-    assert checksum.crc32(view, start) == zlib.crc32(view, start)
+    assert _checksum.crc32(view, start) == zlib.crc32(view, start)
 
 
 @pytest.mark.parametrize("size", [1 << 16, (1 << 20) + 13])
 def test_equals_zlib_without_the_gil(size: int) -> None:
     data = random.Random(size).randbytes(size)
-    assert checksum.crc32(data) == zlib.crc32(data)
+    assert _checksum.crc32(data) == zlib.crc32(data)
 
 
 def test_the_fast_one_is_in_use_where_it_was_built() -> None:
     if not hasattr(_recording, "crc32"):
         pytest.skip("no instructions for CRC-32 on this processor")
-    assert checksum.crc32 is _recording.crc32
+    assert _checksum.crc32 is _recording.crc32
 
 
 def test_bad_arguments_are_refused() -> None:
     with pytest.raises(TypeError):
-        checksum.crc32("text")  # type: ignore[arg-type]
+        _checksum.crc32("text")  # type: ignore[arg-type]
 
 
 Row = tuple[int, int, int]

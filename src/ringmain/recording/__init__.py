@@ -6,10 +6,10 @@ recorder writes with. docs/guide/recording.md shows how, docs/spec/recording.md 
 
 from ringmain.recording._format import COLUMNS, FORMAT_VERSION, SCHEMA, Position
 from ringmain.recording._frames import RecordedFrame
-from ringmain.recording._reader import Gap, RecordedMessage, Recording
 from ringmain.recording._record.recorder import Recorder
 from ringmain.recording._record.status import RecorderStatus, TopicStatus
 from ringmain.recording._record.writer import RecordingWriter
+from ringmain.recording._recording import Gap, RecordedMessage, Recording
 from ringmain.recording._replay.player import Player, PlayerStatus, replay
 from ringmain.recording._segment.segment_writer import Damage
 from ringmain.recording._segment.store import SegmentRef, Store, list_segments

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ringmain.recording._format import FRAMES, TopicMeta
-from ringmain.recording._reader import RecordedMessage, Recording
+from ringmain.recording._recording import RecordedMessage, Recording
 
 RAW_ENCODING = "ringmain"
 # Pixel formats of ours, and what `foxglove.RawImage` calls them.

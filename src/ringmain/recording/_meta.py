@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 from ringmain.errors import RecordingCorrupt
+from ringmain.recording import _checksum
 from ringmain.recording._format import FORMAT_VERSION, META, Clocks, Meta, Session
-from ringmain.recording._segment import checksum
 
 
 def open_meta(directory: Path, recorder: str | None, sealed_uri: str) -> Meta:
@@ -19,7 +19,7 @@ def open_meta(directory: Path, recorder: str | None, sealed_uri: str) -> Meta:
     if not path.exists():
         name = recorder or f"{socket.gethostname()}-{os.urandom(4).hex()}"
         return Meta("", FORMAT_VERSION, name, sealed_uri)
-    meta = checksum.load_json(path.read_bytes(), Meta)
+    meta = _checksum.load_json(path.read_bytes(), Meta)
     if meta is None:
         raise RecordingCorrupt(
             f"{path} does not pass its checksum; Recording({str(directory)!r}).repair() makes a new one"

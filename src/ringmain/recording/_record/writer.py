@@ -28,12 +28,11 @@ from typing import Literal, NamedTuple
 import pyarrow as pa
 
 from ringmain.errors import RecordingCorrupt, RecordingError
-from ringmain.recording import _crash
+from ringmain.recording import _checksum, _crash
 from ringmain.recording._format import MAX_SEGMENT, META, RING_SCHEMA, Position, TopicMeta, stream_name
 from ringmain.recording._meta import new_session, open_meta
 from ringmain.recording._record.row_builder import Envelope, ring_batch
 from ringmain.recording._record.spool import Spool
-from ringmain.recording._segment import checksum
 from ringmain.recording._segment.sealer import Sealer, tidy, upload
 from ringmain.recording._segment.segment_writer import StreamWriter, payload_bytes
 from ringmain.recording._segment.store import Store, list_segments, read_retired
@@ -385,7 +384,7 @@ class RecordingWriter:
         self._stream = StreamWriter(self.path / stream_name(self._next), self._next, self._spool)
         self._position = Position(self._next, 0)
         if self._fsync == "interval":
-            checksum.sync_directory(self.path)
+            _checksum.sync_directory(self.path)
         self._next += 1
         self._opened_at = time.monotonic()
 
@@ -398,9 +397,9 @@ class RecordingWriter:
 
     def _write_meta(self) -> None:
         self._meta.topics = list(self._topics.values())
-        data = checksum.dump_json(self._meta)
+        data = _checksum.dump_json(self._meta)
         # [CRASH-R8] the new meta.json is written under its temporary name: the old one still counts
-        checksum.replace_file(
+        _checksum.replace_file(
             self.path / META, data, sync=self._fsync != "never", before_rename=lambda: _crash.point("R8")
         )
         if self._meta.sealed_uri:

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ringmain.recording._format import Position
-from ringmain.recording._reader import Recording
+from ringmain.recording._recording import Recording
 from ringmain.recording._segment.parquet_segment import time_ns_of
 
 COLUMNS = ("topic", "epoch", "seq", "publish_time", "publish_ns", "sender", "kind", "payload")

@@ -26,7 +26,7 @@ from typing import Any, Self
 from ringmain import _names
 from ringmain.errors import Full, RecordingNotFound
 from ringmain.recording._format import TopicMeta
-from ringmain.recording._reader import Recording
+from ringmain.recording._recording import Recording
 from ringmain.recording._replay.merge import Recorded, Selection, in_order, largest_payloads
 from ringmain.recording._replay.replay_publisher import Echo, Options, open_echo
 

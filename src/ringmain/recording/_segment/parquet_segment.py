@@ -28,9 +28,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ringmain.errors import RecordingCorrupt
-from ringmain.recording import _crash
+from ringmain.recording import _checksum, _crash
 from ringmain.recording._format import FORMAT_VERSION, SCHEMA, sealed_name
-from ringmain.recording._segment import checksum
 
 # The quotes keep a topic's name in the JSON beside it from looking like the marker: there they are escaped.
 MARKER = b'ringmain/%d "tail"=' % FORMAT_VERSION
@@ -138,8 +137,8 @@ def write_sealed(path: Path, segment: int, blocks: Iterable[tuple[int, pa.Record
                 writer.write_table(table, row_group_size=max(1, table.num_rows))
                 _crash.point("R5")  # [CRASH-R5] part of the Parquet file is written, under its temporary name
             stats.topics = list(topics.values())
-            chunks = checksum.BLANK * (len(stats.groups) * len(SCHEMA))
-            line = MARKER + checksum.BLANK + b" data=%015d chunks=" % 0 + chunks
+            chunks = _checksum.BLANK * (len(stats.groups) * len(SCHEMA))
+            line = MARKER + _checksum.BLANK + b" data=%015d chunks=" % 0 + chunks
             writer.add_key_value_metadata({SEAL_KEY: line, STATS_KEY: msgspec.json.encode(stats)})
             writer.close()
         finally:
@@ -186,14 +185,14 @@ def _stamp_file(path: Path, line: bytes) -> None:
     with open(path, "r+b") as file:
         crcs = bytearray()
         for offset, size in ranges:
-            crcs += checksum.hex_crc(_crc_at(file.fileno(), offset, size))
+            crcs += _checksum.hex_crc(_crc_at(file.fileno(), offset, size))
         data_end = max((offset + size for offset, size in ranges), default=len(_MAGIC))
         file.seek(data_end)
         tail = bytearray(file.read())
         at = tail.rindex(line)
-        tail[at : at + len(line)] = MARKER + checksum.BLANK + b" data=%015d chunks=" % data_end + crcs
+        tail[at : at + len(line)] = MARKER + _checksum.BLANK + b" data=%015d chunks=" % data_end + crcs
         at += len(MARKER)
-        tail[at : at + checksum.DIGITS] = checksum.hex_crc(checksum.stamped_crc(tail, at))
+        tail[at : at + _checksum.DIGITS] = _checksum.hex_crc(_checksum.stamped_crc(tail, at))
         file.seek(data_end)
         file.write(tail)
 
@@ -204,7 +203,7 @@ def _crc_at(fd: int, offset: int, size: int) -> int:
         piece = os.pread(fd, min(1 << 20, end - offset), offset)
         if not piece:
             raise RecordingCorrupt(f"a sealed segment ends at byte {offset} while being checked; expected {end}")
-        crc = checksum.crc32(piece, crc)
+        crc = _checksum.crc32(piece, crc)
         offset += len(piece)
     return crc
 
@@ -241,7 +240,7 @@ class SealedSegment:
         for name in wanted:
             chunk = index * len(SCHEMA) + self._columns[name]
             offset, size = self._ranges[chunk]
-            if checksum.crc32(self._source.read_at(size, offset)) != self._crcs[chunk]:
+            if _checksum.crc32(self._source.read_at(size, offset)) != self._crcs[chunk]:
                 raise RecordingCorrupt(
                     f"{self.name}: rows {group.row} to {group.row + group.rows}: "
                     f"column {name} does not pass its checksum; repair() sets such rows aside"
@@ -268,6 +267,6 @@ class SealedSegment:
             raise RecordingCorrupt(problem)
         tail = self._source.read_at(size - data_end, data_end)
         at = tail.rfind(MARKER) + len(MARKER)
-        if tail[at : at + checksum.DIGITS] != checksum.hex_crc(checksum.stamped_crc(tail, at)):
+        if tail[at : at + _checksum.DIGITS] != _checksum.hex_crc(_checksum.stamped_crc(tail, at)):
             raise RecordingCorrupt(problem)
         return bytes(match[3])

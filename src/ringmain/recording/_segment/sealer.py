@@ -17,9 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ringmain.errors import RecordingCorrupt
-from ringmain.recording import _crash
+from ringmain.recording import _checksum, _crash
 from ringmain.recording._format import sealed_name, stream_name
-from ringmain.recording._segment import checksum
 from ringmain.recording._segment.parquet_segment import SealStats, write_sealed
 from ringmain.recording._segment.segment_writer import Damage
 from ringmain.recording._segment.store import SegmentRef, Store, StreamSegment, list_segments
@@ -64,7 +63,7 @@ def publish_sealed(store: Store, temporary: Path, number: int, *, sync: bool) ->
         assert store.directory is not None
         os.replace(temporary, store.directory / sealed_name(number))
         if sync:
-            checksum.sync_directory(store.directory)
+            _checksum.sync_directory(store.directory)
         return
     with open(temporary, "rb") as source:
         upload(store, sealed_name(number), source.read)

@@ -16,8 +16,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from ringmain.errors import RecordingCorrupt
+from ringmain.recording import _checksum
 from ringmain.recording._format import FORMAT_VERSION, SCHEMA
-from ringmain.recording._segment import checksum
 from ringmain.recording._segment.segment_writer import CONTINUATION, END_OF_STREAM, MARKER, PREFIX, Block, Damage
 
 MAX_HEAD_BYTES = 1 << 20
@@ -95,7 +95,7 @@ class StreamIndex:
         head = _read_head(fd, 0)
         if head is not None:
             match = _SCHEMA_LINE.search(head)
-            if match and int(match[3]) == self.segment and checksum.is_intact(head, MARKER):
+            if match and int(match[3]) == self.segment and _checksum.is_intact(head, MARKER):
                 self._id, self._head_bytes, self.end = match[2], int(match[4]), len(head)
                 return
         self._resync(fd, size, "its opening does not pass its checksum")
@@ -122,7 +122,7 @@ class StreamIndex:
         match = _LINE.search(head)
         if match is None or int(match[3]) != self.segment or (self._id is not None and match[2] != self._id):
             return None
-        if not checksum.is_intact(head, MARKER):
+        if not _checksum.is_intact(head, MARKER):
             return None
         row, rows, length, data = (int(match[i]) for i in (4, 5, 6, 7))
         return Block(
@@ -199,9 +199,9 @@ def read_block(mapped: pa.Buffer, block: Block, segment: int, *, payload: bool =
     body_at = block.offset + block.head_bytes
     split = block.end - block.data_bytes
     view = memoryview(mapped)
-    ok = checksum.crc32(view[body_at:split]) == block.front_crc
+    ok = _checksum.crc32(view[body_at:split]) == block.front_crc
     if ok and payload:
-        ok = checksum.crc32(view[split : block.end]) == block.back_crc
+        ok = _checksum.crc32(view[split : block.end]) == block.back_crc
     if not ok:
         raise RecordingCorrupt(
             f"segment {segment:09d}: rows {block.row} to {block.row + block.rows} do not pass their "

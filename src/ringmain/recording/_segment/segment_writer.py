@@ -27,10 +27,9 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from ringmain.recording import _crash
+from ringmain.recording import _checksum, _crash
 from ringmain.recording._format import FORMAT_VERSION, SCHEMA
 from ringmain.recording._record.spool import Spool
-from ringmain.recording._segment import checksum
 
 MARKER = b"ringmain/%d head=" % FORMAT_VERSION
 PAYLOAD = SCHEMA.get_field_index("payload")
@@ -130,9 +129,9 @@ class StreamWriter:
             pieces[back_at : back_at + 1] = in_place
         front = back = 0
         for piece in pieces[3:back_at]:
-            front = checksum.crc32(piece, front)
+            front = _checksum.crc32(piece, front)
         for piece in pieces[back_at:]:
-            back = checksum.crc32(piece, back)
+            back = _checksum.crc32(piece, back)
         used = sum(map(len, pieces))
         head = bytearray(b"".join(pieces[:3]))
         at = head.index(_BLANK_LINE)
@@ -149,7 +148,7 @@ class StreamWriter:
             max_ns=max_ns,
         )
         at += len(MARKER)
-        head[at : at + checksum.DIGITS] = checksum.hex_crc(checksum.stamped_crc(head, at))
+        head[at : at + _checksum.DIGITS] = _checksum.hex_crc(_checksum.stamped_crc(head, at))
         number = self._write([head, *pieces[3:]])
         self.rows += batch.num_rows
         return number
@@ -253,7 +252,7 @@ def _schema_message(identity: str, segment: int, head_bytes: int) -> bytes:
     line = MARKER + b"00000000 id=%s segment=%09d heads=%07d" % (identity.encode(), segment, head_bytes)
     message = bytearray(SCHEMA.with_metadata({"ringmain": line}).serialize())
     at = message.index(line) + len(MARKER)
-    message[at : at + checksum.DIGITS] = checksum.hex_crc(checksum.stamped_crc(message, at))
+    message[at : at + _checksum.DIGITS] = _checksum.hex_crc(_checksum.stamped_crc(message, at))
     return bytes(message)
 
 

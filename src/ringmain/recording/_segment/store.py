@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyarrow import fs as pafs
 
 from ringmain.errors import RecordingCorrupt, RecordingNotFound
+from ringmain.recording import _checksum
 from ringmain.recording._format import (
     COLUMNS,
     ENVELOPE,
@@ -27,7 +28,6 @@ from ringmain.recording._format import (
     sealed_name,
     stream_name,
 )
-from ringmain.recording._segment import checksum
 from ringmain.recording._segment.parquet_segment import SealedSegment, SealStats, TopicStats, merge_stats, topic_stats
 from ringmain.recording._segment.segment_reader import StreamIndex, map_stream, read_block
 from ringmain.recording._segment.segment_writer import Block, Damage
@@ -78,12 +78,12 @@ class Store:
 def read_meta(store: Store) -> Meta | None:
     """meta.json, or None when it is missing or damaged: the segments are readable without it."""
     data = store.read(META)
-    return checksum.load_json(data, Meta) if data is not None else None
+    return _checksum.load_json(data, Meta) if data is not None else None
 
 
 def read_retired(store: Store) -> Retired:
     data = store.read(RETIRED)
-    found = checksum.load_json(data, Retired) if data is not None else None
+    found = _checksum.load_json(data, Retired) if data is not None else None
     return found if found is not None else Retired("")
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from pyarrow import fs as pafs
 
 from ringmain.errors import RecordingCorrupt
+from ringmain.recording import _checksum
 from ringmain.recording._format import (
     CONSUMERS,
     DAMAGED,
@@ -26,7 +27,6 @@ from ringmain.recording._format import (
     sealed_name,
     stream_name,
 )
-from ringmain.recording._segment import checksum
 from ringmain.recording._segment.parquet_segment import write_sealed
 from ringmain.recording._segment.sealer import publish_sealed, seal_segment, tidy
 from ringmain.recording._segment.segment_writer import Damage
@@ -102,7 +102,7 @@ def _bad_files(store: Store) -> list[str]:
     bad = []
     for name, kind in kinds:
         data = store.read(name)
-        if (data is None and name == META) or (data is not None and checksum.load_json(data, kind) is None):
+        if (data is None and name == META) or (data is not None and _checksum.load_json(data, kind) is None):
             bad.append(name)
     return bad
 
@@ -178,7 +178,7 @@ def _repair_meta(store: Store, report: Report) -> None:
             os.replace(path, target)
             report.done.append(f"{name}: moved to {DAMAGED}/")
         if name == META:
-            checksum.replace_file(path, checksum.dump_json(_rebuild_meta(store)), sync=True)
+            _checksum.replace_file(path, _checksum.dump_json(_rebuild_meta(store)), sync=True)
             report.done.append(f"{META}: made anew; contracts and schemas of the topics are not in it")
 
 

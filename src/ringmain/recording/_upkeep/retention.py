@@ -14,7 +14,7 @@ from pathlib import Path
 from pyarrow import fs as pafs
 
 from ringmain.errors import RecordingCorrupt
-from ringmain.recording import _crash
+from ringmain.recording import _checksum, _crash
 from ringmain.recording._format import (
     BEGINNING,
     CONSUMERS,
@@ -27,7 +27,6 @@ from ringmain.recording._format import (
     sealed_name,
     stream_name,
 )
-from ringmain.recording._segment import checksum
 from ringmain.recording._segment.store import ParquetSegment, SegmentRef, Store, list_segments, read_retired
 
 
@@ -36,7 +35,7 @@ def register(directory: Path, name: str, position: Position = BEGINNING, *, sync
     path = consumer_path(directory, name)
     path.parent.mkdir(exist_ok=True)
     record = Consumer("", name, position.segment, position.row, time.time_ns())
-    checksum.replace_file(path, checksum.dump_json(record), sync=sync)
+    _checksum.replace_file(path, _checksum.dump_json(record), sync=sync)
 
 
 def unregister(directory: Path, name: str) -> None:
@@ -49,7 +48,7 @@ def consumers(directory: Path) -> dict[str, Position]:
     found = {}
     folder = directory / CONSUMERS
     for path in sorted(folder.glob("*.json")) if folder.is_dir() else []:
-        record = checksum.load_json(path.read_bytes(), Consumer)
+        record = _checksum.load_json(path.read_bytes(), Consumer)
         found[path.stem] = Position(record.segment, record.row) if record is not None else Position(0, 0)
     return found
 
@@ -109,7 +108,7 @@ def missed_rows(retired: Retired, position: Position) -> int:
 
 
 def write_retired(directory: Path, retired: Retired, *, sync: bool) -> None:
-    checksum.replace_file(directory / RETIRED, checksum.dump_json(retired), sync=sync)
+    _checksum.replace_file(directory / RETIRED, _checksum.dump_json(retired), sync=sync)
 
 
 def finish_retiring(store: Store) -> None:
