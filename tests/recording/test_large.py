@@ -128,7 +128,7 @@ def test_writers_go_on_when_a_borrowed_message_cannot_be_written(tmp_path: Path,
     assert rm.Recording(tmp_path / "gone").verify().ok
 
 
-@pytest.mark.parametrize("label", ["R2:4", "R3:3"])
+@pytest.mark.parametrize("label", ["R2#4", "R3#3"])
 def test_killed_with_messages_borrowed(tmp_path: Path, child: Callable[..., Child], label: str) -> None:
     """With half of a borrowed message written, or all of it and nobody told: the writer goes on, and with what the next
     recorder finds in the ring every message is there once, or counted."""

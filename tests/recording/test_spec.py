@@ -70,7 +70,8 @@ def test_seal() -> None:
 
 
 def test_crashes() -> None:
-    assert tuple(row[0] for row in table("Crashes")) == _crash.POINTS
+    expected = [[label, meaning.replace("`", "")] for label, meaning in _crash.POINTS.items()]
+    assert [row[:2] for row in table("Crashes")] == expected
 
 
 def test_the_golden_recording_reads_as_it_always_did(tmp_path: Path) -> None:
