@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from ringmain.recording import Position, RecordingWriter, Store, _checksum, register
-from ringmain.recording._format import META, Clocks, Session
-from ringmain.recording._segment.store import read_meta
+from ringmain.recording._format import META
+from ringmain.recording._meta import Clocks, Session, read_meta
 from tests.recording.conftest import START_NS, ring_batch
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "recording" / "v1"

@@ -189,7 +189,7 @@ def test_what_is_not_a_frame_is_refused() -> None:
 
 
 def test_a_frame_too_large_for_a_column_is_told(tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ringmain.recording._record.tap.MAX_FRAME_BYTES", 100)
+    monkeypatch.setattr("ringmain.recording._record.tap.MAX_PAYLOAD_BYTES", 100)
     with rm.FramePublisher("big", size=1000) as big, rm.FramePublisher("small", size=50) as small:
         with rm.Recorder(tmp_path / "r", "*") as recorder:
             big.send(b"x" * 200)

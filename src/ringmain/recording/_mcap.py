@@ -1,12 +1,12 @@
-"""A recording as MCAP, for Foxglove, PlotJuggler and whatever else reads that. Needs the extra `mcap`.
+"""Export of a recording as MCAP, for Foxglove, PlotJuggler and other programs that read it. Needs the extra `mcap`.
 
-A topic becomes a channel; its publish time the message's `publish_time`, its record time the `log_time`, its sequence
-number the low 32 bits of `sequence`. What MCAP has no field for (epoch, sender, kind, contract) is in the channel's
-metadata, so messages of one topic that differ in these are on channels of their own, of the same topic.
+A topic becomes a channel. A message's publish time becomes `publish_time`, its record time `log_time`, and the low 32
+bits of its sequence number `sequence`. What MCAP has no field for (epoch, sender, kind, contract) is in the channel's
+metadata, so messages of one topic that differ in these are on separate channels of the same topic.
 
-What those programs cannot decode they cannot show, so records are written as JSON with a JSON schema, and frames of
-the usual pixel formats as `foxglove.RawImage`, in JSON too. Everything else, and everything with `raw=True`, goes out
-as the bytes it was, with ringmain's own schema.
+These programs show only what they can decode, so records are written as JSON with a JSON schema, and frames of the
+usual pixel formats as `foxglove.RawImage`, also in JSON. Everything else, and everything with `raw=True`, is written as
+the recorded bytes, with ringmain's own schema.
 """
 
 from __future__ import annotations
@@ -17,10 +17,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ringmain.recording._format import FRAMES, TopicMeta
-from ringmain.recording._recording import RecordedMessage, Recording
+from ringmain.recording._format import FRAMES, TABLE
+from ringmain.recording._message import RecordedMessage
+from ringmain.recording._meta import TopicMeta
+from ringmain.recording._recording import Recording
 
 RAW_ENCODING = "ringmain"
+_CHANNEL_FIELDS = tuple(column.field for column in TABLE if column.channel)
 # Pixel formats of ours, and what `foxglove.RawImage` calls them.
 IMAGE_ENCODINGS = {"gray": "mono8", "rgb": "rgb8", "bgr": "bgr8", "rgba": "rgba8", "bgra": "bgra8"}
 
@@ -68,7 +71,7 @@ def export_mcap(recording: Recording, path: str | Path, *, raw: bool = False, **
             writer.start(profile="", library="ringmain")
             channels = _Channels(writer, recording.schemas(), raw)
             for message in recording.messages(**filters):
-                channel, data = channels.place(message)
+                channel, data = channels.assign(message)
                 writer.add_message(
                     channel,
                     log_time=message.record_time_ns,
@@ -89,11 +92,11 @@ class _Channels:
 
     def __init__(self, writer: Any, schemas: dict[tuple[str, int], TopicMeta], raw: bool) -> None:
         self._writer, self._schemas, self._raw = writer, schemas, raw
-        self._channels: dict[tuple[str, int, str, str, str], int] = {}
+        self._channels: dict[tuple[Any, ...], int] = {}
         self._forms: dict[tuple[str, int], _Form] = {}
         self._registered: dict[tuple[str, bytes], int] = {}
 
-    def place(self, message: RecordedMessage) -> tuple[int, bytes]:
+    def assign(self, message: RecordedMessage) -> tuple[int, bytes]:
         """A message's channel, and its bytes there. One that does not decode keeps its own bytes, on a channel for
         those."""
         try:
@@ -102,7 +105,7 @@ class _Channels:
         except (ValueError, TypeError):
             form = _as_it_is(self._meta(message))
             data = message.data
-        key = (message.topic, message.epoch, message.sender, message.kind, form.message_encoding)
+        key = (message.topic, form.message_encoding, *(getattr(message, field) for field in _CHANNEL_FIELDS))
         if key not in self._channels:
             self._channels[key] = self._register(message, form)
         return self._channels[key], data
@@ -125,9 +128,7 @@ class _Channels:
             message_encoding=form.message_encoding,
             schema_id=self._schema_id(form),
             metadata={
-                "epoch": str(message.epoch),
-                "sender": message.sender,
-                "kind": message.kind,
+                **{field: str(getattr(message, field)) for field in _CHANNEL_FIELDS},
                 "contract": self._meta(message).contract,
             },
         )

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ringmain.recording import SegmentRef, Store, list_segments
-from ringmain.recording._filters import Filter
+from ringmain.recording._filters import Filter, is_pattern
 from ringmain.recording._format import SCHEMA, sealed_name
 from ringmain.spark._locations import absolute, find_recordings
 from ringmain.spark._plan import SPLIT_BYTES, Range, SegmentPlan, cut, plan_segment
@@ -100,8 +100,7 @@ def _matches(wanted: Filter):  # type: ignore[no-untyped-def]
 
     conditions = []
     for pattern in wanted.patterns or []:
-        plain = not set(pattern) & set("*?[")
         conditions.append(
-            F.col("topic") == pattern if plain else F.col("topic").rlike(f"^{fnmatch.translate(pattern)}")
+            F.col("topic").rlike(f"^{fnmatch.translate(pattern)}") if is_pattern(pattern) else F.col("topic") == pattern
         )
     return reduce(lambda one, other: one | other, conditions)

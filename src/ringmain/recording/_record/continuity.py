@@ -15,8 +15,7 @@ from ringmain.errors import RecordingCorrupt
 from ringmain.recording._format import RING_SCHEMA
 from ringmain.recording._segment.store import Store, list_segments
 
-_SEQ = RING_SCHEMA.get_field_index("seq")
-_LOST = RING_SCHEMA.get_field_index("lost")
+_SEQ, _LOST = (RING_SCHEMA.get_field_index(name) for name in ("seq", "lost"))
 
 
 class Continuity:

@@ -10,7 +10,6 @@ was taken is flushed and sealed, as far as the disk allows.
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import threading
 import time
@@ -22,9 +21,9 @@ from typing import Self, TypedDict, Unpack
 from ringmain import _names, _native
 from ringmain._subscriber import Start
 from ringmain.errors import RingmainError, TopicMismatch
-from ringmain.recording._format import FRAMES
+from ringmain.recording._filters import check_patterns
 from ringmain.recording._record.continuity import Continuity, last_recorded, lost_in
-from ringmain.recording._record.status import Meter, RecorderStatus, State, TopicStatus
+from ringmain.recording._record.status import Meter, RecorderStatus, State, free_bytes, topic_statuses
 from ringmain.recording._record.tap import FrameTap, Tap
 from ringmain.recording._record.tap_set import Taps
 from ringmain.recording._record.writer import Fsync, RecordingWriter
@@ -84,8 +83,8 @@ class Recorder:
         **writer: Unpack[WriterOptions],
     ) -> None:
         self.path = Path(path)
-        self._patterns = _patterns("topics", topics)
-        self._exclude = _patterns("exclude", exclude)
+        self._patterns = check_patterns("topics", topics)
+        self._exclude = check_patterns("exclude", exclude)
         if not self._patterns:
             raise ValueError("nothing to record: give names or patterns of topics, such as 'camera/*'")
         for what, limit in (("duration_s", duration_s), ("messages", messages), ("max_bytes", max_bytes)):
@@ -353,31 +352,13 @@ class Recorder:
             lost=self._total.lost,
             rate_hz=rate_hz if running else 0.0,
             bytes_per_s=bytes_per_s if running else 0.0,
-            topics=self._topics(taps) if taps is not None else [],
+            topics=topic_statuses(taps, self._meters, self._observe) if taps is not None else [],
             position=str(writer.position) if writer is not None else "",
             segments_waiting=writer.segments_waiting if writer is not None else 0,
             damaged=writer.damaged if writer is not None else [],
-            disk_free_bytes=_free_bytes(self.path),
+            disk_free_bytes=free_bytes(self.path),
             error=str(self._error) if self._error is not None else "",
         )
-
-    def _topics(self, taps: Taps) -> list[TopicStatus]:
-        live = {tap.topic: tap for tap in taps.current()}
-        problems = dict(taps.problems)
-        found = []
-        for topic in sorted({*live, *self._meters, *problems}):
-            meter = self._meters.get(topic) or Meter()
-            tap = live.get(topic)
-            lag_messages, lag_bytes = tap.lag() if tap is not None else (0, 0)
-            contract = next((life.contract for life in reversed((tap.lives if tap else {}).values())), "")
-            rate_hz, bytes_per_s = meter.rates()
-            found.append(
-                TopicStatus(
-                    topic, contract, self._observe or contract in ("pipe", "broadcast", FRAMES), meter.messages,
-                    meter.bytes, meter.lost, rate_hz, bytes_per_s, lag_messages, lag_bytes, problems.get(topic, ""),
-                )
-            )  # fmt: skip
-        return found
 
 
 @contextlib.contextmanager
@@ -393,21 +374,3 @@ def _interrupts_as(stop: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def _patterns(what: str, given: str | Sequence[str]) -> list[str]:
-    patterns = [given] if isinstance(given, str) else list(given)
-    for pattern in patterns:
-        if not isinstance(pattern, str) or not pattern:
-            raise ValueError(f"{what}: a topic's name or pattern is a text, not {pattern!r}")
-        if not set("*?[") & set(pattern):
-            _names.check_topic(pattern)
-    return patterns
-
-
-def _free_bytes(path: Path) -> int | None:
-    try:
-        room = os.statvfs(path)
-    except OSError:
-        return None
-    return room.f_bavail * room.f_frsize

@@ -20,13 +20,11 @@ from ringmain._subscriber import Start, Subscriber
 from ringmain.errors import MessageTooLarge, RingmainError, Timeout
 from ringmain.frames import Frame, FrameSubscriber
 from ringmain.recording import _frames
-from ringmain.recording._format import FRAMES, RING_SCHEMA
+from ringmain.recording._format import FRAMES, MAX_PAYLOAD_BYTES, RING_SCHEMA
 
-MAX_FRAME_BYTES = 1 << 30  # a `binary` column counts its bytes in 31 bits
 _LARGE_BYTES = 64 << 10  # from here on messages are written from where they lie
 _MOST_IN_PLACE = 256  # at once: a system call takes 1024 pieces
 _SHARE = 8  # the part of a ring that is borrowed at once: up to four such are under way
-_MAX_DATA_BYTES = (1 << 31) - 1  # a `binary` column counts its bytes in 31 bits
 _DATA = RING_SCHEMA.field("data")
 _DESCRIPTOR = b"FRME"  # how one begins; see docs/spec/frames.md
 
@@ -59,21 +57,20 @@ class Taken(NamedTuple):
 
 def _rows(messages: Sequence[Lease] | Sequence[Frame], data: pa.Array) -> pa.RecordBatch:
     """The ring's columns, from messages taken one by one."""
-    columns = [[m.seq, m.time_ns, m.sender, m.kind, m.lost] for m in messages]
-    fields = [field.type for field in RING_SCHEMA][:-1]
-    arrays = [pa.array(values, kind) for values, kind in zip(zip(*columns, strict=True), fields, strict=True)]
+    envelope = [field for field in RING_SCHEMA if field != _DATA]
+    arrays = [pa.array([getattr(m, field.name) for m in messages], field.type) for field in envelope]
     return pa.RecordBatch.from_arrays([*arrays, data], schema=RING_SCHEMA)
 
 
-_nothing = pa.py_buffer(mmap.mmap(-1, 1 << 20))
+_untouched = pa.py_buffer(mmap.mmap(-1, 1 << 20))
 
 
-def nothing(size: int) -> pa.Buffer:
+def untouched(size: int) -> pa.Buffer:
     """A buffer of so many bytes that nobody is going to read: pages that are never touched take no memory."""
-    global _nothing
-    if _nothing.size < size:
-        _nothing = pa.py_buffer(mmap.mmap(-1, 2 * size))
-    return _nothing.slice(0, size)
+    global _untouched
+    if _untouched.size < size:
+        _untouched = pa.py_buffer(mmap.mmap(-1, 2 * size))
+    return _untouched.slice(0, size)
 
 
 class _Tapping(Subscriber if TYPE_CHECKING else object):  # type: ignore[misc]
@@ -172,7 +169,7 @@ class Tap(_Tapping, Subscriber):
                 if not leases:
                     raise
                 break  # it comes again
-            if self.epoch != self.begun or (leases and size + len(lease.data) > _MAX_DATA_BYTES):
+            if self.epoch != self.begun or (leases and size + len(lease.data) > MAX_PAYLOAD_BYTES):
                 self._ahead = lease
                 break
             leases.append(lease)
@@ -182,7 +179,7 @@ class Tap(_Tapping, Subscriber):
         self._large = size >= len(leases) * _LARGE_BYTES
         ends = list(accumulate((len(lease.data) for lease in leases), initial=0))
         offsets = pa.array(ends, pa.int32()).buffers()[1]
-        told = pa.Array.from_buffers(_DATA.type, len(leases), [None, offsets, nothing(size)])
+        told = pa.Array.from_buffers(_DATA.type, len(leases), [None, offsets, untouched(size)])
         return Taken(_rows(leases, told), self.begun, size, sum(lease.lost for lease in leases), leases)
 
     def close(self) -> None:
@@ -243,11 +240,11 @@ class FrameTap(_Tapping, FrameSubscriber):
         if trouble is not None:
             raise trouble
         frame, self._ahead = self._ahead or self.try_recv(), None
-        if frame is not None and frame.size > MAX_FRAME_BYTES:
+        if frame is not None and frame.size > MAX_PAYLOAD_BYTES:
             frame.release()
             raise MessageTooLarge(
                 f"a frame of stream '{self.topic}' has {frame.size} bytes; a recording holds messages of "
-                f"{MAX_FRAME_BYTES} at most. Leave the stream out (exclude=, --no-frames)"
+                f"{MAX_PAYLOAD_BYTES} at most. Leave the stream out (exclude=, --no-frames)"
             )
         return frame, self.epoch or 0
 

@@ -9,15 +9,14 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from fnmatch import fnmatchcase
 
 from ringmain import _names, _native
 from ringmain._subscriber import Start
 from ringmain.errors import RecordingError, RingmainError
+from ringmain.recording._filters import is_pattern, matches_any
 from ringmain.recording._record.tap import FrameTap, Tap
 
 RETRY_S = 1.0
-_WILD = frozenset("*?[")
 
 
 class _Doorbell(_native.Subscriber):
@@ -60,9 +59,7 @@ class Taps:
         return list(self._taps.values())
 
     def wants(self, topic: str) -> bool:
-        return any(fnmatchcase(topic, p) for p in self._patterns) and not any(
-            fnmatchcase(topic, p) for p in self._exclude
-        )
+        return matches_any(topic, self._patterns) and not matches_any(topic, self._exclude)
 
     def wait(self, timeout_s: float) -> list[Tap | FrameTap]:
         """The taps with something to read; none when the time is up, or when topics have come or gone: those are
@@ -130,7 +127,7 @@ class Taps:
         streams = set(_native.pools(_names.runtime_directory()))
         left_out = set() if self._frames else streams
         there = [t for t in _native.topics(_names.runtime_directory()) if self.wants(t) and t not in left_out]
-        plain = [p for p in self._patterns if not _WILD & set(p) and not any(fnmatchcase(p, e) for e in self._exclude)]
+        plain = [p for p in self._patterns if not is_pattern(p) and not matches_any(p, self._exclude)]
         for topic in dict.fromkeys([*plain, *there]):
             if topic in self._taps or topic in left_out:
                 continue

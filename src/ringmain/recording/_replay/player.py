@@ -25,7 +25,7 @@ from typing import Any, Self
 
 from ringmain import _names
 from ringmain.errors import Full, RecordingNotFound
-from ringmain.recording._format import TopicMeta
+from ringmain.recording._meta import TopicMeta
 from ringmain.recording._recording import Recording
 from ringmain.recording._replay.merge import Recorded, Selection, in_order, largest_payloads
 from ringmain.recording._replay.replay_publisher import Echo, Options, open_echo
@@ -212,7 +212,7 @@ class Player:
                 if self._stopped:
                     return False
         self._messages += 1
-        self._bytes += message.payload.size
+        self._bytes += message.data.size
         self._time_ns = message.time_ns
         return not self._lockstep or self._until_read(publisher)
 
@@ -284,7 +284,7 @@ class Player:
         publisher = self._publishers[message.topic]
         if not publisher.takes(self._metas.get((message.topic, message.epoch))):
             publisher.close()  # a life of the topic that was of another kind
-            publisher = self._open_topic(message.topic, message.epoch, lambda: message.payload)
+            publisher = self._open_topic(message.topic, message.epoch, lambda: message.data)
         return publisher
 
     def _open_topic(self, topic: str, epoch: int, first_payload: Callable[[], Any]) -> Echo:

@@ -15,8 +15,9 @@ from ringmain._inspect import info
 from ringmain._publisher import Contract, Publisher
 from ringmain.errors import CodecNotFound, TopicNotFound
 from ringmain.frames import FrameLayout, FramePublisher
-from ringmain.recording._format import FRAMES, TopicMeta
+from ringmain.recording._format import FRAMES
 from ringmain.recording._frames import split
+from ringmain.recording._meta import TopicMeta
 from ringmain.recording._replay.merge import Recorded
 
 _DEFAULT_CAPACITY = 1 << 20
@@ -96,7 +97,7 @@ class MessageEcho(Publisher):
             self._set_sender(message.sender)
             self.sender = message.sender
         seq = message.seq if self._original else -1
-        self._send_as(message.payload, seq, message.time_ns, message.kind, timeout_s)
+        self._send_as(message.data, seq, message.time_ns, message.kind, timeout_s)
 
 
 class FrameEcho:
@@ -111,7 +112,7 @@ class FrameEcho:
         return meta is None or meta.contract == FRAMES
 
     def publish(self, message: Recorded, timeout_s: float) -> None:
-        pixels, told = split(message.payload)
+        pixels, told = split(message.data)
         if self._frames.layout != told.layout:
             self._frames.close()
             self._frames = FramePublisher(self._topic, layout=told.layout, name="replay")

@@ -20,11 +20,9 @@ from ringmain.errors import RecordingCorrupt
 from ringmain.recording import _checksum, _crash
 from ringmain.recording._format import sealed_name, stream_name
 from ringmain.recording._segment.parquet_segment import SealStats, write_sealed
-from ringmain.recording._segment.segment_writer import Damage
-from ringmain.recording._segment.store import SegmentRef, Store, StreamSegment, list_segments
-
-# There an object appears whole, when its upload is closed, and renaming is a copy: no temporary name needed.
-_OBJECT_STORES = frozenset({"s3", "gcs", "abfs"})
+from ringmain.recording._segment.segment import Damage
+from ringmain.recording._segment.segment_reader import StreamSegment
+from ringmain.recording._segment.store import Store, list_segments
 
 
 def seal_segment(
@@ -35,7 +33,7 @@ def seal_segment(
     the lock."""
     assert store.directory is not None
     stream = store.directory / stream_name(number)
-    segment = StreamSegment(SegmentRef(number, False, store, 0))
+    segment = StreamSegment(stream, number)
     temporary = store.directory / (sealed_name(number) + ".tmp")
     stats = None
     if segment.damage and on_damage is None:
@@ -66,22 +64,8 @@ def publish_sealed(store: Store, temporary: Path, number: int, *, sync: bool) ->
             _checksum.sync_directory(store.directory)
         return
     with open(temporary, "rb") as source:
-        upload(store, sealed_name(number), source.read)
+        store.upload(sealed_name(number), source.read)
     temporary.unlink()
-
-
-def upload(store: Store, name: str, read: Callable[[int], bytes]) -> None:
-    """Copy to the sealed segments' file system so that the name appears only when the bytes are all there."""
-    filesystem, directory = store.filesystem()
-    direct = filesystem.type_name in _OBJECT_STORES
-    if not direct:
-        filesystem.create_dir(directory, recursive=True)
-    target = f"{directory}/{name}" if direct else f"{directory}/{name}.tmp"
-    with filesystem.open_output_stream(target) as sink:
-        while piece := read(1 << 20):
-            sink.write(piece)
-    if not direct:
-        filesystem.move(target, f"{directory}/{name}")
 
 
 def tidy(store: Store) -> list[int]:

@@ -3,13 +3,14 @@
 Heads are read with `pread`, so that a file that changes under the walk can do no harm, and payloads are not
 touched. Rows are then read from a mapping, and only inside blocks whose heads have proved themselves. The
 invariant owned here: no row is handed out, and none is called torn, on the word of bytes that fail their
-checksum.
+_checksum.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,8 +18,9 @@ import pyarrow as pa
 
 from ringmain.errors import RecordingCorrupt
 from ringmain.recording import _checksum
-from ringmain.recording._format import FORMAT_VERSION, SCHEMA
-from ringmain.recording._segment.segment_writer import CONTINUATION, END_OF_STREAM, MARKER, PREFIX, Block, Damage
+from ringmain.recording._format import COLUMNS, ENVELOPE_COLUMNS, FORMAT_VERSION, SCHEMA
+from ringmain.recording._segment.segment import Damage, Segment, TopicStats, merge_stats, topic_stats
+from ringmain.recording._segment.segment_writer import CONTINUATION, END_OF_STREAM, MARKER, PREFIX, Block
 
 MAX_HEAD_BYTES = 1 << 20
 _FIRST_READ_BYTES = 4096
@@ -89,7 +91,7 @@ class StreamIndex:
             return True
         head = _read_head(fd, self.end)
         block = self._parse(head, self.end) if head is not None else None
-        return block is not None and block.row == self.rows and block.body_bytes > left - self._head_bytes
+        return block is not None and block.row == self.rows and block.bytes > left - self._head_bytes
 
     def _walk_schema(self, fd: int, size: int) -> None:
         head = _read_head(fd, 0)
@@ -115,7 +117,7 @@ class StreamIndex:
 
     def _accept(self, block: Block) -> None:
         self.blocks.append(block)
-        self.rows = block.row + block.rows
+        self.rows = block.end_row
         self.end = block.end
 
     def _parse(self, head: bytes, offset: int) -> Block | None:
@@ -126,8 +128,8 @@ class StreamIndex:
             return None
         row, rows, length, data = (int(match[i]) for i in (4, 5, 6, 7))
         return Block(
-            row, rows, offset, len(head), length, data,
-            int(match[8], 16), int(match[9], 16), int(match[10]), int(match[11]),
+            row, rows, length, int(match[10]), int(match[11]),
+            offset, len(head), data, int(match[8], 16), int(match[9], 16),
         )  # fmt: skip
 
     def _resync(self, fd: int, size: int, reason: str) -> bool:
@@ -204,9 +206,65 @@ def read_block(mapped: pa.Buffer, block: Block, segment: int, *, payload: bool =
         ok = _checksum.crc32(view[split : block.end]) == block.back_crc
     if not ok:
         raise RecordingCorrupt(
-            f"segment {segment:09d}: rows {block.row} to {block.row + block.rows} do not pass their "
+            f"segment {segment:09d}: rows {block.row} to {block.end_row} do not pass their "
             "checksum; verify() lists all damage, repair() sets it aside"
         )
     message = pa.ipc.read_message(mapped.slice(block.offset, block.end - block.offset))
     batch = pa.ipc.read_record_batch(message, SCHEMA)
-    return batch if payload else batch.select(list(SCHEMA.names[:-1]))
+    return batch if payload else batch.select(list(ENVELOPE_COLUMNS))
+
+
+class StreamSegment(Segment):
+    """A growing segment, as far as it was complete when opened or last refreshed."""
+
+    def __init__(self, path: Path, number: int) -> None:
+        self.path, self.number, self.sealed = path, number, False
+        self.index = StreamIndex(path, number)
+        self._mapped: pa.Buffer | None = None
+        self._tail: Damage | None = None
+        self.refresh()
+
+    def refresh(self) -> int:
+        """Find the batches that were added since; returns how many new rows there are."""
+        new = self.index.refresh()
+        self._tail = self.index.tail()
+        blocks = self.index.blocks
+        if blocks and (self._mapped is None or self._mapped.size < blocks[-1].end):
+            # Not when rows are read: by then the stream may have been sealed and removed.
+            self._mapped = map_stream(self.path)
+        return new
+
+    @property
+    def end_row(self) -> int:  # type: ignore[override]
+        return self.index.rows
+
+    @property
+    def damage(self) -> list[Damage]:  # type: ignore[override]
+        tail = self._tail
+        return self.index.damage + ([tail] if tail is not None and not tail.torn else [])
+
+    @property
+    def runs(self) -> list[Block]:  # type: ignore[override]
+        return self.index.blocks
+
+    def torn(self) -> Damage | None:
+        """The unfinished end, if there is one: a batch that is being written, or was when its recorder died."""
+        tail = self._tail
+        return tail if tail is not None and tail.torn else None
+
+    def read(self, index: int, columns: Sequence[str]) -> list[pa.RecordBatch]:
+        block = self.index.blocks[index]
+        if self._mapped is None:
+            raise ValueError(f"{self.path} has been closed")
+        payload = "payload" in columns
+        batch = read_block(self._mapped, block, self.number, payload=payload)
+        return [batch if tuple(columns) == COLUMNS else batch.select(list(columns))]
+
+    def stats(self) -> list[TopicStats]:
+        merged: dict[tuple[str, int], TopicStats] = {}
+        for _, batch in self.batches(columns=ENVELOPE_COLUMNS, on_damage=lambda _: None):
+            merge_stats(merged, topic_stats(pa.Table.from_batches([batch])))
+        return list(merged.values())
+
+    def close(self) -> None:
+        self._mapped = None

@@ -27,9 +27,10 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from ringmain._recording import Spool
 from ringmain.recording import _checksum, _crash
 from ringmain.recording._format import FORMAT_VERSION, SCHEMA
-from ringmain.recording._record.spool import Spool
+from ringmain.recording._segment.segment import Run
 
 MARKER = b"ringmain/%d head=" % FORMAT_VERSION
 PAYLOAD = SCHEMA.get_field_index("payload")
@@ -56,41 +57,18 @@ _BLANK_LINE = _head_line(id="0" * 8, segment=0, row=0, rows=0, length=0, data=0,
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """One record batch of a stream: which rows, where its bytes are, what they must add up to."""
+class Block(Run):
+    """One record batch of a stream: a run whose `bytes` are those of its body, where they are, and their checksums."""
 
-    row: int
-    rows: int
     offset: int
     head_bytes: int
-    body_bytes: int
     data_bytes: int
     front_crc: int
     back_crc: int
-    min_ns: int
-    max_ns: int
 
     @property
     def end(self) -> int:
-        return self.offset + self.head_bytes + self.body_bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Damage:
-    """Rows [row, end_row) of a segment cannot be read. `end_row` is None where nobody can know it."""
-
-    segment: int
-    row: int
-    end_row: int | None
-    bytes: int
-    reason: str
-    torn: bool = False  # the unfinished end that a killed recorder leaves; nothing that was flushed is in it
-
-    def __str__(self) -> str:
-        if self.torn:
-            return f"segment {self.segment:09d}: {self.bytes} bytes after row {self.row} were never finished"
-        upto = "the end" if self.end_row is None else str(self.end_row)
-        return f"segment {self.segment:09d}: rows {self.row} to {upto} ({self.bytes} bytes): {self.reason}"
+        return self.offset + self.head_bytes + self.bytes
 
 
 class StreamWriter:

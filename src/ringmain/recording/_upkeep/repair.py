@@ -7,7 +7,6 @@ it to DIR/damaged, and rows that can be read keep their numbers.
 from __future__ import annotations
 
 import os
-import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,22 +14,13 @@ from pyarrow import fs as pafs
 
 from ringmain.errors import RecordingCorrupt
 from ringmain.recording import _checksum
-from ringmain.recording._format import (
-    CONSUMERS,
-    DAMAGED,
-    FORMAT_VERSION,
-    META,
-    RETIRED,
-    Consumer,
-    Meta,
-    Retired,
-    sealed_name,
-    stream_name,
-)
+from ringmain.recording._format import CONSUMERS, DAMAGED, META, RETIRED, Consumer, Retired, sealed_name, stream_name
+from ringmain.recording._meta import Meta, new_meta
 from ringmain.recording._segment.parquet_segment import write_sealed
 from ringmain.recording._segment.sealer import publish_sealed, seal_segment, tidy
-from ringmain.recording._segment.segment_writer import Damage
-from ringmain.recording._segment.store import SegmentRef, Store, StreamSegment, list_segments
+from ringmain.recording._segment.segment import Damage
+from ringmain.recording._segment.segment_reader import StreamSegment
+from ringmain.recording._segment.store import SegmentRef, Store, list_segments
 from ringmain.recording._upkeep.lock import DirectoryLock, is_locked
 
 
@@ -134,8 +124,7 @@ def _repair_stream(store: Store, ref: SegmentRef, report: Report, *, damaged: bo
         _keep_copy(store.directory, ref.stream_path, report)
     left_out: list[Damage] = []
     stats = seal_segment(store, ref.number, sync=True, on_damage=left_out.append)
-    rows = sum(group.rows for group in stats.groups) if stats is not None else 0
-    report.done.append(f"{stream_name(ref.number)}: sealed {rows} rows")
+    report.done.append(f"{stream_name(ref.number)}: sealed {stats.rows if stats is not None else 0} rows")
 
 
 def _repair_sealed(store: Store, ref: SegmentRef, report: Report) -> None:
@@ -156,8 +145,7 @@ def _repair_sealed(store: Store, ref: SegmentRef, report: Report) -> None:
     stats = write_sealed(temporary, ref.number, segment.batches(on_damage=left_out.append), segment.end_row)
     segment.close()
     publish_sealed(store, temporary, ref.number, sync=True)
-    rows = sum(group.rows for group in stats.groups)
-    report.done.append(f"{name}: kept {rows} rows of {stats.end_row}; the damaged file is in {DAMAGED}/")
+    report.done.append(f"{name}: kept {stats.rows} rows of {stats.end_row}; the damaged file is in {DAMAGED}/")
 
 
 def _keep_copy(directory: Path, path: Path, report: Report) -> None:
@@ -190,5 +178,5 @@ def _rebuild_meta(store: Store) -> Meta:
         except RecordingCorrupt:
             continue
         for _, batch in segment.batches(0, 1, ["recorder"], on_damage=lambda _: None):
-            return Meta("", FORMAT_VERSION, batch.column("recorder")[0].as_py(), store.sealed_uri)
-    return Meta("", FORMAT_VERSION, f"{socket.gethostname()}-{os.urandom(4).hex()}", store.sealed_uri)
+            return new_meta(batch.column("recorder")[0].as_py(), store.sealed_uri)
+    return new_meta(None, store.sealed_uri)

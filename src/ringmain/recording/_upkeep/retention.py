@@ -27,7 +27,8 @@ from ringmain.recording._format import (
     sealed_name,
     stream_name,
 )
-from ringmain.recording._segment.store import ParquetSegment, SegmentRef, Store, list_segments, read_retired
+from ringmain.recording._segment.parquet_segment import ParquetSegment
+from ringmain.recording._segment.store import SegmentRef, Store, list_segments, read_retired
 
 
 def register(directory: Path, name: str, position: Position = BEGINNING, *, sync: bool = False) -> None:
@@ -80,7 +81,7 @@ def retire(
             segment = ref.open()
         except RecordingCorrupt:
             break  # how many rows it had is unknown until repair() has looked at it
-        rows, newest = segment.end_row, max((span[3] for span in segment.spans()), default=0)
+        rows, newest = segment.end_row, max((run.max_ns for run in segment.runs), default=0)
         segment.close()
         too_much = keep_bytes is not None and total > keep_bytes
         too_old = keep_age_s is not None and newest < now - int(keep_age_s * 1e9)
