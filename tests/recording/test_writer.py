@@ -317,7 +317,8 @@ def test_sealing_to_another_file_system(tmp_path: Path) -> None:
 
 
 def test_a_batch_beyond_the_limit_of_a_column_is_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ringmain.recording._record.writer.MAX_PAYLOAD_BYTES", 10_000)
+    for module in ("writer", "gather"):
+        monkeypatch.setattr(f"ringmain.recording._record.{module}.MAX_PAYLOAD_BYTES", 10_000)
     with RecordingWriter(tmp_path / "r") as writer:
         assert writer.append("t", 1, ring_batch(0, 100, size=1000)) == 100
     assert [m.seq for m in Recording(tmp_path / "r")] == list(range(100))

@@ -1,6 +1,6 @@
 """`Recording`: what is in a recording, its messages, its rows as Arrow; also while it is being written.
 
-The invariant owned here: a row that is handed out has passed its _checksum. Rows that have not raise RecordingCorrupt,
+The invariant owned here: a row that is handed out has passed its checksum. Rows that have not raise RecordingCorrupt,
 or with `skip_damage=True` are left out and listed in `Recording.damage`; none is left out silently.
 """
 

@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self, TypedDict, Unpack
 
 from ringmain import _names, _native
@@ -145,9 +144,7 @@ class Recorder:
     def __enter__(self) -> Self:
         return self if self._state == "recording" else self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.close()
         else:

@@ -15,26 +15,27 @@ the thread that can stop recording.
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
 from pathlib import Path
-from types import TracebackType
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 import pyarrow as pa
 
 from ringmain._recording import Spool
 from ringmain.errors import RecordingCorrupt, RecordingError
 from ringmain.recording import _checksum, _crash
-from ringmain.recording._format import ENVELOPE_BYTES, MAX_PAYLOAD_BYTES, MAX_SEGMENT, META, Position, stream_name
+from ringmain.recording._format import MAX_PAYLOAD_BYTES, MAX_SEGMENT, META, Position, stream_name
 from ringmain.recording._meta import MetaFile, TopicMeta
+from ringmain.recording._record import gather
+from ringmain.recording._record.gather import Pending
 from ringmain.recording._record.row_builder import RowBuilder, ring_batch
 from ringmain.recording._segment.sealer import Sealer, tidy
-from ringmain.recording._segment.segment_writer import StreamWriter, payload_bytes
+from ringmain.recording._segment.segment_writer import StreamWriter
 from ringmain.recording._segment.store import Store, list_segments, read_retired
 from ringmain.recording._upkeep.lock import DirectoryLock
 from ringmain.recording._upkeep.retention import finish_retiring, retire
@@ -43,18 +44,6 @@ Fsync = Literal["never", "interval", "seal"]
 
 _GATHER_BYTES = 1 << 20  # smaller batches are joined up to this: each batch written costs 0.15 ms and 1 KB extra
 _GATHER_BATCHES = 1024
-
-
-class _Pending(NamedTuple):
-    """A batch that was taken from a ring and is not written yet."""
-
-    topic: str
-    epoch: int
-    ring: pa.RecordBatch
-    record_ns: int
-    size: int
-    in_place: Sequence[memoryview] = ()
-    written: tuple[Callable[[], None], ...] = ()
 
 
 class _Written(NamedTuple):
@@ -90,13 +79,16 @@ class RecordingWriter:
         self.path = Path(path)
         self._flush_interval_s, self._fsync = flush_interval_s, fsync
         self._segment_bytes, self._segment_age_s = segment_bytes, segment_age_s
-        self._keep = (keep_bytes, keep_age_s, keep_force)
+        self._sync = fsync != "never"
+        self._retain = functools.partial(
+            retire, keep_bytes=keep_bytes, keep_age_s=keep_age_s, force=keep_force, sync=self._sync
+        )
         self._failed: RecordingError | None = None
         self._stream: StreamWriter | None = None
         self._sealer: Sealer | None = None
         self._spool = Spool()
         self._in_spool: deque[_Written] = deque()
-        self._pending: list[_Pending] = []
+        self._pending: list[Pending] = []
         self._pending_bytes = 0
         self._dirty = False  # has anything been written since the last flush?
         self._in_hand = 0  # rows of the current append() that are not pending yet
@@ -124,7 +116,7 @@ class RecordingWriter:
         self._position = Position(self._next, 0)
         self._meta.begin_session(self._next)
         self._write_meta()
-        self._sealer = Sealer(self._store, sync=self._fsync != "never", after=self._retain)
+        self._sealer = Sealer(self._store, sync=self._sync, after=lambda: self._retain(self._store))
         for number in unsealed:
             self._sealer.submit(number)
 
@@ -189,8 +181,8 @@ class RecordingWriter:
         self._in_hand = len(ring)
         try:
             self._check()
-            for part in _parts(ring) if not in_place else (ring,):
-                self._gather(_Pending(topic, epoch, part, now_ns, _size(part), in_place))
+            for part in gather.split(ring) if not in_place else (ring,):
+                self._gather(Pending(topic, epoch, part, now_ns, gather.size_of(part), in_place))
             if written is not None:
                 self._tell_when_written(written)
         finally:
@@ -198,7 +190,7 @@ class RecordingWriter:
         self.tick()
         return len(ring)
 
-    def _gather(self, entry: _Pending) -> None:
+    def _gather(self, entry: Pending) -> None:
         if entry.in_place or self._pending_bytes + entry.size > MAX_PAYLOAD_BYTES:
             self._write_pending()
         self._pending.append(entry)
@@ -287,11 +279,7 @@ class RecordingWriter:
             if self._failed is None and self._lock.held:
                 self.rotate()
         finally:
-            self._shut()
-
-    def abandon(self) -> None:
-        """Unlock the directory at once, without flushing or sealing, as after a crash."""
-        self._shut()
+            self.abandon()
 
     def _let_go(self) -> None:
         """Close the file as it is, and call what waits for batches to be written: they are not needed any more."""
@@ -305,18 +293,16 @@ class RecordingWriter:
         self._pending, self._pending_bytes = [], 0
         _call_all(left)
 
-    def _shut(self) -> None:
+    def abandon(self) -> None:
+        """Unlock the directory without flushing, as after a crash. Segments that wait to be sealed are sealed first."""
         self._let_go()
         sealer, self._sealer = self._sealer, None
+        # After an error that was raised, one of the sealer's only follows from it.
+        quiet = contextlib.suppress(RecordingError) if self._failed is not None else contextlib.nullcontext()
         try:
             if sealer is not None:
-                stopped_before = self._failed is not None
-                try:
-                    with self._stopping_on_error("seal"):
-                        sealer.close()
-                except RecordingError:
-                    if not stopped_before:  # otherwise the first error was raised, and this one follows from it
-                        raise
+                with quiet, self._stopping_on_error("seal"):
+                    sealer.close()
                 self._damaged = sealer.damaged
         finally:
             self._lock.release()
@@ -348,21 +334,15 @@ class RecordingWriter:
         if self._stream is None:
             self._open_stream()
         assert self._stream is not None
-        built = []
-        for (topic, epoch), group in groupby(self._pending[:count], key=lambda p: (p.topic, p.epoch)):
-            pieces = list(group)
-            ring = pieces[0].ring if len(pieces) == 1 else pa.concat_batches([p.ring for p in pieces])
-            built.append(self._builder.build(topic, epoch, ring, [(len(p.ring), p.record_ns) for p in pieces]))
-        joined = built[0].batch if len(built) == 1 else pa.concat_batches([rows.batch for rows in built])
+        rows = gather.join(self._pending[:count], self._builder)
         in_place = self._pending[0].in_place if count == 1 else ()
-        bounds = min(rows.min_ns for rows in built), max(rows.max_ns for rows in built)
-        number = self._stream.write(joined, *bounds, in_place)
-        tell = [call for entry in self._pending[:count] for call in entry.written]
+        number = self._stream.write(rows.batch, rows.min_ns, rows.max_ns, in_place)
+        calls = [call for entry in self._pending[:count] for call in entry.written]
         then = Position(self._stream.segment, self._stream.rows)
-        self._in_spool.append(_Written(number, joined.num_rows, then, tell))
+        self._in_spool.append(_Written(number, rows.batch.num_rows, then, calls))
         del self._pending[:count]
         self._note_written()
-        self.lost += sum(rows.lost for rows in built)
+        self.lost += rows.lost
         self._dirty = True
         if _crash.is_next("R3"):
             self._spool.wait()
@@ -378,28 +358,19 @@ class RecordingWriter:
         self._next += 1
         self._opened_at = time.monotonic()
 
-    def _retain(self) -> None:
-        """Runs in the sealer's thread, after each seal."""
-        keep_bytes, keep_age_s, force = self._keep
-        if keep_bytes is not None or keep_age_s is not None:
-            sync = self._fsync != "never"
-            retire(self._store, keep_bytes=keep_bytes, keep_age_s=keep_age_s, force=force, sync=sync)
-
     def _write_meta(self) -> None:
-        data = self._meta.save(sync=self._fsync != "never")
+        data = self._meta.save(sync=self._sync)
         if self._meta.sealed_uri:
             self._store.upload(META, io.BytesIO(data).read)
 
     @contextlib.contextmanager
-    def _stopping_on_error(self, doing: str):  # type: ignore[no-untyped-def]
+    def _stopping_on_error(self, doing: str) -> Iterator[None]:
         """Turn an error of the operating system into one that says what is lost and what is not; recording stops."""
         try:
             yield
-        except RecordingError:
+        except (RecordingError, BlockingIOError):
             raise
         except (OSError, pa.ArrowException) as error:
-            if isinstance(error, BlockingIOError):
-                raise
             with contextlib.suppress(OSError):
                 self._spool.wait()
             self._note_written()
@@ -409,34 +380,17 @@ class RecordingWriter:
             reason = os.strerror(code) if isinstance(code, int) else str(error)
             self._failed = RecordingError(
                 code or 0,
-                f"could not {doing} the recording at {self.path}: {reason}. Recording has stopped; "
-                f"{unwritten} messages that were taken are not in it, all that was flushed before is, "
-                "and stays readable",
+                f"could not {doing} the recording at {self.path}: {reason}. Recording has stopped; {unwritten} "
+                "messages that were taken are not in it, all that was flushed before is, and stays readable",
             )
             self._let_go()
             raise self._failed from error
 
-    def __enter__(self) -> RecordingWriter:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _size(ring: pa.RecordBatch) -> int:
-    return payload_bytes(ring.column("data")) + len(ring) * ENVELOPE_BYTES
-
-
-def _parts(ring: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The rows in pieces that a batch can hold."""
-    if _size(ring) > MAX_PAYLOAD_BYTES and len(ring) > 1:
-        half = len(ring) // 2
-        yield from _parts(ring.slice(0, half))
-        yield from _parts(ring.slice(half))
-    elif len(ring):
-        yield ring
 
 
 def _call_all(calls: Sequence[Callable[[], None]]) -> None:

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from ringmain import _names
@@ -187,9 +186,7 @@ class Player:
     def __enter__(self) -> Self:
         return self.open()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _play_once(self) -> None:

@@ -1,4 +1,4 @@
-"""The sealed segment: a Parquet file (zstd) in which every byte is covered by a _checksum.
+"""The sealed segment: a Parquet file (zstd) in which every byte is covered by a checksum.
 
 Parquet's own page checksums cover neither page headers nor the footer, so a flipped bit there could change a
 row. The footer therefore carries a *seal line* in its key-value metadata:

@@ -92,7 +92,7 @@ class Sealer:
     """A thread that seals segments one after the other. An error stops it; `check()` raises it in the
     recorder."""
 
-    def __init__(self, store: Store, *, sync: bool, after: Callable[[], None]) -> None:
+    def __init__(self, store: Store, *, sync: bool, after: Callable[[], object]) -> None:
         self._store, self._sync, self._after = store, sync, after
         self._queue: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._error: Exception | None = None

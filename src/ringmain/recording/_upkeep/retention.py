@@ -66,6 +66,8 @@ def retire(
     """Delete the oldest sealed segments that exceed `keep_bytes` or whose every message is older than
     `keep_age_s`. Returns their numbers. The newest segment always stays, so that numbers are never given
     twice. The caller holds the directory's lock."""
+    if keep_bytes is None and keep_age_s is None:
+        return []
     if store.directory is None:
         raise ValueError(f"retention of {store.sealed_uri} belongs to the recorder's own directory")
     listed = list_segments(store)
