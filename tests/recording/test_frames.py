@@ -178,7 +178,7 @@ def test_original_numbers_cannot_be_kept_for_frames(tmp_path: Path, until: Until
     with rm.FramePublisher("cam", (4, 4)) as cam, rm.Recorder(tmp_path / "r", "cam") as recorder:
         cam.send(np.zeros((4, 4), np.uint8))
         until(lambda: recorder.status().messages == 1)
-    with pytest.raises(ValueError, match="'cam' is a stream of frames"):
+    with pytest.raises(ValueError, match="'cam' is a frame topic"):
         rm.Player(tmp_path / "r", original=True, speed=math.inf).run()
 
 

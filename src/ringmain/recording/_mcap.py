@@ -24,7 +24,7 @@ from ringmain.recording._recording import Recording
 
 RAW_ENCODING = "ringmain"
 _CHANNEL_FIELDS = tuple(column.field for column in TABLE if column.channel)
-# Pixel formats of ours, and what `foxglove.RawImage` calls them.
+# Our pixel formats, and their names in `foxglove.RawImage`.
 IMAGE_ENCODINGS = {"gray": "mono8", "rgb": "rgb8", "bgr": "bgr8", "rgba": "rgba8", "bgra": "bgra8"}
 
 
@@ -46,7 +46,7 @@ class RawImage(msgspec.Struct):
 
 
 class _Form(NamedTuple):
-    """How the messages of a life are written."""
+    """How the messages of a topic's life are written."""
 
     message_encoding: str = ""
     schema_name: str = ""
@@ -56,8 +56,8 @@ class _Form(NamedTuple):
 
 
 def export_mcap(recording: Recording, path: str | Path, *, raw: bool = False, **filters: Any) -> int:
-    """Write the messages that the filters of `Recording.batches` let through; returns how many. The file is
-    written under a temporary name, so an export that fails leaves none that looks whole."""
+    """Write the messages that match the filters of `Recording.batches`; returns how many. The file is written under a
+    temporary name, so an export that fails leaves no incomplete file."""
     try:
         from mcap.writer import Writer
     except ImportError as error:
@@ -97,8 +97,8 @@ class _Channels:
         self._registered: dict[tuple[str, bytes], int] = {}
 
     def assign(self, message: RecordedMessage) -> tuple[int, bytes]:
-        """A message's channel, and its bytes there. One that does not decode keeps its own bytes, on a channel for
-        those."""
+        """A message's channel, and its bytes there. A message that does not decode keeps its own bytes, on a channel
+        for such messages."""
         try:
             form = self._form(message)
             data = form.encode(message)
@@ -116,7 +116,7 @@ class _Channels:
 
     def _form(self, message: RecordedMessage) -> _Form:
         life, meta = (message.topic, message.epoch), self._meta(message)
-        if meta.contract == FRAMES and not self._raw:  # each frame says what it is
+        if meta.contract == FRAMES and not self._raw:  # each frame has its own layout
             return _IMAGE if message.value.layout.format in IMAGE_ENCODINGS else _Form()
         if life not in self._forms:
             self._forms[life] = _form_of(meta, self._raw)
@@ -136,7 +136,7 @@ class _Channels:
 
     def _schema_id(self, form: _Form) -> int:
         if not form.schema:
-            return 0  # MCAP's way of saying: no schema, bytes are bytes
+            return 0  # MCAP's id for no schema
         key = (form.schema_name, form.schema)
         if key not in self._registered:
             self._registered[key] = self._writer.register_schema(
@@ -150,7 +150,7 @@ def _as_it_is(meta: TopicMeta) -> _Form:
 
 
 def _form_of(meta: TopicMeta, raw: bool) -> _Form:
-    """Records as JSON; what is not a record, or not known here, as it is."""
+    """Records as JSON; what is not a record, or has an unknown codec, as recorded."""
     as_it_is = _as_it_is(meta)
     if raw or not meta.schema:
         return as_it_is
@@ -169,7 +169,7 @@ def _form_of(meta: TopicMeta, raw: bool) -> _Form:
 
 
 def _json_schema(type_: Any) -> dict[str, Any]:
-    """Of a type, with what it refers to inside: programs that show data want the fields at the top."""
+    """The JSON schema of a type, with its fields at the top level, where programs look for them."""
     schema = msgspec.json.schema(type_)
     name = str(schema.get("$ref", "")).rpartition("/")[2]
     inner = schema.get("$defs", {})

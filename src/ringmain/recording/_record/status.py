@@ -35,7 +35,7 @@ class TopicStatus:
     """Published and not yet taken."""
     lag_bytes: int
     problem: str = ""
-    """Why it is not being recorded, if so."""
+    """Why it is not being recorded, if it is not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,16 @@
 """The sealed segment: a Parquet file (zstd) in which every byte is covered by a checksum.
 
-Parquet's own page checksums cover neither page headers nor the footer, so a flipped bit there could change a
-row. The footer therefore carries a *seal line* in its key-value metadata:
+Parquet's own page checksums cover neither page headers nor the footer, so a flipped bit there could change a row. The
+footer therefore has a *seal line* in its key-value metadata:
 
     ringmain/1 "tail"=HHHHHHHH data=N chunks=HHHHHHHHHHHHHHHH...
 
-`tail` is a stamp over everything after the last column chunk (page index and footer), `chunks` are the
-CRC-32s of the column chunks, row group by row group. A reader checks just the chunks that it reads. Readers
-that know nothing of this see an ordinary Parquet file with page checksums.
+`tail` is a stamp over everything after the last column chunk (page index and footer), `chunks` are the CRC-32s of the
+column chunks, row group by row group. A reader checks only the chunks that it reads. For other programs it is an
+ordinary Parquet file with page checksums.
 
-The invariant owned here: a row group holds consecutive rows, and its first row's number is written in the
-seal, so rows keep their numbers even after a repair has left some out.
+The invariant owned here: a row group has consecutive rows, and the seal has the number of its first row, so rows keep
+their numbers even after a repair has left some out.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def write_sealed(path: Path, segment: int, blocks: Iterable[tuple[int, pa.Record
 
 
 def _row_groups(blocks: Iterable[tuple[int, pa.RecordBatch]]) -> Iterator[tuple[int, pa.Table]]:
-    """Gather consecutive rows into tables of a good size; a hole in the numbering begins a new one."""
+    """Join consecutive rows into tables of the size of a row group; a gap in the numbers begins a new one."""
     first, rows, size = 0, 0, 0
     held: list[pa.RecordBatch] = []
     for row, batch in blocks:

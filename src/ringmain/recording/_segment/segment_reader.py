@@ -1,9 +1,8 @@
-"""Walking a growing segment: which batches are whole, where they are, and what is damaged.
+"""Reading a growing segment: which batches are complete, where they are, and what is damaged.
 
-Heads are read with `pread`, so that a file that changes under the walk can do no harm, and payloads are not
-touched. Rows are then read from a mapping, and only inside blocks whose heads have proved themselves. The
-invariant owned here: no row is handed out, and none is called torn, on the word of bytes that fail their
-checksum.
+Heads are read with `pread`, so that a file that changes meanwhile does no harm, and payloads are not read. Rows are
+then read from a mapping, and only in blocks whose heads passed their checksum. The invariant owned here: no row is
+handed out, and none is called torn, because of bytes that fail their checksum.
 """
 
 from __future__ import annotations
@@ -157,8 +156,8 @@ class StreamSegment(Segment):
         )  # fmt: skip
 
     def _resync(self, fd: int, size: int, reason: str) -> bool:
-        """Look for the next head that proves itself. Payloads may hold copies of other recordings, so it must
-        carry this stream's id, and a row that is still to come."""
+        """Search for the next head that passes its checksum. Payloads may hold copies of other recordings, so it must
+        have this stream's id, and a row number not below the next."""
         found = _find_head(fd, self._end, size, self)
         if found is None:
             return False
@@ -168,7 +167,7 @@ class StreamSegment(Segment):
 
 
 def _begins_schema(start: bytes, left: int) -> bool:
-    """Is this what a recorder leaves that dies in its very first write?"""
+    """Is this what a recorder leaves that dies during its first write?"""
     if left < PREFIX.size:
         return start[:4] == b"\xff\xff\xff\xff"[:left]
     mark, length = PREFIX.unpack_from(start)
@@ -188,8 +187,7 @@ def _read_head(fd: int, offset: int) -> bytes | None:
 
 
 def _find_head(fd: int, start: int, size: int, segment: StreamSegment) -> Block | None:
-    """The first whole block after `start`, by searching for the marker and stepping back to the IPC
-    prefix."""
+    """The first complete block after `start`: search for the marker, then step back to the IPC prefix."""
     window, overlap = 1 << 22, len(MARKER)
     at = start
     while at < size:
@@ -214,14 +212,14 @@ def _find_head(fd: int, start: int, size: int, segment: StreamSegment) -> Block 
 
 
 def map_stream(path: Path) -> pa.Buffer:
-    """The bytes that the stream has now, mapped. The mapping lives as long as any batch that came from it."""
+    """The bytes that the stream has now, mapped. The mapping exists as long as any batch read from it."""
     with pa.memory_map(str(path), "r") as source:
         return source.read_buffer()
 
 
 def read_block(mapped: pa.Buffer, block: Block, segment: int, *, payload: bool = True) -> pa.RecordBatch:
-    """The rows of a block, without a copy. With `payload=False` the payload's bytes are not looked at, and
-    the batch has the other columns only. Raises RecordingCorrupt when a checksum does not hold."""
+    """The rows of a block, without a copy. With `payload=False` the payloads are not read, and the batch has the other
+    columns only. Raises RecordingCorrupt when a checksum does not match."""
     body_at = block.offset + block.head_bytes
     split = block.end - block.data_bytes
     view = memoryview(mapped)

@@ -1,16 +1,16 @@
-"""The growing segment: an Arrow IPC stream whose every message proves itself.
+"""Writing a growing segment: an Arrow IPC stream in which every message has its own checksums.
 
 Each record batch carries, in its IPC custom metadata, a *head line* of fixed width:
 
     ringmain/1 head=HHHHHHHH id=HHHHHHHH segment=N row=N rows=N length=N data=N
         front=HHHHHHHH back=HHHHHHHH min=N max=N        (one line, a space between fields)
 
-`head` is a stamp over the whole head (IPC prefix and flatbuffer). The body is checked in two parts: `back`
-covers the payload bytes (the last `data` bytes of the body), `front` all the rest, so the envelope can be
-checked without touching payloads. Walking the heads alone gives the number of complete rows.
+`head` is a stamp over the whole head (IPC prefix and flatbuffer). The body is checked in two parts: `back` covers the
+payload bytes (the last `data` bytes of the body), `front` all the rest, so the envelope can be checked without reading
+payloads. The heads alone give the number of complete rows.
 
-The invariant owned here: bytes that were written are never changed and the file is never cut. A mapped file
-that shrinks is a SIGBUS in its readers, so a torn end stays where it is, and readers stop before it.
+The invariant owned here: bytes once written never change and the file never gets shorter. A mapped file that shrinks is
+a SIGBUS in its readers, so a torn end stays where it is, and readers stop before it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ HEAD_LINE = (
     "data={data:012d} front={front:08x} back={back:08x} min={min_ns:+020d} max={max_ns:+020d}"
 )
 
-_AHEAD_LEAST, _AHEAD_MOST = 1 << 20, 32 << 20  # a file that is smaller, and what a larger one gets ahead
+_AHEAD_LEAST, _AHEAD_MOST = 1 << 20, 32 << 20  # smaller files get no blocks in advance, larger ones up to this
 
 _Piece: TypeAlias = "bytes | bytearray | memoryview | pa.Buffer"
 
@@ -85,7 +85,7 @@ class StreamWriter:
         try:
             self._pieces = _Pieces()
             self._ipc = pa.ipc.new_stream(pa.PythonFile(self._pieces, "w"), SCHEMA)
-            self._ipc.write_batch(_sample())  # the schema goes out with the first batch: have it out now
+            self._ipc.write_batch(_sample())  # pyarrow writes the schema with the first batch: discard both
             head_bytes = PREFIX.size + len(self._encode(_sample())[2])
             self._write([_schema_message(self._id, segment, head_bytes)])
         except BaseException:
@@ -95,13 +95,12 @@ class StreamWriter:
     def write(
         self, batch: pa.RecordBatch, min_ns: int, max_ns: int, in_place: Sequence[bytes | memoryview] = ()
     ) -> int:
-        """Append one batch of SCHEMA; returns the number that the spool's `written` has when it is in the file. With
-        `in_place` the payloads are these, instead of the batch's own, which must be as long. On an error the end is
-        torn, and stays so."""
+        """Append one batch of SCHEMA; it is in the file once the spool's `written` has reached the number returned.
+        With `in_place`, these are the payloads instead of the batch's own, which must be as long. An error leaves a
+        torn end."""
         pieces = self._encode(batch)
         head_bytes = PREFIX.size + len(pieces[2])
-        # The payload is the last column and its bytes the last buffer, unless all are empty: then there is
-        # none.
+        # The payload is the last column and its bytes the last buffer, unless all are empty: then there is none.
         back_at = _last_buffer(pieces) if payload_bytes(batch.column(PAYLOAD)) else len(pieces)
         if in_place:
             pieces[back_at : back_at + 1] = in_place
@@ -132,8 +131,7 @@ class StreamWriter:
         return number
 
     def is_in_place(self) -> bool:
-        """Does the path still lead to this file? Not when the directory was deleted, moved or mounted
-        over."""
+        """Is this file still at its path? Not when the directory was deleted, moved or mounted over."""
         try:
             return os.stat(self.path).st_ino == self._inode
         except FileNotFoundError:
@@ -154,18 +152,17 @@ class StreamWriter:
         """Close without the end mark; what was written stays readable."""
         if self._fd >= 0:
             if self._pid == os.getpid():  # in a forked child the file is the parent's
-                with contextlib.suppress(OSError):  # told to whoever wrote it, or waited for it
+                with contextlib.suppress(OSError):  # raised by the write, or by the wait for it
                     self._spool.wait()
                 if self._allocated:
-                    with contextlib.suppress(OSError):  # no shorter, but without the blocks beyond its end
+                    with contextlib.suppress(OSError):  # to its own size: frees the blocks beyond its end
                         os.ftruncate(self._fd, os.fstat(self._fd).st_size)
             os.close(self._fd)
             self._fd = -1
 
     def _encode(self, batch: pa.RecordBatch) -> list[_Piece]:
-        """The IPC message as the pieces that pyarrow writes: mark, length, flatbuffer, then the batch's own
-        buffers and the padding between them. Nothing is copied: the kernel takes the bytes from where they
-        are."""
+        """The IPC message as the pieces that pyarrow writes: mark, length, flatbuffer, then the batch's own buffers and
+        the padding between them. No bytes are copied."""
         self._pieces.clear()
         self._ipc.write_batch(batch, custom_metadata={"ringmain": _BLANK_LINE})
         return self._pieces.take()
@@ -181,7 +178,7 @@ class StreamWriter:
         return self._spool.put(self._fd, pieces, to_allocate)
 
     def _to_allocate(self, needed: int) -> int:
-        """For how many bytes to have blocks allocated before so many are written: none mostly, and then for many."""
+        """For how many bytes to allocate blocks before so many are written: mostly none, and then for many."""
         if self.size + needed <= max(self._allocated, _AHEAD_LEAST):
             return 0
         more = needed + min(self.size, _AHEAD_MOST)
@@ -190,7 +187,7 @@ class StreamWriter:
 
 
 class _Pieces(io.RawIOBase):
-    """A sink that keeps references to what it is given instead of copying it anywhere."""
+    """A file object that keeps references to what is written to it, without a copy."""
 
     def __init__(self) -> None:
         self._list: list[_Piece] = []
@@ -220,7 +217,7 @@ def _last_buffer(pieces: list[_Piece]) -> int:
 
 @functools.cache
 def _sample() -> pa.RecordBatch:
-    """Made with the first segment: the first pa.array() imports pandas, for which those who only read need not wait."""
+    """Made with the first segment and not at import: the first pa.array() imports pandas, which readers do not need."""
     values = (b"-" if pa.types.is_binary(f.type) else "-" if pa.types.is_string(f.type) else 0 for f in SCHEMA)
     arrays = [pa.array([value], f.type) for value, f in zip(values, SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)

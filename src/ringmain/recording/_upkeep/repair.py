@@ -1,7 +1,7 @@
-"""Is every byte of a recording as it was written, and what to do when it is not.
+"""Verify and repair: check every byte of a recording, and set aside what is damaged.
 
-The invariants owned here: `verify()` changes nothing; `repair()` never deletes what cannot be read but moves
-it to DIR/damaged, and rows that can be read keep their numbers.
+The invariants owned here: `verify()` changes nothing; `repair()` moves what cannot be read to DIR/damaged instead of
+deleting it, and rows that can be read keep their numbers.
 """
 
 from __future__ import annotations
@@ -36,13 +36,12 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Is all that was ever flushed still there? A torn end is not damage: nothing that was flushed is in
-        it."""
+        """Is every flushed row readable? A torn end is not damage: no flushed row is in it."""
         return not self.files and all(damage.torn for damage in self.damage)
 
     @property
     def rows_lost(self) -> int | None:
-        """How many rows cannot be read; None where nobody can know."""
+        """How many rows cannot be read; None if that is not known."""
         ends = [(d.end_row, d.row) for d in self.damage if not d.torn]
         return sum(end - row for end, row in ends if end is not None) if all(e is not None for e, _ in ends) else None
 
@@ -53,10 +52,10 @@ class Report:
         return "\n".join(lines + self.done)
 
 
-def verify(store: Store, *, recorder_is_dead: bool = False) -> Report:
-    """Read everything and check it. While a recorder lives, an unfinished end is not torn but growing."""
+def verify(store: Store, *, recorder_is_gone: bool = False) -> Report:
+    """Read and check everything. While a recorder runs, an unfinished end is not reported: it is being written."""
     report = Report()
-    alive = not recorder_is_dead and store.directory is not None and is_locked(store.directory)
+    alive = not recorder_is_gone and store.directory is not None and is_locked(store.directory)
     for ref in list_segments(store):
         rows, damage = check_segment(ref, alive=alive)
         report.segments += 1
@@ -98,13 +97,12 @@ def _bad_files(store: Store) -> list[str]:
 
 
 def repair(store: Store) -> Report:
-    """Make a recording whole again, less what cannot be read. Needs the directory's lock, so no recorder may
-    live."""
+    """Set aside what cannot be read and seal the rest. Takes the directory's lock, so no recorder may run."""
     if store.directory is None:
         raise ValueError(f"repair the recording in its own directory, not through {store.sealed_uri}")
     lock = DirectoryLock(store.directory)
     try:
-        report = verify(store, recorder_is_dead=True)
+        report = verify(store, recorder_is_gone=True)
         tidy(store)
         for ref in list_segments(store):
             mine = [damage for damage in report.damage if damage.segment == ref.number]
@@ -138,7 +136,7 @@ def _repair_sealed(store: Store, ref: SegmentRef, report: Report) -> None:
         segment = ref.open()
     except RecordingCorrupt:
         filesystem.delete_file(f"{directory}/{name}")
-        report.done.append(f"{name}: nothing could be read; moved to {DAMAGED}/")
+        report.done.append(f"{name}: no row could be read; moved to {DAMAGED}/")
         return
     temporary = store.directory / f"{name}.tmp"
     left_out: list[Damage] = []
@@ -167,11 +165,11 @@ def _repair_meta(store: Store, report: Report) -> None:
             report.done.append(f"{name}: moved to {DAMAGED}/")
         if name == META:
             _checksum.replace_file(path, _checksum.dump_json(_rebuild_meta(store)), sync=True)
-            report.done.append(f"{META}: made anew; contracts and schemas of the topics are not in it")
+            report.done.append(f"{META}: made new; the topics' contracts and schemas are not in it")
 
 
 def _rebuild_meta(store: Store) -> Meta:
-    """A meta.json from what the segments say; the recorder's name is in every row."""
+    """A new meta.json; the recorder's name is in every row."""
     for ref in list_segments(store):
         try:
             segment = ref.open()
