@@ -60,7 +60,9 @@ def load_json(data: bytes, kind: type[T]) -> T | None:
         return None
 
 
-def replace_file(path: Path, data: bytes, *, sync: bool, before_rename: Callable[[], None] | None = None) -> None:
+def replace_file(
+    path: Path, data: bytes, *, sync: bool = False, before_rename: Callable[[], None] | None = None
+) -> None:
     """Write, then rename: a reader sees the complete old file or the complete new one."""
     temporary = path.with_name(path.name + ".tmp")
     with open(temporary, "wb") as file:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Sequence
+from itertools import starmap
 from typing import TYPE_CHECKING, Any, Generic
 
 import msgspec
@@ -65,9 +66,9 @@ def messages_of(
 ) -> Iterator[RecordedMessage[Any]]:
     """The messages of a batch that has all columns with a field, with these row numbers. `copy=False` leaves payloads
     where they are."""
-    for *values, row in zip(*(_values(batch, column.name, copy) for column in FIELDS), rows, strict=True):
-        fields: list[Any] = [*values, Position(segment, row), decoder(values[0], values[1])]
-        yield RecordedMessage(*fields)
+    columns: list[list[Any]] = [_values(batch, column.name, copy) for column in FIELDS]
+    lives = zip(batch.column("topic").to_pylist(), batch.column("epoch").to_pylist(), strict=True)
+    yield from map(RecordedMessage, *columns, (Position(segment, row) for row in rows), starmap(decoder, lives))
 
 
 def _values(batch: pa.RecordBatch, name: str, copy: bool) -> list[Any]:

@@ -13,10 +13,16 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from ringmain import _recording
-from ringmain.recording._format import RING_SCHEMA, SCHEMA, TABLE
+from ringmain.recording._format import COLUMNS, RING_SCHEMA, SCHEMA, TABLE
 
 _CACHED_TOPICS = 256
 _CHUNK_ROWS = 8192
+
+# What is looked up in the table and in the ring's schema once, and not for every batch.
+_TIMES, _DATA, _LOST = (RING_SCHEMA.get_field_index(name) for name in ("time_ns", "data", "lost"))
+_COMPUTED = [(c.name, c.type, c.type.bit_width // 8) for c in TABLE if c.source == "computed"]
+_RING = {c.name: RING_SCHEMA.get_field_index(c.ring) for c in TABLE if c.source == "ring"}
+_VIEWED = {c.name: c.type for c in TABLE if c.source == "ring" and RING_SCHEMA.field(c.ring).type != c.type}
 
 
 class Rows(NamedTuple):
@@ -41,14 +47,12 @@ class RowBuilder:
         constant = self._constant(topic, epoch, rows)
         computed, min_ns, max_ns, lost = _compute(ring, recorded)
         columns = []
-        for column in TABLE:
-            if column.source == "constant":
-                columns.append(constant[column.name].slice(0, rows))
-            elif column.source == "computed":
-                columns.append(computed[column.name])
+        for name in COLUMNS:
+            if name in _RING:
+                taken = ring.column(_RING[name])
+                columns.append(taken.view(_VIEWED[name]) if name in _VIEWED else taken)
             else:
-                taken = ring.column(column.ring)
-                columns.append(taken if taken.type == column.type else taken.view(column.type))
+                columns.append(computed[name] if name in computed else constant[name].slice(0, rows))
         return Rows(pa.RecordBatch.from_arrays(columns, schema=SCHEMA), min_ns, max_ns, lost)
 
     def _constant(self, topic: str, epoch: int, rows: int) -> dict[str, pa.Array]:
@@ -67,10 +71,10 @@ class RowBuilder:
 def _compute(ring: pa.RecordBatch, recorded: Sequence[tuple[int, int]]) -> tuple[dict[str, pa.Array], int, int, int]:
     """(the computed columns, least publish time, greatest, messages lost)."""
     rows = ring.num_rows
-    times, data, lost = (ring.column(name) for name in ("time_ns", "data", "lost"))
+    times, data, lost = ring.column(_TIMES), ring.column(_DATA), ring.column(_LOST)
     if not times.offset == data.offset == lost.offset:
         times, data, lost = (pa.concat_arrays([column]) for column in (times, data, lost))  # copies that begin at 0
-    buffers = {c.name: pa.allocate_buffer(c.type.bit_width // 8 * rows) for c in TABLE if c.source == "computed"}
+    buffers = {name: pa.allocate_buffer(width * rows) for name, _, width in _COMPUTED}
     min_ns, max_ns, missed = _recording.derive(
         times.buffers()[1], data.buffers()[1], lost.buffers()[1], times.offset, rows,
         buffers["publish_time"], buffers["publish_ns"], buffers["size"],
@@ -79,7 +83,7 @@ def _compute(ring: pa.RecordBatch, recorded: Sequence[tuple[int, int]]) -> tuple
     for count, time_ns in recorded:
         _recording.fill(buffers["record_time"], first, count, time_ns // 1000)
         first += count
-    made = {name: pa.Array.from_buffers(SCHEMA.field(name).type, rows, [None, b]) for name, b in buffers.items()}
+    made = {name: pa.Array.from_buffers(kind, rows, [None, buffers[name]], 0) for name, kind, _ in _COMPUTED}
     return made, min_ns, max_ns, missed
 
 
