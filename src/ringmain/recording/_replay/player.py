@@ -146,7 +146,7 @@ class Player:
         self._metas = self._recording.schemas()
         largest = largest_payloads(self._recording, self._selection)
         if not largest:
-            raise RecordingNotFound(f"no message of {self._recording} matches the selection: nothing to replay")
+            raise RecordingNotFound(f"nothing to replay in {self._recording}: no message matches the selection")
         self._sizes: dict[str, int] = {}
         for (topic, _), size in largest.items():
             self._sizes[topic] = max(self._sizes.get(topic, 0), size)
