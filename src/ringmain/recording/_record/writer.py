@@ -217,8 +217,7 @@ class RecordingWriter:
         self._check()
         if time.monotonic() - self._flushed_at >= self._flush_interval_s:
             self._flush(wait=self._fsync == "interval" or self._flush_interval_s == 0)
-        now = time.monotonic()
-        stream = self._stream
+        stream, now = self._stream, time.monotonic()
         if stream is not None and (stream.size >= self._segment_bytes or now - self._opened_at >= self._segment_age_s):
             self.rotate()
         return max(0.0, self._flushed_at + self._flush_interval_s - time.monotonic())
