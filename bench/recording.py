@@ -21,7 +21,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from ringmain.recording._format import RING_SCHEMA, SCHEMA
-from ringmain.recording._record.row_builder import Envelope
+from ringmain.recording._record.row_builder import RowBuilder
 from ringmain.recording._record.writer import RecordingWriter
 
 ROUNDS = 7
@@ -83,10 +83,10 @@ def time_raw(directory: Path, pieces: list[memoryview]) -> float:
 
 def compare(directory: Path, rows: int, size: int, count: int) -> None:
     batches = [ring_batch(rows, size, i * rows) for i in range(count)]
-    envelope = Envelope("bench")
+    builder = RowBuilder("bench")
     if size < 10_000:
         other_name = "pyarrow IPC"
-        ready = [envelope.wrap("imu", 1, b, [(rows, time.time_ns())])[0] for b in batches]
+        ready = [builder.build("imu", 1, b, [(rows, time.time_ns())]).batch for b in batches]
 
         def other() -> float:
             return time_pyarrow(directory, ready)

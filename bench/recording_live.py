@@ -33,7 +33,7 @@ import ringmain as rm
 from bench.recording import ring_batch, time_pyarrow, time_raw
 from ringmain.recording import RecordingWriter
 from ringmain.recording._format import Position, stream_name
-from ringmain.recording._record.row_builder import Envelope
+from ringmain.recording._record.row_builder import RowBuilder
 
 ROUNDS = 15
 
@@ -134,8 +134,8 @@ class Baseline:
         rows = 16384 if size < 10_000 else 8
         rings = [ring_batch(rows, size, i * rows) for i in range(8)]
         times = [i % len(rings) for i in range(count // rows)]
-        envelope = Envelope("bench")
-        ready = [envelope.wrap("bench", 1, ring, [(rows, time.time_ns())])[0] for ring in rings]
+        builder = RowBuilder("bench")
+        ready = [builder.build("bench", 1, ring, [(rows, time.time_ns())]).batch for ring in rings]
         self._batches = [ready[i] for i in times]
         data = [memoryview(ring.column("data").buffers()[2]) for ring in rings]
         self._pieces = [data[i][j * size : (j + 1) * size] for i in times for j in range(rows)]

@@ -1,9 +1,8 @@
-// Writing to files behind the back of whoever has something to write, who meanwhile prepares what comes next: one thread,
-// which takes jobs in order and knows descriptors and bytes, nothing else. Copying into the page cache is half of a
-// recorder's work, so with a core to spare it records nearly twice as fast.
+// Spool: one thread that writes jobs to files, in order, while the caller prepares the next. It knows descriptors and bytes
+// only. Copying into the page cache is half of a recorder's work, so with a second core it records nearly twice as fast.
 //
-// Invariants: bytes come in the order of put(), each once; after a failed job none is tried, so that what is in the file is
-// always a beginning of what was put; a job's bytes are not looked at any more once finished() has reached its number.
+// Invariants: bytes reach the file in the order of put(), each once. After a failed job no other is tried, so the file always
+// holds a prefix of what was put. A job's bytes are not read any more once finished() has reached its number.
 #pragma once
 
 #include <algorithm>
@@ -29,15 +28,15 @@ namespace ringmain {
 
 class Spool {
   public:
-    // Besides the one being written. More would hold more memory, and have it out of the caches when its turn comes.
-    static constexpr size_t kMostWaiting = 2;
-    // Written at once, if nothing is under way: sooner than waking a thread.
+    // Besides the one being written. More would hold more memory, and it would have left the caches when it is written.
+    static constexpr size_t kMaxWaiting = 2;
+    // Smaller jobs are written by the caller if no job is pending: that is faster than waking a thread.
     static constexpr size_t kSmallBytes = 128 * 1024;
 
     struct Job {
         int fd;
         std::vector<iovec> pieces;
-        int64_t ahead = 0;  // have blocks allocated for so many bytes beyond the end first
+        int64_t ahead = 0;  // bytes beyond the end to allocate blocks for, before writing
         size_t bytes() const {
             size_t sum = 0;
             for (const iovec& piece : pieces) sum += piece.iov_len;
@@ -50,11 +49,11 @@ class Spool {
     Spool& operator=(const Spool&) = delete;
     ~Spool() { close(); }
 
-    // Blocks while as many are waiting as may. Returns the job's number; the first is 1.
+    // Blocks while kMaxWaiting jobs wait. Returns the job's number; the first is 1.
     uint64_t put(Job job) {
         std::unique_lock lock(mutex_);
-        changed_.wait(lock, [&] { return waiting_.size() < kMostWaiting; });
-        // What is under way is never overtaken, not even by a failure: numbers are finished in order.
+        changed_.wait(lock, [&] { return waiting_.size() < kMaxWaiting; });
+        // A pending job is never overtaken, not even by a failure: jobs finish in order.
         if (finished_ == put_ && (error_ != 0 || job.bytes() < kSmallBytes || !has_thread())) {
             ++put_;
             do_job(lock, job);
@@ -66,14 +65,14 @@ class Spool {
         return put_;
     }
 
-    // Blocks until nothing is under way. Returns the errno of the job that failed, if any.
+    // Blocks until no job is pending. Returns the errno of the job that failed, or 0.
     int wait() {
         std::unique_lock lock(mutex_);
         changed_.wait(lock, [&] { return finished_ == put_; });
         return error_;
     }
 
-    // Writes what is waiting, and ends the thread. A later put() starts another.
+    // Writes the waiting jobs and ends the thread. A later put() starts another.
     void close() {
         {
             std::unique_lock lock(mutex_);
@@ -84,7 +83,7 @@ class Spool {
         closing_ = false;
     }
 
-    // The last job whose bytes will not be looked at again, and the last that is in its file.
+    // The last job whose bytes are not read again, and the last job that is in its file.
     uint64_t finished() {
         std::unique_lock lock(mutex_);
         return finished_;
@@ -107,10 +106,10 @@ class Spool {
     bool closing_ = false;
     std::thread thread_;
 
-    // Starts it if need be. Where no more threads are to be had, whoever puts does the writing.
+    // Starts the thread if there is none. Where the system refuses one, put() writes by itself.
     bool has_thread() {
         if (thread_.joinable()) return true;
-        // Signals are for the threads of the program: one that is handled here would not wake them.
+        // All signals are blocked here: a signal handled by this thread would not interrupt the program's own.
         sigset_t all, before;
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -134,7 +133,7 @@ class Spool {
         }
     }
 
-    // The next one to be finished. Nobody is kept from looking while it is written.
+    // Writes a job and counts it as finished. The lock is released while it writes.
     void do_job(std::unique_lock<std::mutex>& lock, Job& job) {
         int error = error_;
         if (error == 0) {
@@ -150,8 +149,8 @@ class Spool {
         changed_.notify_all();
     }
 
-    // Blocks found ahead and at once, instead of one by one while bytes are copied: on ext4, where it was measured, writing
-    // takes a quarter less. Other file systems are left to themselves, and a full one is noticed by the writing.
+    // Allocates many blocks at once instead of one by one during the copy: on ext4, the only file system measured, writing
+    // takes a quarter less time. Errors are ignored: a full disk is reported by the write.
     static void allocate(const Job& job) {
         struct statfs system;
         struct stat file;

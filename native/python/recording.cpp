@@ -1,36 +1,19 @@
-// ringmain._recording: what recordings do to every byte or row: crc32(data, value=0), as zlib's and faster, where the
-// processor can; the columns that are computed; and writing in a thread of its own. A module by itself, since recordings
-// can be read on machines that have no rings.
+// ringmain._recording: the part of recording that runs for every row or byte: the computed columns (derive, fill), and
+// Spool, which writes to files in a thread of its own (spool.hpp).
+// Invariant: no call reads or writes outside the buffers it is given; rows are counted before any is touched.
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
 #include <algorithm>
 #include <cstdint>
 
-#include "crc32.hpp"
 #include "spool_type.hpp"
 
 namespace {
 
-constexpr Py_ssize_t kLargeBytes = 64 * 1024;      // from here on without the GIL
-constexpr Py_ssize_t kMost = PY_SSIZE_T_MAX / 32;  // rows, so that no sum or product of them overflows
+constexpr Py_ssize_t kMaxRows = PY_SSIZE_T_MAX / 32;  // so that no sum or product of row counts overflows
 
-PyObject* checksum(PyObject*, PyObject* args) {
-    Py_buffer data;
-    unsigned int value = 0;
-    if (!PyArg_ParseTuple(args, "y*|I:crc32", &data, &value)) return nullptr;
-    if (data.len >= kLargeBytes) {
-        PyThreadState* thread = PyEval_SaveThread();
-        value = ringmain::crc32(data.buf, static_cast<size_t>(data.len), value);
-        PyEval_RestoreThread(thread);
-    } else {
-        value = ringmain::crc32(data.buf, static_cast<size_t>(data.len), value);
-    }
-    PyBuffer_Release(&data);
-    return PyLong_FromUnsignedLong(value);
-}
-
-// A buffer argument, given back at the end of the call.
+// A buffer argument, released at the end of the call.
 struct View {
     Py_buffer view{};
     ~View() { PyBuffer_Release(&view); }
@@ -45,19 +28,20 @@ struct View {
     }
 };
 
-// derive(times, offsets, lost, first, rows, micros, nanos, sizes): of each row the microseconds and the nanoseconds beyond
-// them, rounded down also before 1970, and the bytes of its payload. Returns the least time, the greatest, and all that
-// was lost.
+// derive(times, offsets, lost, first, rows, micros, nanos, sizes): fills, for each row, its time in microseconds, the
+// nanoseconds that this drops (rounded down, also before 1970), and the bytes of its payload. Returns the least time, the
+// greatest time, and the sum of lost.
 PyObject* derive(PyObject*, PyObject* args) {
     View times, offsets, lost, micros, nanos, sizes;
     Py_ssize_t first, rows;
     if (!PyArg_ParseTuple(args, "y*y*y*nnw*w*w*:derive", &times.view, &offsets.view, &lost.view, &first,
                           &rows, &micros.view, &nanos.view, &sizes.view))
         return nullptr;
-    if (rows < 1 || first < 0 || rows > kMost || first > kMost || !times.has<int64_t>(first + rows) ||
+    if (rows < 1 || first < 0 || rows > kMaxRows || first > kMaxRows || !times.has<int64_t>(first + rows) ||
         !offsets.has<int32_t>(first + rows + 1) || !lost.has<uint64_t>(first + rows) ||
         !micros.has<int64_t>(rows) || !nanos.has<int16_t>(rows) || !sizes.has<int32_t>(rows)) {
-        PyErr_SetString(PyExc_ValueError, "derive: at least one row, and aligned buffers for all");
+        PyErr_SetString(PyExc_ValueError,
+                        "derive: needs at least one row, and aligned buffers that hold all rows");
         return nullptr;
     }
     const int64_t* from = times.as<int64_t>() + first;
@@ -81,28 +65,21 @@ PyObject* derive(PyObject*, PyObject* args) {
                          static_cast<unsigned long long>(sum));
 }
 
-// The same number in every row.
+// fill(to, first, rows, value): writes the same number to every row.
 PyObject* fill(PyObject*, PyObject* args) {
     View to;
     Py_ssize_t first, rows;
     long long value;
     if (!PyArg_ParseTuple(args, "w*nnL:fill", &to.view, &first, &rows, &value)) return nullptr;
-    if (rows < 0 || first < 0 || rows > kMost || first > kMost || !to.has<int64_t>(first + rows)) {
-        PyErr_SetString(PyExc_ValueError, "fill: an aligned buffer for all rows");
+    if (rows < 0 || first < 0 || rows > kMaxRows || first > kMaxRows || !to.has<int64_t>(first + rows)) {
+        PyErr_SetString(PyExc_ValueError, "fill: needs an aligned buffer that holds all rows");
         return nullptr;
     }
     std::fill_n(to.as<int64_t>() + first, rows, static_cast<int64_t>(value));
     Py_RETURN_NONE;
 }
 
-PyMethodDef kChecksum[] = {{"crc32", checksum, METH_VARARGS,
-                            "crc32(data, value=0)\n--\n\nThe CRC-32 of data, as zlib.crc32 gives it."},
-                           {nullptr, nullptr, 0, nullptr}};
-
-int execute(PyObject* module) {
-    if (!add_spool(module)) return -1;
-    return ringmain::has_fast_crc32() ? PyModule_AddFunctions(module, kChecksum) : 0;
-}
+int execute(PyObject* module) { return add_spool(module) ? 0 : -1; }
 
 PyMethodDef kMethods[] = {
     {"derive", derive, METH_VARARGS,

@@ -1,4 +1,4 @@
-// ringmain._recording.Spool: see spool.hpp. What is put stays alive until it has been written, or has failed to be.
+// ringmain._recording.Spool: the Python type of spool.hpp. Invariant: the buffers of a job stay alive until it is finished.
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
@@ -22,14 +22,14 @@ struct Put {
 
 struct State {
     ringmain::Spool spool;
-    std::deque<Put> under_way;
+    std::deque<Put> pending;
     pid_t pid = getpid();
 
     void release_finished() {
         uint64_t finished = spool.finished();
-        while (!under_way.empty() && under_way.front().number <= finished) {
-            Put put = std::move(under_way.front());
-            under_way.pop_front();  // first: giving a buffer back may run anybody's code
+        while (!pending.empty() && pending.front().number <= finished) {
+            Put put = std::move(pending.front());
+            pending.pop_front();  // before the release, which may run arbitrary Python code
             for (Py_buffer& piece : put.pieces) PyBuffer_Release(&piece);
         }
     }
@@ -41,7 +41,7 @@ struct SpoolObject {
 
 State& state_of(PyObject* self) { return *reinterpret_cast<SpoolObject*>(self)->state; }
 
-// In a forked child the thread is not there, and nothing can be waited for.
+// A forked child has no thread: waiting for one would never end.
 bool is_forked(const State& s) { return s.pid != getpid(); }
 
 PyObject* fail(int error) {
@@ -86,7 +86,7 @@ PyObject* put(PyObject* self, PyObject* args) {
         return PyErr_NoMemory();
     }
     uint64_t number = kept.number;
-    s.under_way.push_back(std::move(kept));
+    s.pending.push_back(std::move(kept));
     s.release_finished();
     if (s.spool.error() != 0) return fail(s.spool.error());
     return PyLong_FromUnsignedLongLong(number);
@@ -105,7 +105,7 @@ PyObject* wait(PyObject* self, PyObject*) {
 
 PyObject* get_written(PyObject* self, void*) {
     State& s = state_of(self);
-    if (is_forked(s)) return PyLong_FromLong(0);  // whoever held the lock then holds it for ever
+    if (is_forked(s)) return PyLong_FromLong(0);  // the mutex may have been locked at the fork, for good
     uint64_t written = s.spool.written();
     s.release_finished();
     return PyLong_FromUnsignedLongLong(written);
@@ -139,15 +139,14 @@ void destroy(PyObject* self) {
 
 PyMethodDef methods[] = {
     {"put", put, METH_VARARGS,
-     "put(fd, pieces, ahead=0)\n--\n\nHave the pieces written, in order; returns the job's number. Blocks "
-     "while two "
-     "are under way. "
-     "Raises what an earlier job met, and takes none after it."},
-    {"wait", wait, METH_NOARGS, "wait()\n--\n\nUntil all has been written. Raises what went wrong."},
+     "put(fd, pieces, ahead=0)\n--\n\nWrite the pieces, in order; returns the job's number. Blocks while two "
+     "jobs wait. Raises the error of an earlier job, after which no job is taken."},
+    {"wait", wait, METH_NOARGS,
+     "wait()\n--\n\nWait until all jobs are written. Raises the error of a job that failed."},
     {nullptr, nullptr, 0, nullptr}};
 PyGetSetDef attributes[] = {
     {"written", get_written, nullptr, "The number of the last job that is in its file.", nullptr},
-    {"failed", get_failed, nullptr, "Has a job failed? wait() raises it.", nullptr},
+    {"failed", get_failed, nullptr, "Has a job failed? wait() raises its error.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyType_Slot slots[] = {
     {Py_tp_new, reinterpret_cast<void*>(create)},

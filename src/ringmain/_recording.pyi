@@ -2,7 +2,6 @@ from collections.abc import Sequence
 
 from typing_extensions import Buffer
 
-def crc32(data: Buffer, value: int = 0, /) -> int: ...
 def derive(
     times: Buffer,
     offsets: Buffer,

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ringmain.recording import Position, RecordingWriter, Store, register
-from ringmain.recording._format import META, Clocks, Session
-from ringmain.recording._segment import checksum
-from ringmain.recording._segment.store import read_meta
+from ringmain.recording import Position, RecordingWriter, Store, _checksum, register
+from ringmain.recording._format import META
+from ringmain.recording._meta import Clocks, Session, read_meta
 from tests.recording.conftest import START_NS, ring_batch
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "recording" / "v1"
@@ -34,7 +33,7 @@ def main() -> None:
     assert meta is not None
     # Says nothing of the machine that it was made on.
     meta.sessions = [Session(0, 4242, "host", Clocks(START_NS, 1_000, "boot"))]
-    checksum.replace_file(GOLDEN / META, checksum.dump_json(meta), sync=False)
+    _checksum.replace_file(GOLDEN / META, _checksum.dump_json(meta), sync=False)
 
 
 if __name__ == "__main__":

@@ -68,8 +68,8 @@ def check_after_death(path: Path, safe: int, *, from_start: bool = True) -> None
 
 
 CASES = [
-    "R1", "R1:3", "R2", "R2:2", "R2:7", "R3", "R3:5", "R4", "R4:2",
-    "R5", "R5:2", "R6", "R6:2", "R7", "R7:2", "R8", "R8:2",
+    "R1", "R1#3", "R2", "R2#2", "R2#7", "R3", "R3#5", "R4", "R4#2",
+    "R5", "R5#2", "R6", "R6#2", "R7", "R7#2", "R8", "R8#2",
 ]  # fmt: skip
 
 
@@ -86,7 +86,7 @@ def test_killed_at(tmp_path: Path, label: str) -> None:
     check_after_death(path, safe)
 
 
-@pytest.mark.parametrize("label", ["R9", "R9:2"])
+@pytest.mark.parametrize("label", ["R9", "R9#2"])
 def test_killed_while_retaining(tmp_path: Path, label: str) -> None:
     """Deletion is counted before it happens: what is counted stays invisible, even though it is still
     there."""
@@ -101,7 +101,7 @@ def test_killed_while_retaining(tmp_path: Path, label: str) -> None:
 
 
 def test_every_label_of_the_code_is_tested() -> None:
-    tested = {case.partition(":")[0] for case in CASES} | {"R9"}
+    tested = {case.partition("#")[0] for case in CASES} | {"R9"}
     assert tested == set(_crash.POINTS)
     source = "".join(path.read_text() for path in (ROOT / "src/ringmain/recording").rglob("*.py"))
     for label in _crash.POINTS:
@@ -133,7 +133,26 @@ def test_killed_at_random_under_load(tmp_path: Path, seed: int) -> None:
 
 
 def test_the_crash_setting_is_checked() -> None:
-    with pytest.raises(ValueError, match="expected one of R1"):
-        _crash.arm("R99")
-    with pytest.raises(ValueError, match="expected one of R1"):
-        _crash.arm("R1:0")
+    for setting in ("R1#0", "stop:R1#x", "R1#-1"):
+        with pytest.raises(ValueError, match="N counts from 1"):
+            _crash.arm(setting)
+    _crash.arm(None)
+
+
+@pytest.mark.parametrize("setting", ["publish: claimed, not written#3", "stop:frame: buffer chosen", "R99", ""])
+def test_labels_of_other_components_are_ignored(setting: str) -> None:
+    _crash.arm(setting)
+    for label in _crash.POINTS:
+        assert not _crash.is_next(label)
+        _crash.point(label)
+
+
+def test_stopped_instead_of_killed(tmp_path: Path) -> None:
+    child = start(tmp_path / "r", 12, "stop:R3#2")
+    _, status = os.waitpid(child.pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
+    assert os.WSTOPSIG(status) == signal.SIGSTOP
+    child.send_signal(signal.SIGCONT)
+    out, _ = child.communicate(timeout=60)
+    assert child.returncode == 0
+    check(tmp_path / "r", int(out.split()[-1]))

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from ringmain.errors import RecordingCorrupt, RingmainError
 from ringmain.recording import Position, Recording, RecordingWriter
 from ringmain.recording._format import sealed_name, stream_name
-from ringmain.recording._segment.segment_reader import StreamIndex
+from ringmain.recording._segment.segment_reader import StreamSegment
 from tests.recording.conftest import START_NS, ring_batch
 
 Row = tuple[int, int, int, str, bytes]
@@ -143,9 +143,8 @@ def test_damage_in_the_middle_of_a_stream_costs_one_batch_and_is_counted(
     path = tmp_path / "r"
     shutil.copytree(pristine[False], path)
     file = path / stream_name(1)
-    index = StreamIndex(file, 1)
-    index.refresh()
-    for spot in (index.blocks[1].offset + 60, index.blocks[1].end - 8):  # its head, then its payloads
+    segment = StreamSegment(file, 1)
+    for spot in (segment.runs[1].offset + 60, segment.runs[1].end - 8):  # its head, then its payloads
         data = bytearray(file.read_bytes())
         data[spot] ^= 0x10
         file.write_bytes(data)
@@ -176,10 +175,9 @@ def test_a_recording_inside_a_payload_is_not_mistaken_for_rows(tmp_path: Path) -
         outer.flush()
     outer.abandon()
     file = tmp_path / "outer" / stream_name(0)
-    index = StreamIndex(file, 0)
-    index.refresh()
+    segment = StreamSegment(file, 0)
     data = bytearray(file.read_bytes())
-    data[index.blocks[1].offset + 40] ^= 1
+    data[segment.runs[1].offset + 40] ^= 1
     file.write_bytes(data)
     recording = Recording(tmp_path / "outer", skip_damage=True)
     assert [(m.topic, m.position.row) for m in recording] == [("real", 0), ("real", 2)]

@@ -178,7 +178,7 @@ def test_original_numbers_cannot_be_kept_for_frames(tmp_path: Path, until: Until
     with rm.FramePublisher("cam", (4, 4)) as cam, rm.Recorder(tmp_path / "r", "cam") as recorder:
         cam.send(np.zeros((4, 4), np.uint8))
         until(lambda: recorder.status().messages == 1)
-    with pytest.raises(ValueError, match="'cam' is a stream of frames"):
+    with pytest.raises(ValueError, match="'cam' is a frame topic"):
         rm.Player(tmp_path / "r", original=True, speed=math.inf).run()
 
 
@@ -189,7 +189,7 @@ def test_what_is_not_a_frame_is_refused() -> None:
 
 
 def test_a_frame_too_large_for_a_column_is_told(tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ringmain.recording._record.tap.MAX_FRAME_BYTES", 100)
+    monkeypatch.setattr("ringmain.recording._record.tap.MAX_PAYLOAD_BYTES", 100)
     with rm.FramePublisher("big", size=1000) as big, rm.FramePublisher("small", size=50) as small:
         with rm.Recorder(tmp_path / "r", "*") as recorder:
             big.send(b"x" * 200)

@@ -65,7 +65,7 @@ def test_what_does_not_fit_into_a_batch_is_recorded_without_waiting_for_more(
     tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A message that was borrowed and left over for the next batch is nothing that the topic would tell of again."""
-    monkeypatch.setattr(tap_module, "_MAX_DATA_BYTES", 250_000)
+    monkeypatch.setattr(tap_module, "MAX_PAYLOAD_BYTES", 250_000)
     with rm.Publisher("t", contract="reliable", capacity="8MiB") as pub:
         with rm.Recorder(tmp_path / "r", "t", fsync="never") as recorder:
             for total in range(4, 40, 3):
@@ -79,7 +79,7 @@ def test_what_does_not_fit_into_a_batch_is_recorded_without_waiting_for_more(
 def test_what_was_borrowed_and_left_over_is_not_forgotten_at_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tap_module, "_MAX_DATA_BYTES", 250_000)
+    monkeypatch.setattr(tap_module, "MAX_PAYLOAD_BYTES", 250_000)
     with rm.Publisher("t", contract="reliable", capacity="8MiB") as pub:
         recorder = rm.Recorder(tmp_path / "r", "t", fsync="never").start()
         for _ in range(20):
@@ -128,7 +128,7 @@ def test_writers_go_on_when_a_borrowed_message_cannot_be_written(tmp_path: Path,
     assert rm.Recording(tmp_path / "gone").verify().ok
 
 
-@pytest.mark.parametrize("label", ["R2:4", "R3:3"])
+@pytest.mark.parametrize("label", ["R2#4", "R3#3"])
 def test_killed_with_messages_borrowed(tmp_path: Path, child: Callable[..., Child], label: str) -> None:
     """With half of a borrowed message written, or all of it and nobody told: the writer goes on, and with what the next
     recorder finds in the ring every message is there once, or counted."""

@@ -8,13 +8,15 @@ import zlib
 from array import array
 from itertools import accumulate
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from isal import isal_zlib
 
 from ringmain import _recording
-from ringmain.recording._record.row_builder import Envelope
-from ringmain.recording._segment import checksum
+from ringmain.recording import COLUMNS, _checksum
+from ringmain.recording._record.row_builder import RowBuilder
 from tests.recording.conftest import ring_batch
 
 
@@ -22,24 +24,22 @@ from tests.recording.conftest import ring_batch
 @given(data=st.binary(max_size=400), start=st.integers(0, 2**32 - 1), offset=st.integers(0, 15))
 def test_equals_zlib(data: bytes, start: int, offset: int) -> None:
     view = memoryview(data)[offset:]
-    assert checksum.crc32(view, start) == zlib.crc32(view, start)
+    assert _checksum.crc32(view, start) == zlib.crc32(view, start)
 
 
 @pytest.mark.parametrize("size", [1 << 16, (1 << 20) + 13])
 def test_equals_zlib_without_the_gil(size: int) -> None:
     data = random.Random(size).randbytes(size)
-    assert checksum.crc32(data) == zlib.crc32(data)
+    assert _checksum.crc32(data) == zlib.crc32(data)
 
 
-def test_the_fast_one_is_in_use_where_it_was_built() -> None:
-    if not hasattr(_recording, "crc32"):
-        pytest.skip("no instructions for CRC-32 on this processor")
-    assert checksum.crc32 is _recording.crc32
+def test_the_fast_one_is_in_use() -> None:
+    assert _checksum.crc32 is isal_zlib.crc32
 
 
 def test_bad_arguments_are_refused() -> None:
     with pytest.raises(TypeError):
-        checksum.crc32("text")  # type: ignore[arg-type]
+        _checksum.crc32("text")  # type: ignore[arg-type]
 
 
 Row = tuple[int, int, int]
@@ -84,9 +84,20 @@ def test_buffers_that_are_too_short_are_refused() -> None:
             call()
 
 
-def test_without_the_native_module_the_columns_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("first", [0, 3])
+def test_rows_are_built_as_python_does(first: int) -> None:
+    """Also of a batch whose columns begin at different offsets."""
     recorded = [(3, 1_000_999), (7, 5_000)]
-    ring = ring_batch(0, 10, lost=3)
-    with_it = Envelope("me").wrap("t", 1, ring, recorded)
-    monkeypatch.setattr("ringmain.recording._record.row_builder.native", None)
-    assert Envelope("me").wrap("t", 1, ring, recorded) == with_it
+    ring = ring_batch(0, 10 + first, lost=3).slice(first)
+    ring = ring.set_column(4, ring.schema.field(4), pa.array(ring.column("lost").to_pylist(), pa.uint64()))
+    rows, least, greatest, lost = RowBuilder("me").build("t", 1, ring, recorded)
+    messages = ring.to_pylist()
+    times = [m["time_ns"] for m in messages]
+    assert (least, greatest, lost) == (min(times), max(times), sum(m["lost"] for m in messages))
+    taken = [ns // 1000 for count, ns in recorded for _ in range(count)]
+    found = [rows.column(name).cast(pa.int64()) if "time" in name else rows.column(name) for name in COLUMNS]
+    assert list(zip(*(column.to_pylist() for column in found), strict=True)) == [
+        ("me", "t", 1, m["seq"], m["time_ns"] // 1000, m["time_ns"] % 1000, micros, m["sender"], m["kind"], m["lost"],
+         len(m["data"]), m["data"])
+        for m, micros in zip(messages, taken, strict=True)
+    ]  # fmt: skip

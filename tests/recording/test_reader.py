@@ -11,7 +11,7 @@ import pytest
 
 from ringmain.errors import RecordingNotFound
 from ringmain.recording import COLUMNS, SCHEMA, Position, Recording, RecordingWriter, Store, list_segments
-from ringmain.recording._segment.store import StreamSegment
+from ringmain.recording._segment.segment_reader import StreamSegment
 from tests.recording.conftest import START_NS, payload_of, ring_batch
 
 
@@ -97,7 +97,7 @@ def test_counting_rows_does_not_read_payloads(tmp_path: Path) -> None:
     segment = list_segments(Store(tmp_path / "r"))[0].open()
     assert isinstance(segment, StreamSegment)
     assert segment.end_row == 4
-    block = segment.blocks[0]
+    block = segment.runs[0]
     data = bytearray(segment.path.read_bytes())
     data[block.end - 100] ^= 1  # in a payload
     segment.path.write_bytes(data)

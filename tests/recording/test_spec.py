@@ -8,7 +8,8 @@ import shutil
 from pathlib import Path
 
 from ringmain.recording import FORMAT_VERSION, SCHEMA, Position, Recording, _crash, consumers
-from ringmain.recording._format import Meta
+from ringmain.recording._format import TABLE
+from ringmain.recording._meta import Meta
 from ringmain.recording._segment.parquet_segment import ROW_GROUP_BYTES, ROW_GROUP_ROWS, SEAL_KEY, STATS_KEY
 from ringmain.recording._segment.segment_writer import HEAD_LINE
 from ringmain.recording._segment.store import Store
@@ -39,6 +40,7 @@ def test_columns() -> None:
         "timestamp[us, tz=UTC]": "timestamp", "binary": "binary",
     }  # fmt: skip
     assert [row[2] for row in table("Columns")] == [spark[str(field.type)] for field in SCHEMA]
+    assert [row[2] for row in table("Columns")] == [column.spark for column in TABLE]
     assert not any(field.nullable for field in SCHEMA)
 
 
@@ -70,7 +72,8 @@ def test_seal() -> None:
 
 
 def test_crashes() -> None:
-    assert tuple(row[0] for row in table("Crashes")) == _crash.POINTS
+    expected = [[label, meaning.replace("`", "")] for label, meaning in _crash.POINTS.items()]
+    assert [row[:2] for row in table("Crashes")] == expected
 
 
 def test_the_golden_recording_reads_as_it_always_did(tmp_path: Path) -> None:

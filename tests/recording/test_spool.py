@@ -17,16 +17,57 @@ import pytest
 from typing_extensions import Buffer
 
 import ringmain as rm
+from ringmain._recording import Spool
 from ringmain.errors import Corrupt, RecordingError
 from ringmain.recording import RecordingWriter
 from ringmain.recording._format import Position, stream_name
-from ringmain.recording._record.spool import PlainSpool, Spool
 from ringmain.recording._record.tap import Tap
 from tests.conftest import PATIENCE_S
 from tests.recording.conftest import ring_batch
 
-KINDS = [Spool, PlainSpool] if Spool is not PlainSpool else [PlainSpool]
 SIZES = (0, 1, 1000, 100_000, 200_000, 3_000_000)  # small ones are written at once, large ones by the thread
+
+
+_MOST_PIECES = 1024  # in one system call
+
+
+class PlainSpool:
+    """The same in Python, as a reference: writes at once."""
+
+    def __init__(self) -> None:
+        self.written = 0
+        self._error: OSError | None = None
+
+    @property
+    def failed(self) -> bool:
+        return self._error is not None
+
+    def put(self, fd: int, pieces: Sequence[Buffer], ahead: int = 0) -> int:
+        self.wait()
+        try:
+            for first in range(0, len(pieces), _MOST_PIECES):
+                _write(fd, pieces[first : first + _MOST_PIECES])
+        except OSError as error:
+            self._error = error
+            raise
+        self.written += 1
+        return self.written
+
+    def wait(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+
+def _write(fd: int, pieces: Sequence[Buffer]) -> None:
+    total = sum(memoryview(piece).nbytes for piece in pieces)
+    done = os.writev(fd, pieces)
+    if done < total:  # rare: the disk is nearly full, or there are more than 2 GiB
+        rest = memoryview(b"".join(pieces))[done:]
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+
+
+KINDS = [Spool, PlainSpool]
 
 
 @pytest.fixture
@@ -100,7 +141,7 @@ def test_a_failure_that_comes_while_others_wait_is_told_to_all(kind: type[Spool]
 def test_without_a_thread_to_be_had_it_writes_all_the_same(tmp_path: Path) -> None:
     script = """
 import os, resource, sys, threading
-from ringmain.recording._record.spool import Spool
+from ringmain._recording import Spool
 os.setuid(65534)
 resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
 try:
@@ -128,7 +169,6 @@ def test_a_descriptor_that_cannot_be_written_is_told() -> None:
         spool.put(-1, [b"x"])
 
 
-@pytest.mark.skipif(Spool is PlainSpool, reason="there is no native module here")
 def test_memory_is_kept_until_it_is_written_and_no_longer(fd: int) -> None:
     spool = Spool()
     data = array("b", bytes(2_000_000))
@@ -140,7 +180,6 @@ def test_memory_is_kept_until_it_is_written_and_no_longer(fd: int) -> None:
     assert os.fstat(fd).st_size == 2_000_000
 
 
-@pytest.mark.skipif(Spool is PlainSpool, reason="there is no native module here")
 def test_what_cannot_be_written_is_refused_and_nothing_is_written_of_it(fd: int) -> None:
     spool = Spool()
     data = bytearray(b"abc")
@@ -164,7 +203,7 @@ def test_a_forked_child_ends(tmp_path: Path) -> None:
     """There the thread does not exist, and is not waited for."""
     script = """
 import os, sys
-from ringmain.recording._record.spool import Spool
+from ringmain._recording import Spool
 fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
 spool = Spool()
 spool.put(fd, [bytes(1_000_000)])

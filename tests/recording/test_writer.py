@@ -78,7 +78,7 @@ def test_small_batches_of_many_topics_are_gathered_in_order(tmp_path: Path) -> N
             writer.append(f"t{n % 7}", 1, ring_batch(n, 1))
         writer.flush()
         (ref,) = list_segments(Store(tmp_path / "r"))
-        assert len(ref.open().spans()) == 1, "one flush of little messages should make one IPC batch"
+        assert len(ref.open().runs) == 1, "one flush of little messages should make one IPC batch"
     assert [m.seq for m in Recording(tmp_path / "r")] == list(range(300))
 
 
@@ -317,7 +317,8 @@ def test_sealing_to_another_file_system(tmp_path: Path) -> None:
 
 
 def test_a_batch_beyond_the_limit_of_a_column_is_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ringmain.recording._record.writer._MAX_BATCH_BYTES", 10_000)
+    for module in ("writer", "gather"):
+        monkeypatch.setattr(f"ringmain.recording._record.{module}.MAX_PAYLOAD_BYTES", 10_000)
     with RecordingWriter(tmp_path / "r") as writer:
         assert writer.append("t", 1, ring_batch(0, 100, size=1000)) == 100
     assert [m.seq for m in Recording(tmp_path / "r")] == list(range(100))

@@ -9,11 +9,12 @@ import pytest
 
 from ringmain.recording import SegmentRef, Store
 from ringmain.recording._filters import Filter
-from ringmain.spark._plan import Extent, SegmentPlan, cut
+from ringmain.recording._segment.segment import Run
+from ringmain.spark._plan import SegmentPlan, cut
 
 
 def plan(count: int, rows: int = 10, size: int = 100) -> SegmentPlan:
-    extents = tuple(Extent(n * rows, rows, size, n * 1000, n * 1000 + 999) for n in range(count))
+    extents = tuple(Run(n * rows, rows, size, n * 1000, n * 1000 + 999) for n in range(count))
     return SegmentPlan(SegmentRef(0, False, Store(Path("/nowhere"), ""), 0), extents, count * rows, None)
 
 

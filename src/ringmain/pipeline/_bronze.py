@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from ringmain.recording._format import TABLE
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 PARTITION_BY = ("date", "topic")
-COLUMNS = (
-    "recorder string, epoch bigint, seq bigint, publish_time timestamp, publish_ns smallint, record_time timestamp, "
-    "sender string, kind string, lost bigint, size int, payload binary, segment bigint, row bigint, "
-    "date date, topic string"
-)
+_DATA_COLUMNS = [f"{column.name} {column.spark}" for column in TABLE if column.name not in PARTITION_BY]
+COLUMNS = ", ".join([*_DATA_COLUMNS, "segment bigint", "row bigint", "date date", "topic string"])
 
 
 def bronze(messages: DataFrame) -> DataFrame:

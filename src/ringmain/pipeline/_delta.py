@@ -100,6 +100,6 @@ def _told(lake: Lake) -> int:
 
 
 def _remember(lake: Lake, batch: int) -> None:
-    from ringmain.pipeline._lake import replace_file
+    from ringmain.recording._checksum import replace_file
 
     replace_file(lake.batches.parent / "delta.json", json.dumps({"batch": batch}).encode())

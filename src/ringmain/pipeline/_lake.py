@@ -36,6 +36,7 @@ import pyarrow.parquet as pq
 
 from ringmain.errors import LakeError
 from ringmain.pipeline._install import Staged, Written, install, take_back
+from ringmain.recording._checksum import replace_file
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -257,9 +258,3 @@ def silver_table(topic: str) -> str:
 
 def quarantine_table(topic: str) -> str:
     return f"quarantine/{folder_name(topic)}"
-
-
-def replace_file(path: Path, data: bytes) -> None:
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_bytes(data)
-    os.replace(temporary, path)

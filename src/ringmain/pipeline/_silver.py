@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import functions as F
 
 from ringmain.pipeline._lake import quarantine_table, silver_table
-from ringmain.recording._format import ENVELOPE, SCHEMA
+from ringmain.recording._format import ENVELOPE_COLUMNS, SCHEMA
 from ringmain.spark._decode import Decoding
 from ringmain.spark._source import arrow_of, spark_schema
 
@@ -65,7 +65,7 @@ def in_order(messages: DataFrame, rows: int, size: int) -> DataFrame:
     tasks = max(1, -(-rows // ROWS_PER_TASK), -(-size // BYTES_PER_TASK))
     # A range and not a hash of the topic: one topic may have nearly all the rows.
     spread = messages.coalesce(1) if tasks == 1 else messages.repartitionByRange(tasks, *_SORTED[:4])
-    return spread.select(*ENVELOPE, "payload", "segment", "row", "date", KNOWN).sortWithinPartitions(*_SORTED)
+    return spread.select(*ENVELOPE_COLUMNS, "payload", "segment", "row", "date", KNOWN).sortWithinPartitions(*_SORTED)
 
 
 def write(ordered: DataFrame, folder: Path, decodings: Mapping[str, Decoding]) -> list[SilverFile]:
@@ -216,7 +216,7 @@ class OpenFile:
 
 
 def _envelope_fields() -> list[pa.Field]:
-    return [SCHEMA.field(name).with_nullable(True) for name in ENVELOPE]
+    return [SCHEMA.field(name).with_nullable(True) for name in ENVELOPE_COLUMNS]
 
 
 def _copies(batch: pa.RecordBatch, last: tuple[object, ...] | None) -> tuple[np.ndarray, tuple[object, ...]]:

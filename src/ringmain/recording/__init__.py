@@ -1,17 +1,20 @@
-"""Recordings: a durable, columnar log of what went over the topics. Needs the extra `record` (pyarrow).
+"""Recordings: a durable, columnar log of the messages of topics. Needs the extra `record` (pyarrow).
 
-`Recorder` makes one from live topics, `Recording` reads it, `replay` publishes it again; `RecordingWriter` is what a
-recorder writes with. docs/guide/recording.md shows how, docs/spec/recording.md says what is on disk.
+`Recorder` records live topics, `Recording` reads a recording, `replay` publishes it again; `RecordingWriter` writes
+batches without live topics. docs/guide/recording.md is the guide, docs/spec/recording.md the format on disk.
+
+Imports point one way: _format, _meta -> _segment -> _upkeep -> _recording -> _record, _replay, _mcap -> here.
 """
 
 from ringmain.recording._format import COLUMNS, FORMAT_VERSION, SCHEMA, Position
 from ringmain.recording._frames import RecordedFrame
-from ringmain.recording._reader import Gap, RecordedMessage, Recording
+from ringmain.recording._message import RecordedMessage
 from ringmain.recording._record.recorder import Recorder
 from ringmain.recording._record.status import RecorderStatus, TopicStatus
 from ringmain.recording._record.writer import RecordingWriter
+from ringmain.recording._recording import Gap, Recording
 from ringmain.recording._replay.player import Player, PlayerStatus, replay
-from ringmain.recording._segment.segment_writer import Damage
+from ringmain.recording._segment.segment import Damage
 from ringmain.recording._segment.store import SegmentRef, Store, list_segments
 from ringmain.recording._upkeep.repair import Report
 from ringmain.recording._upkeep.retention import consumers, register, unregister

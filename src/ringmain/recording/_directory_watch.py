@@ -1,6 +1,6 @@
-"""Waiting for a directory to change: inotify where there is one, a growing pause where there is not.
+"""Waiting for a directory to change: with inotify, or with growing pauses where it cannot be watched.
 
-Every wait is bounded and its caller looks again by itself, so a lost event costs a moment and never a hang.
+The invariant owned here: every wait is bounded and its caller looks again, so a lost event causes a delay, not a hang.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ _SHORTEST_PAUSE_S = 0.01
 
 
 class DirectoryWatch:
-    """Tells when something in a directory may have changed. `None` stands for a place that cannot be
-    watched."""
+    """Waits until a directory may have changed. `None` stands for a location that cannot be watched."""
 
     def __init__(self, directory: Path | None) -> None:
         self._fd = _open_inotify(directory) if directory is not None else -1
         self._pause_s = _SHORTEST_PAUSE_S
 
     def wait(self, timeout_s: float | None = None) -> None:
-        """Return when something changed, after `timeout_s`, or after a second at the latest."""
+        """Return after a change, after `timeout_s`, or after a second at the latest."""
         limit_s = _LONGEST_WAIT_S if timeout_s is None else max(0.0, min(timeout_s, _LONGEST_WAIT_S))
         if self._fd < 0:
             time.sleep(min(self._pause_s, limit_s))
@@ -36,7 +35,7 @@ class DirectoryWatch:
             self._drain()
 
     def found_something(self) -> None:
-        """The caller has seen news: where pauses are used, they start short again."""
+        """The caller found a change: pauses, where used, start short again."""
         self._pause_s = _SHORTEST_PAUSE_S
 
     def close(self) -> None:
@@ -59,7 +58,7 @@ class DirectoryWatch:
 
 
 def _open_inotify(directory: Path) -> int:
-    """A descriptor that becomes readable on changes; -1 where the system has none to give."""
+    """A descriptor that becomes readable on changes; -1 where the system refuses one."""
     libc = ctypes.CDLL(None, use_errno=True)
     try:
         fd = int(libc.inotify_init1(_IN_NONBLOCK | _IN_CLOEXEC))

@@ -1,4 +1,4 @@
-"""Which rows are wanted: by topic pattern, publish time and sequence number."""
+"""Which rows are wanted: by topic pattern, publish time and sequence number. The rules of topic patterns are here."""
 
 from __future__ import annotations
 
@@ -9,11 +9,32 @@ from fnmatch import fnmatchcase
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ringmain.recording._segment.parquet_segment import time_ns_of
+from ringmain import _names
+from ringmain.recording._segment.segment import time_ns_of
+
+
+def is_pattern(topic: str) -> bool:
+    """Is it a pattern (`*`, `?`, `[abc]`) rather than a topic's name?"""
+    return any(character in topic for character in "*?[")
+
+
+def check_patterns(what: str, given: str | Sequence[str]) -> list[str]:
+    """Names or patterns of topics as a list; raises ValueError for what is neither."""
+    patterns = [given] if isinstance(given, str) else list(given)
+    for pattern in patterns:
+        if not isinstance(pattern, str) or not pattern:
+            raise ValueError(f"{what}: expected a topic's name or pattern, not {pattern!r}")
+        if not is_pattern(pattern):
+            _names.check_topic(pattern)
+    return patterns
+
+
+def matches_any(topic: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(topic, pattern) for pattern in patterns)
 
 
 def as_ns(moment: int | datetime | None) -> int | None:
-    """Nanoseconds since 1970 of an int (taken as such) or of a datetime that knows its time zone."""
+    """Nanoseconds since 1970, from an int of such or a datetime with a time zone."""
     if moment is None or isinstance(moment, int):
         return moment
     if moment.tzinfo is None:
@@ -23,8 +44,7 @@ def as_ns(moment: int | datetime | None) -> int | None:
 
 
 class Filter:
-    """Rows whose topic matches any pattern, with publish time in [since, until) and sequence in [first,
-    end)."""
+    """Rows whose topic matches any pattern, with publish time in [since, until) and sequence in [first, end)."""
 
     def __init__(
         self,
@@ -46,7 +66,7 @@ class Filter:
             self.columns.add("seq")
 
     def matches(self, topic: str) -> bool:
-        return self.patterns is None or any(fnmatchcase(topic, pattern) for pattern in self.patterns)
+        return self.patterns is None or matches_any(topic, self.patterns)
 
     def apply(self, first_row: int, batch: pa.RecordBatch) -> tuple[pa.Array, pa.RecordBatch]:
         """(row numbers, rows) that are wanted."""

@@ -1,23 +1,23 @@
-"""What a recording is on disk: names, columns, positions, meta.json. No behaviour beyond naming things.
+"""The format of a recording on disk: file names, the table of columns, positions. No behaviour beyond naming things.
 
     DIR/
-      meta.json               who records, since when, which topics with which schemas
-      lock                    held by the living recorder; says who it is
+      meta.json               who records, since when, which topics with which schemas (_meta.py)
+      lock                    locked by the running recorder; holds its pid and host
       000000000.parquet       a sealed segment: never changes again
       000000001.arrows        the segment being written: an Arrow IPC stream that only grows
-      retired.json            what retention has deleted: first segment left, rows of those before it
+      retired.json            what retention deleted: the first segment left, the rows of those before it
       consumers/NAME.json     how far a registered consumer has read
 
-The invariant owned here: *a position (segment, row) never changes its meaning*. A row keeps its number
-when its segment is sealed, when the segments before it are deleted, and when rows before it are found
-damaged. docs/spec/recording.md is the full text; a test compares its tables with this file.
+The invariant owned here: *a position (segment, row) never changes its meaning*. A row keeps its number when its segment
+is sealed, when earlier segments are deleted, and when rows before it turn out to be damaged. docs/spec/recording.md is
+the full text; a test compares its tables with this file.
 """
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -28,31 +28,11 @@ META = "meta.json"
 LOCK = "lock"
 RETIRED = "retired.json"
 CONSUMERS = "consumers"
-DAMAGED = "damaged"  # what repair() could not read is moved here, never deleted
+DAMAGED = "damaged"  # repair() moves what it cannot read here, and deletes none of it
 
-# Spark reads these columns as they are, both from Parquet and as Arrow batches, so they keep to what it has:
-# no unsigned integers (the ring's counters stay below 2**63), no nanosecond timestamps (it refuses
-# TIMESTAMP(NANOS)), no dictionaries or large_* types in Arrow. publish_ns carries what microseconds drop.
-SCHEMA = pa.schema(
-    [
-        pa.field("recorder", pa.string(), nullable=False),
-        pa.field("topic", pa.string(), nullable=False),
-        pa.field("epoch", pa.int64(), nullable=False),
-        pa.field("seq", pa.int64(), nullable=False),
-        pa.field("publish_time", pa.timestamp("us", tz="UTC"), nullable=False),
-        pa.field("publish_ns", pa.int16(), nullable=False),
-        pa.field("record_time", pa.timestamp("us", tz="UTC"), nullable=False),
-        pa.field("sender", pa.string(), nullable=False),
-        pa.field("kind", pa.string(), nullable=False),
-        pa.field("lost", pa.int64(), nullable=False),
-        pa.field("size", pa.int32(), nullable=False),
-        pa.field("payload", pa.binary(), nullable=False),
-    ]
-)
-COLUMNS: tuple[str, ...] = tuple(SCHEMA.names)
-ENVELOPE: tuple[str, ...] = COLUMNS[:-1]  # all but the payload
+FRAMES = "frames"  # the contract of a frame topic; _frames.py describes its payloads
 
-# What a live topic's recv_batch() gives.
+# The columns of the batches that a live topic's recv_batch() gives.
 RING_SCHEMA = pa.schema(
     [
         pa.field("seq", pa.uint64(), nullable=False),
@@ -64,14 +44,57 @@ RING_SCHEMA = pa.schema(
     ]
 )
 
-FRAMES = "frames"  # the contract of a stream of frames, whose payloads frames.py describes
+
+class Column(NamedTuple):
+    """One column of a recording. Everything that writes, reads or describes rows is derived from TABLE."""
+
+    name: str
+    type: pa.DataType
+    spark: str
+    """The same type in Spark SQL."""
+    encoding: Literal["dictionary", "delta", "plain"]
+    """In a sealed segment."""
+    source: Literal["constant", "ring", "computed"]
+    """The same for a whole batch; the ring's column `ring`; or computed. _record/row_builder.py makes all three."""
+    ring: str = ""
+    field: str = ""
+    """The field of `RecordedMessage` that carries it, if any."""
+    channel: bool = False
+    """In an MCAP file: messages that differ in it are on channels of their own, whose metadata has it."""
+
+
+_TIME = pa.timestamp("us", tz="UTC")
+
+# Spark reads these columns as they are, both from Parquet and as Arrow batches, so they keep to its types: no unsigned
+# integers (the ring's counters stay below 2**63), no nanosecond timestamps (it refuses TIMESTAMP(NANOS)), and in Arrow
+# no dictionaries or large_* types. publish_ns carries what microseconds drop. The payload is the last column: its bytes
+# are the last buffer of a batch, which has a checksum of its own.
+TABLE = (
+    Column("recorder", pa.string(), "string", "dictionary", "constant"),
+    Column("topic", pa.string(), "string", "dictionary", "constant", field="topic"),
+    Column("epoch", pa.int64(), "bigint", "dictionary", "constant", field="epoch", channel=True),
+    Column("seq", pa.int64(), "bigint", "delta", "ring", "seq", "seq"),
+    Column("publish_time", _TIME, "timestamp", "delta", "computed", field="time_ns"),
+    Column("publish_ns", pa.int16(), "smallint", "dictionary", "computed"),
+    Column("record_time", _TIME, "timestamp", "dictionary", "computed", field="record_time_ns"),
+    Column("sender", pa.string(), "string", "dictionary", "ring", "sender", "sender", channel=True),
+    Column("kind", pa.string(), "string", "dictionary", "ring", "kind", "kind", channel=True),
+    Column("lost", pa.int64(), "bigint", "dictionary", "ring", "lost", "lost"),
+    Column("size", pa.int32(), "int", "dictionary", "computed"),
+    Column("payload", pa.binary(), "binary", "plain", "ring", "data", "data"),
+)
+SCHEMA = pa.schema([pa.field(column.name, column.type, nullable=False) for column in TABLE])
+COLUMNS: tuple[str, ...] = tuple(SCHEMA.names)
+ENVELOPE_COLUMNS: tuple[str, ...] = COLUMNS[:-1]  # all but the payload
+ENVELOPE_BYTES = 80  # about, of a row without its payload
+MAX_PAYLOAD_BYTES = 1 << 30  # of a batch: a `binary` column counts its bytes in 31 bits
 
 _SEGMENT = re.compile(r"(\d{9})\.(arrows|parquet)\Z")
 MAX_SEGMENT = 999_999_999
 
 
 class Position(NamedTuple):
-    """A place between rows: the next row to be read. Ordered, and stable for the life of the recording."""
+    """The next row to be read. Ordered, and stable for the life of the recording."""
 
     segment: int
     row: int
@@ -104,46 +127,8 @@ def parse_segment_name(name: str) -> tuple[int, bool] | None:
     return (int(match[1]), match[2] == "parquet") if match else None
 
 
-class Clocks(msgspec.Struct, frozen=True):
-    """Both clocks read at one moment, so that a reader can tell a step of the wall clock from a pause."""
-
-    wall_ns: int
-    monotonic_ns: int
-    boot_id: str
-
-
-class Session(msgspec.Struct, frozen=True):
-    """One life of a recorder on this directory."""
-
-    first_segment: int
-    pid: int
-    host: str
-    clocks: Clocks
-
-
-class TopicMeta(msgspec.Struct, frozen=True):
-    """One life of a topic (`epoch`), as it was when it was recorded."""
-
-    name: str
-    epoch: int
-    contract: str = ""
-    schema: bytes = b""  # what `Schema.from_bytes` takes; empty for a topic of plain bytes
-    first_seq: int = 0  # where its recording began: from here on every message is a row, or counted in a row's `lost`
-
-
-class Meta(msgspec.Struct):
-    """meta.json. `crc` comes first and covers the file with its own eight digits read as zeros."""
-
-    crc: str
-    format: int
-    recorder: str
-    sealed_uri: str = ""  # where sealed segments go, when not here
-    sessions: list[Session] = []
-    topics: list[TopicMeta] = []
-
-
 class Retired(msgspec.Struct):
-    """retired.json: segments below `first_segment` are gone; `rows[i]` is how many rows segment i had."""
+    """retired.json: segments below `first_segment` are deleted; `rows[i]` is how many rows segment i had."""
 
     crc: str
     first_segment: int = 0
@@ -151,7 +136,7 @@ class Retired(msgspec.Struct):
 
 
 class Consumer(msgspec.Struct):
-    """consumers/NAME.json: everything before `segment`:`row` has been taken for good."""
+    """consumers/NAME.json: the consumer needs no row before `segment`:`row`."""
 
     crc: str
     name: str

@@ -1,9 +1,9 @@
-"""Frames in a recording: the payload of a row is the pixels, and behind them a *trailer* that says what they are.
+"""Frames in a recording: the payload of a row is the pixels, followed by a *trailer* that describes them.
 
     payload:  pixels ... | trailer, MessagePack | bytes of the trailer, u32 | "FRM1"
 
-The invariant owned here: a payload says by itself how to make the array again, whatever else is at hand. A stream may
-come back with another shape within one life of its topic, so the shape cannot be the topic's.
+The invariant owned here: a payload alone is enough to make the array again. A frame topic may change its shape within
+one life, so the shape cannot be stored once for the topic.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ END = struct.Struct("<I4s")
 
 
 class Trailer(msgspec.Struct, frozen=True, array_like=True):
-    """What is known of a frame besides its pixels."""
+    """What a frame has besides its pixels."""
 
     layout: FrameLayout
     id: int
@@ -43,7 +43,7 @@ _DECODER = msgspec.msgpack.Decoder(Trailer)
 
 class RecordedFrame(FrameViews):
     """A frame as it was published: `array`, `plane(name)`, `shape`, `dtype` as `Frame` has them, and `id`, `start_ns`,
-    `end_ns`, `valid`, `meta`. `data` are its bytes. What `RecordedMessage.value` is for a stream of frames."""
+    `end_ns`, `valid`, `meta`. `data` are its bytes. `RecordedMessage.value` is one for a frame topic."""
 
     __slots__ = ("data", "trailer")
 
@@ -84,9 +84,9 @@ class RecordedFrame(FrameViews):
 
 
 def trailer_of(frame: Frame) -> bytes:
-    """What is written behind the pixels of a frame that was received."""
-    told = Trailer(frame.layout, frame.id, frame.start_ns, frame.end_ns, frame.valid, frame.meta)
-    encoded = _ENCODER.encode(told)
+    """The bytes that follow the pixels of a frame."""
+    trailer = Trailer(frame.layout, frame.id, frame.start_ns, frame.end_ns, frame.valid, frame.meta)
+    encoded = _ENCODER.encode(trailer)
     return encoded + END.pack(len(encoded), MARK)
 
 
@@ -97,7 +97,7 @@ def split(payload: Any) -> tuple[memoryview, Trailer]:
         length, mark = END.unpack_from(data, data.nbytes - END.size)
         pixels = data.nbytes - END.size - length
         if mark != MARK or pixels < 0:
-            raise ValueError("it does not end as a frame does")
+            raise ValueError("it does not end with a frame's trailer")
         trailer = _DECODER.decode(data[pixels : pixels + length])
         if trailer.layout.format != "bytes" and pixels < trailer.layout.size:
             raise ValueError(f"its layout needs {trailer.layout.size} bytes and it has {pixels}")

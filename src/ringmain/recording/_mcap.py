@@ -1,12 +1,12 @@
-"""A recording as MCAP, for Foxglove, PlotJuggler and whatever else reads that. Needs the extra `mcap`.
+"""Export of a recording as MCAP, for Foxglove, PlotJuggler and other programs that read it. Needs the extra `mcap`.
 
-A topic becomes a channel; its publish time the message's `publish_time`, its record time the `log_time`, its sequence
-number the low 32 bits of `sequence`. What MCAP has no field for (epoch, sender, kind, contract) is in the channel's
-metadata, so messages of one topic that differ in these are on channels of their own, of the same topic.
+A topic becomes a channel. A message's publish time becomes `publish_time`, its record time `log_time`, and the low 32
+bits of its sequence number `sequence`. What MCAP has no field for (epoch, sender, kind, contract) is in the channel's
+metadata, so messages of one topic that differ in these are on separate channels of the same topic.
 
-What those programs cannot decode they cannot show, so records are written as JSON with a JSON schema, and frames of
-the usual pixel formats as `foxglove.RawImage`, in JSON too. Everything else, and everything with `raw=True`, goes out
-as the bytes it was, with ringmain's own schema.
+These programs show only what they can decode, so records are written as JSON with a JSON schema, and frames of the
+usual pixel formats as `foxglove.RawImage`, also in JSON. Everything else, and everything with `raw=True`, is written as
+the recorded bytes, with ringmain's own schema.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ringmain.recording._format import FRAMES, TopicMeta
-from ringmain.recording._reader import RecordedMessage, Recording
+from ringmain.recording._format import FRAMES, TABLE
+from ringmain.recording._message import RecordedMessage
+from ringmain.recording._meta import TopicMeta
+from ringmain.recording._recording import Recording
 
 RAW_ENCODING = "ringmain"
-# Pixel formats of ours, and what `foxglove.RawImage` calls them.
+_CHANNEL_FIELDS = tuple(column.field for column in TABLE if column.channel)
+# Our pixel formats, and their names in `foxglove.RawImage`.
 IMAGE_ENCODINGS = {"gray": "mono8", "rgb": "rgb8", "bgr": "bgr8", "rgba": "rgba8", "bgra": "bgra8"}
 
 
@@ -43,7 +46,7 @@ class RawImage(msgspec.Struct):
 
 
 class _Form(NamedTuple):
-    """How the messages of a life are written."""
+    """How the messages of a topic's life are written."""
 
     message_encoding: str = ""
     schema_name: str = ""
@@ -53,8 +56,8 @@ class _Form(NamedTuple):
 
 
 def export_mcap(recording: Recording, path: str | Path, *, raw: bool = False, **filters: Any) -> int:
-    """Write the messages that the filters of `Recording.batches` let through; returns how many. The file is
-    written under a temporary name, so an export that fails leaves none that looks whole."""
+    """Write the messages that match the filters of `Recording.batches`; returns how many. The file is written under a
+    temporary name, so an export that fails leaves no incomplete file."""
     try:
         from mcap.writer import Writer
     except ImportError as error:
@@ -68,7 +71,7 @@ def export_mcap(recording: Recording, path: str | Path, *, raw: bool = False, **
             writer.start(profile="", library="ringmain")
             channels = _Channels(writer, recording.schemas(), raw)
             for message in recording.messages(**filters):
-                channel, data = channels.place(message)
+                channel, data = channels.assign(message)
                 writer.add_message(
                     channel,
                     log_time=message.record_time_ns,
@@ -89,20 +92,20 @@ class _Channels:
 
     def __init__(self, writer: Any, schemas: dict[tuple[str, int], TopicMeta], raw: bool) -> None:
         self._writer, self._schemas, self._raw = writer, schemas, raw
-        self._channels: dict[tuple[str, int, str, str, str], int] = {}
+        self._channels: dict[tuple[Any, ...], int] = {}
         self._forms: dict[tuple[str, int], _Form] = {}
         self._registered: dict[tuple[str, bytes], int] = {}
 
-    def place(self, message: RecordedMessage) -> tuple[int, bytes]:
-        """A message's channel, and its bytes there. One that does not decode keeps its own bytes, on a channel for
-        those."""
+    def assign(self, message: RecordedMessage) -> tuple[int, bytes]:
+        """A message's channel, and its bytes there. A message that does not decode keeps its own bytes, on a channel
+        for such messages."""
         try:
             form = self._form(message)
             data = form.encode(message)
         except (ValueError, TypeError):
             form = _as_it_is(self._meta(message))
             data = message.data
-        key = (message.topic, message.epoch, message.sender, message.kind, form.message_encoding)
+        key = (message.topic, form.message_encoding, *(getattr(message, field) for field in _CHANNEL_FIELDS))
         if key not in self._channels:
             self._channels[key] = self._register(message, form)
         return self._channels[key], data
@@ -113,7 +116,7 @@ class _Channels:
 
     def _form(self, message: RecordedMessage) -> _Form:
         life, meta = (message.topic, message.epoch), self._meta(message)
-        if meta.contract == FRAMES and not self._raw:  # each frame says what it is
+        if meta.contract == FRAMES and not self._raw:  # each frame has its own layout
             return _IMAGE if message.value.layout.format in IMAGE_ENCODINGS else _Form()
         if life not in self._forms:
             self._forms[life] = _form_of(meta, self._raw)
@@ -125,9 +128,7 @@ class _Channels:
             message_encoding=form.message_encoding,
             schema_id=self._schema_id(form),
             metadata={
-                "epoch": str(message.epoch),
-                "sender": message.sender,
-                "kind": message.kind,
+                **{field: str(getattr(message, field)) for field in _CHANNEL_FIELDS},
                 "contract": self._meta(message).contract,
             },
         )
@@ -135,7 +136,7 @@ class _Channels:
 
     def _schema_id(self, form: _Form) -> int:
         if not form.schema:
-            return 0  # MCAP's way of saying: no schema, bytes are bytes
+            return 0  # MCAP's id for no schema
         key = (form.schema_name, form.schema)
         if key not in self._registered:
             self._registered[key] = self._writer.register_schema(
@@ -149,7 +150,7 @@ def _as_it_is(meta: TopicMeta) -> _Form:
 
 
 def _form_of(meta: TopicMeta, raw: bool) -> _Form:
-    """Records as JSON; what is not a record, or not known here, as it is."""
+    """Records as JSON; what is not a record, or has an unknown codec, as recorded."""
     as_it_is = _as_it_is(meta)
     if raw or not meta.schema:
         return as_it_is
@@ -168,7 +169,7 @@ def _form_of(meta: TopicMeta, raw: bool) -> _Form:
 
 
 def _json_schema(type_: Any) -> dict[str, Any]:
-    """Of a type, with what it refers to inside: programs that show data want the fields at the top."""
+    """The JSON schema of a type, with its fields at the top level, where programs look for them."""
     schema = msgspec.json.schema(type_)
     name = str(schema.get("$ref", "")).rpartition("/")[2]
     inner = schema.get("$defs", {})

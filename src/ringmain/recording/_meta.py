@@ -1,5 +1,8 @@
-"""meta.json, as a recorder finds it or begins it: who records, and each life of the recorder. What it says of topics is
-the writer's."""
+"""meta.json: who records, each session of the recorder, and each life of a topic. All code about the file is here.
+
+The invariants owned here: a recording keeps the recorder's name and the location of sealed segments that it began with;
+and of each life of a topic, the first `first_seq` that was declared stays.
+"""
 
 from __future__ import annotations
 
@@ -7,44 +10,129 @@ import os
 import socket
 import time
 from pathlib import Path
+from typing import Protocol
+
+import msgspec
 
 from ringmain.errors import RecordingCorrupt
-from ringmain.recording._format import FORMAT_VERSION, META, Clocks, Meta, Session
-from ringmain.recording._segment import checksum
+from ringmain.recording import _checksum, _crash
+from ringmain.recording._format import FORMAT_VERSION, META
 
 
-def open_meta(directory: Path, recorder: str | None, sealed_uri: str) -> Meta:
-    """What is there, or what a new recording begins with. A recording that was begun otherwise stays as it was."""
-    path = directory / META
-    if not path.exists():
-        name = recorder or f"{socket.gethostname()}-{os.urandom(4).hex()}"
-        return Meta("", FORMAT_VERSION, name, sealed_uri)
-    meta = checksum.load_json(path.read_bytes(), Meta)
-    if meta is None:
-        raise RecordingCorrupt(
-            f"{path} does not pass its checksum; Recording({str(directory)!r}).repair() makes a new one"
-        )
-    if meta.format != FORMAT_VERSION:
-        raise RecordingCorrupt(
-            f"{directory} is a recording of format {meta.format}, this ringmain writes {FORMAT_VERSION}; "
-            "record to a new directory"
-        )
-    for given, known, what in (
-        (recorder, meta.recorder, "recorder"),
-        (sealed_uri, meta.sealed_uri, "sealed_uri"),
-    ):
-        if given and given != known:
-            raise ValueError(
-                f"{directory} was begun with {what}={known!r}, not {given!r}: it stays as it was, "
-                "so leave it out or record to a new directory"
+class Clocks(msgspec.Struct, frozen=True):
+    """Both clocks read at one moment, so that a reader can tell a step of the wall clock from a pause."""
+
+    wall_ns: int
+    monotonic_ns: int
+    boot_id: str
+
+
+class Session(msgspec.Struct, frozen=True):
+    """One run of a recorder on this directory."""
+
+    first_segment: int
+    pid: int
+    host: str
+    clocks: Clocks
+
+
+class TopicMeta(msgspec.Struct, frozen=True):
+    """One life of a topic (`epoch`), as it was when it was recorded."""
+
+    name: str
+    epoch: int
+    contract: str = ""
+    schema: bytes = b""  # what `Schema.from_bytes` takes; empty for a topic of plain bytes
+    first_seq: int = 0  # where its recording began: from here on every message is a row, or counted in a row's `lost`
+
+
+class Meta(msgspec.Struct):
+    """The file's content. `crc` comes first and covers the file with its own eight digits read as zeros."""
+
+    crc: str
+    format: int
+    recorder: str
+    sealed_uri: str = ""  # where sealed segments go, when not here
+    sessions: list[Session] = []
+    topics: list[TopicMeta] = []
+
+
+class Files(Protocol):
+    """Where the file is: a `Store`."""
+
+    def read(self, name: str) -> bytes | None: ...
+
+
+def read_meta(files: Files) -> Meta | None:
+    """The content, or None when the file is missing or damaged: the segments are readable without it."""
+    data = files.read(META)
+    return _checksum.load_json(data, Meta) if data is not None else None
+
+
+def new_meta(recorder: str | None, sealed_uri: str) -> Meta:
+    """What a recording begins with."""
+    return Meta("", FORMAT_VERSION, recorder or f"{socket.gethostname()}-{os.urandom(4).hex()}", sealed_uri)
+
+
+class MetaFile:
+    """The file of a recording that is being written."""
+
+    def __init__(self, directory: Path, recorder: str | None, sealed_uri: str) -> None:
+        self._path = directory / META
+        self._meta = self._load(recorder, sealed_uri) if self._path.exists() else new_meta(recorder, sealed_uri)
+        self.topics = {(t.name, t.epoch): t for t in self._meta.topics}
+        self.changed = False  # has a topic been declared that the file does not have yet?
+
+    @property
+    def recorder(self) -> str:
+        return self._meta.recorder
+
+    @property
+    def sealed_uri(self) -> str:
+        return self._meta.sealed_uri
+
+    def begin_session(self, first_segment: int) -> None:
+        clocks = Clocks(time.time_ns(), time.monotonic_ns(), _boot_id())
+        self._meta.sessions.append(Session(first_segment, os.getpid(), socket.gethostname(), clocks))
+
+    def declare(self, topic: str, epoch: int, contract: str, schema: bytes, first_seq: int) -> None:
+        known = self.topics.get((topic, epoch))
+        entry = TopicMeta(topic, epoch, contract, schema, first_seq if known is None else known.first_seq)
+        if known != entry:
+            self.topics[topic, epoch] = entry
+            self.changed = True
+
+    def save(self, *, sync: bool) -> bytes:
+        """Replace the file; returns what was written."""
+        self._meta.topics = list(self.topics.values())
+        data = _checksum.dump_json(self._meta)
+        # [CRASH-R8] the new meta.json is written under its temporary name: readers still see the old one
+        _checksum.replace_file(self._path, data, sync=sync, before_rename=lambda: _crash.point("R8"))
+        self.changed = False
+        return data
+
+    def _load(self, recorder: str | None, sealed_uri: str) -> Meta:
+        directory = self._path.parent
+        meta = _checksum.load_json(self._path.read_bytes(), Meta)
+        if meta is None:
+            raise RecordingCorrupt(
+                f"{self._path} does not pass its checksum; Recording({str(directory)!r}).repair() makes a new one"
             )
-    return meta
-
-
-def new_session(first_segment: int) -> Session:
-    """The life of a recorder that begins here and now."""
-    clocks = Clocks(time.time_ns(), time.monotonic_ns(), _boot_id())
-    return Session(first_segment, os.getpid(), socket.gethostname(), clocks)
+        if meta.format != FORMAT_VERSION:
+            raise RecordingCorrupt(
+                f"{directory} is a recording of format {meta.format}, this ringmain writes {FORMAT_VERSION}; "
+                "record to a new directory"
+            )
+        for what, given, known in (
+            ("recorder", recorder, meta.recorder),
+            ("sealed_uri", sealed_uri, meta.sealed_uri),
+        ):
+            if given and given != known:
+                raise ValueError(
+                    f"{directory} was begun with {what}={known!r}, which cannot change to {given!r}: "
+                    "leave it out or record to a new directory"
+                )
+        return meta
 
 
 def _boot_id() -> str:

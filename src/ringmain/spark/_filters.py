@@ -12,9 +12,8 @@ from typing import Any
 
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
 
+from ringmain.recording._filters import is_pattern
 from ringmain.spark._scan import Scan
-
-_GLOB = frozenset("*?[")
 
 
 def narrow(scan: Scan, filters: Iterable[Filter]) -> Scan:
@@ -34,7 +33,7 @@ def _narrow_topic(scan: Scan, item: Filter) -> Scan:
     if not isinstance(item, EqualTo | In):
         return scan
     named: list[Any] = list(item.value) if isinstance(item, In) else [item.value]
-    if any(not isinstance(name, str) or _GLOB & set(name) for name in named):
+    if any(not isinstance(name, str) or is_pattern(name) for name in named):
         return scan
     wanted = scan.filter()
     return replace(scan, topics=tuple(name for name in named if wanted.matches(name)))

@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import ReadLimit
 import ringmain as rm
 from ringmain._contracts import CONTRACTS
 from ringmain.errors import Timeout, TopicNotFound
-from ringmain.recording._record.row_builder import Envelope, ring_batch
+from ringmain.recording._record.row_builder import RowBuilder, ring_batch
 from ringmain.spark._options import Options
 from ringmain.spark._scan import Scan
 
@@ -90,7 +90,7 @@ def live_topics(scan: Scan) -> dict[str, Any]:
 
 def read_ring(scan: Scan, topic: str, epoch: int, first: int | None, end: int) -> Iterator[pa.RecordBatch]:
     """Messages [first, end) of one life of a topic that are still in the ring. `first` None: all."""
-    envelope = Envelope(RECORDER)
+    rows = RowBuilder(RECORDER)
     try:
         subscriber = rm.Subscriber(topic, start="oldest", on_lap="oldest", name="spark (live)")
     except TopicNotFound:
@@ -108,9 +108,8 @@ def read_ring(scan: Scan, topic: str, epoch: int, first: int | None, end: int) -
             ring = ring.filter(pc.and_(pc.greater_equal(seq, first or 0), pc.less(seq, end)))
             past = int(seq[-1].as_py()) + 1
             if len(ring):
-                yield _shape(
-                    scan, envelope.wrap(topic, epoch, _mark_gap(ring, expected), [(len(ring), time.time_ns())])[0]
-                )
+                built = rows.build(topic, epoch, _mark_gap(ring, expected), [(len(ring), time.time_ns())])
+                yield _shape(scan, built.batch)
             expected = max(past, expected or 0)
 
 

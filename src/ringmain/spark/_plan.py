@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from ringmain.errors import RecordingCorrupt, RecordingNotFound
 from ringmain.recording import Position, SegmentRef, Store, list_segments
 from ringmain.recording._filters import Filter
-from ringmain.recording._segment.store import ParquetSegment, Segment, StreamSegment
+from ringmain.recording._segment.segment import Run, Segment
 
 SPLIT_BYTES = 32 << 20  # of a partition: large enough for a task, small enough to spread over the cores
-ENVELOPE_BYTES = 80  # of a row without its payload, about
 _OPENERS = 8  # footers are small, so latency is their cost, mostly in object stores
 
 
@@ -31,26 +30,11 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
-    """Consecutive rows that are stored together, with about how many bytes and which publish times."""
-
-    row: int
-    rows: int
-    bytes: int
-    min_ns: int
-    max_ns: int
-
-    @property
-    def end(self) -> int:
-        return self.row + self.rows
-
-
-@dataclass(frozen=True, slots=True)
 class SegmentPlan:
     """What a segment holds, without its rows."""
 
     ref: SegmentRef
-    extents: tuple[Extent, ...]
+    extents: tuple[Run, ...]
     end_row: int
     topics: frozenset[str] | None  # None while it grows: they are not counted yet
 
@@ -59,15 +43,8 @@ class SegmentPlan:
 
 
 def plan_segment(ref: SegmentRef, segment: Segment) -> SegmentPlan:
-    if isinstance(segment, StreamSegment):
-        extents = [Extent(b.row, b.rows, b.body_bytes, b.min_ns, b.max_ns) for b in segment.blocks]
-        return SegmentPlan(ref, tuple(extents), segment.end_row, None)
-    assert isinstance(segment, ParquetSegment)
-    stats = segment.stats()
-    rows = max(1, sum(s.rows for s in stats))
-    row_bytes = ENVELOPE_BYTES + sum(s.bytes for s in stats) // rows
-    extents = [Extent(row, n, n * row_bytes, least, most) for row, n, least, most in segment.spans()]
-    return SegmentPlan(ref, tuple(extents), segment.end_row, frozenset(s.topic for s in stats))
+    topics = frozenset(stats.topic for stats in segment.stats()) if segment.sealed else None
+    return SegmentPlan(ref, tuple(segment.runs), segment.end_row, topics)
 
 
 def open_plan(ref: SegmentRef) -> SegmentPlan:
@@ -99,7 +76,7 @@ def cut(
     waits for one with a larger range. Extents that cannot match are left out."""
     wanted_extents = []
     for extent in plan.extents:
-        lo, hi = max(first, extent.row), min(end, extent.end)
+        lo, hi = max(first, extent.row), min(end, extent.end_row)
         if lo < hi and (wanted is None or not _outside(extent, wanted)):
             wanted_extents.append((lo, hi, extent.bytes * (hi - lo) // extent.rows))
     total = sum(share for _, _, share in wanted_extents)
@@ -120,7 +97,7 @@ def cut(
         yield Range(key, plan.ref, begin, stop)
 
 
-def _outside(extent: Extent, wanted: Filter) -> bool:
+def _outside(extent: Run, wanted: Filter) -> bool:
     return (wanted.since_ns is not None and extent.max_ns < wanted.since_ns) or (
         wanted.until_ns is not None and extent.min_ns >= wanted.until_ns
     )
@@ -137,10 +114,10 @@ def advance(
             continue
         for extent in plan.extents:
             lo = max(extent.row, at.row) if number == at.segment else extent.row
-            if lo >= extent.end:
+            if lo >= extent.end_row:
                 continue
             row_bytes = max(1, extent.bytes // extent.rows)
-            room = extent.end - lo
+            room = extent.end_row - lo
             if max_rows is not None:
                 room = min(room, max_rows - rows)
             if max_bytes is not None:
@@ -149,7 +126,7 @@ def advance(
                 return at, rows, size
             room = max(1, room)
             at, rows, size = Position(number, lo + room), rows + room, size + room * row_bytes
-            if lo + room < extent.end:
+            if lo + room < extent.end_row:
                 return at, rows, size
         # Damaged rows at a segment's end have no extent. They are skipped here, and read() reports them as missing.
         if plan.end_row > (at.row if number == at.segment else 0):

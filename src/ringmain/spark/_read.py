@@ -9,7 +9,6 @@ exactly one of them.
 from __future__ import annotations
 
 import fnmatch
-import glob
 import operator
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -18,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ringmain.recording import SegmentRef, Store, list_segments
-from ringmain.recording._filters import Filter
+from ringmain.recording._filters import Filter, is_pattern
 from ringmain.recording._format import SCHEMA, sealed_name
 from ringmain.spark._locations import absolute, find_recordings
 from ringmain.spark._plan import SPLIT_BYTES, Range, cut, open_plan
@@ -96,5 +95,5 @@ def _matches(wanted: Filter):  # type: ignore[no-untyped-def]
     topic = F.col("topic")
     return reduce(
         operator.or_,
-        (topic.rlike(f"^{fnmatch.translate(p)}") if glob.has_magic(p) else topic == p for p in wanted.patterns or ()),
+        (topic.rlike(f"^{fnmatch.translate(p)}") if is_pattern(p) else topic == p for p in wanted.patterns or ()),
     )

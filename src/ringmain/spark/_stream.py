@@ -32,7 +32,9 @@ from pyspark.sql.streaming.datasource import (
 
 from ringmain.errors import RecordingNotFound, SchemaMismatch
 from ringmain.recording import Position, SegmentRef, Store, list_segments, register
-from ringmain.recording._segment.store import Segment, StreamSegment, read_retired
+from ringmain.recording._segment.segment import Segment
+from ringmain.recording._segment.segment_reader import StreamSegment
+from ringmain.recording._segment.store import read_retired
 from ringmain.recording._upkeep.retention import missed_rows
 from ringmain.spark._decode import Decoding
 from ringmain.spark._locations import SELF, find_recordings
@@ -316,11 +318,9 @@ def _up_to(plans: list[SegmentPlan], target: Position) -> list[SegmentPlan]:
             break
         if plan.ref.number == target.segment:
             extents = tuple(
-                replace(
-                    e, rows=min(e.end, target.row) - e.row, bytes=e.bytes * (min(e.end, target.row) - e.row) // e.rows
-                )
+                replace(e, rows=rows, bytes=e.bytes * rows // e.rows)
                 for e in plan.extents
-                if e.row < target.row
+                if (rows := min(e.end_row, target.row) - e.row) > 0
             )
             plan = replace(plan, extents=extents, end_row=min(plan.end_row, target.row))
         kept.append(plan)

@@ -1,1 +1,1 @@
-"""The recorder: from live topics to segments."""
+"""Recording: from live topics to segments."""

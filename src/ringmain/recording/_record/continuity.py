@@ -1,9 +1,9 @@
-"""Where the messages of a topic's life are taken up, so that a recording has each of them once and counts the others.
+"""Continuity: a recording has each message of a topic's life once, and counts those it does not have.
 
-The invariant owned here: of one life of a topic, recorded + lost = the number of messages up to the newest recorded,
+The invariant owned here: in one life of a topic, recorded + lost = the number of messages up to the newest recorded,
 counted from where recording of that life began (`first_seq` in meta.json). It began with the first message if the life
-began under a recorder's eyes, and otherwise where the tap joined. A recorder that is restarted goes on where the one
-before it stopped.
+began while the recorder ran, and otherwise where the tap joined. A recorder that is restarted goes on where the
+previous one stopped.
 """
 
 from __future__ import annotations
@@ -15,29 +15,28 @@ from ringmain.errors import RecordingCorrupt
 from ringmain.recording._format import RING_SCHEMA
 from ringmain.recording._segment.store import Store, list_segments
 
-_SEQ = RING_SCHEMA.get_field_index("seq")
-_LOST = RING_SCHEMA.get_field_index("lost")
+_SEQ, _LOST = (RING_SCHEMA.get_field_index(name) for name in ("seq", "lost"))
 
 
 class Continuity:
-    """Knows the next message of each life, and corrects the first batch that a tap gives of it."""
+    """Keeps the next message of each life, and corrects the first batch that a tap gives of a life."""
 
     def __init__(self, started_ns: int) -> None:
         self._started_ns = started_ns
-        self._next: dict[str, tuple[int, int]] = {}  # of each topic: epoch, and the sequence number to come
+        self._next: dict[str, tuple[int, int]] = {}  # by topic: epoch, and the next sequence number
         self._known: dict[tuple[str, int], int] = {}
 
     def know(self, topic: str, epoch: int, next_seq: int) -> None:
-        """An earlier recorder got this far."""
+        """An earlier recorder has recorded all messages before `next_seq`."""
         self._known[topic, epoch] = next_seq
 
     def first_seq(self, epoch: int, joined_at: int) -> int:
-        """Where the recording of a life begins that no earlier recorder knew."""
+        """Where recording begins of a life that no earlier recorder recorded."""
         return 0 if epoch >= self._started_ns else joined_at
 
     def correct(self, topic: str, epoch: int, ring: pa.RecordBatch, *, joined: bool) -> pa.RecordBatch:
-        """The batch, and if the tap has just `joined` this life: without what was recorded before, and with what was
-        missed before its first row in `lost`. Otherwise the ring itself has counted."""
+        """The batch. If the tap has just `joined` this life: without messages that are recorded already, and with the
+        number missed before its first row in `lost`. Otherwise the ring has counted them."""
         if joined and len(ring) and (expected := self._expected(topic, epoch)) is not None:
             ring = _with_lost(_without_known(ring, expected), expected)
         if len(ring):
@@ -75,8 +74,8 @@ def lost_in(ring: pa.RecordBatch) -> int:
 
 
 def last_recorded(store: Store, wanted: set[tuple[str, int]]) -> dict[tuple[str, int], int]:
-    """The last sequence number in the recording of each of these lives (topic, epoch), newest segments first. A
-    segment that cannot be read is passed over: what is in it may then be recorded once more, where it can be read."""
+    """The last recorded sequence number of each of these lives (topic, epoch), searching the newest segments first. A
+    segment that cannot be read is skipped: its messages may then be recorded again."""
     found: dict[tuple[str, int], int] = {}
     for ref in reversed(list_segments(store)):
         if wanted <= found.keys():

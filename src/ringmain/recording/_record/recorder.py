@@ -1,42 +1,40 @@
-"""`Recorder`: drains live topics into a recording until it is told to stop.
+"""`Recorder`: records live topics until it is stopped.
 
     topics ── taps: one wait for all ──► recv_batch ──► continuity ──► RecordingWriter ──► directory
 
-One thread takes, and meets every error, since it is the one that can stop. The invariant owned here: whatever ends it,
-the taps go before anything is sealed, so that no publisher waits for a recorder that has stopped recording; then what
-was taken is flushed and sealed, as far as the disk allows.
+One thread takes messages and handles every error, since it can stop recording. The invariant owned here: however
+recording ends, the taps are closed before any segment is sealed, so that no publisher waits for a recorder that has
+stopped; then the messages that were taken are flushed and sealed, if the disk allows.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self, TypedDict, Unpack
 
 from ringmain import _names, _native
 from ringmain._subscriber import Start
 from ringmain.errors import RingmainError, TopicMismatch
-from ringmain.recording._format import FRAMES
+from ringmain.recording._filters import check_patterns
 from ringmain.recording._record.continuity import Continuity, last_recorded, lost_in
-from ringmain.recording._record.status import Meter, RecorderStatus, State, TopicStatus
+from ringmain.recording._record.status import Meter, RecorderStatus, State, free_bytes, topic_statuses
 from ringmain.recording._record.tap import FrameTap, Tap
 from ringmain.recording._record.tap_set import Taps
 from ringmain.recording._record.writer import Fsync, RecordingWriter
 
-_MOST_MESSAGES = 24576  # at a time from one topic: then it is the others' turn
-_MOST_BYTES = 8 << 20  # likewise; what is copied is written while it is still in the cache
+_MOST_MESSAGES = 24576  # at a time from one topic, then the next topic is drained
+_MOST_BYTES = 8 << 20  # likewise; small enough to be written while still in the cache
 _LONGEST_WAIT_S = 0.1  # stop() is noticed after this long at most
-_PAUSE_S = 0.001  # rings that are nearly empty are left alone for so long: fewer, larger batches, and fewer wake-ups
+_PAUSE_S = 0.001  # before nearly empty rings are drained again: fewer, larger batches, and fewer wake-ups
 
 
 class WriterOptions(TypedDict, total=False):
-    """What a Recorder passes on to its RecordingWriter."""
+    """Options of a Recorder that are its RecordingWriter's."""
 
     recorder: str | None
     flush_interval_s: float
@@ -50,21 +48,21 @@ class WriterOptions(TypedDict, total=False):
 
 
 class Recorder:
-    """Records topics into a directory, new or continued: `Recorder("drive", ["imu", "camera/*"]).run()`, or in the
-    background for as long as a block lasts: `with Recorder("drive", "*"): ...`.
+    """Records topics to a directory, new or continued: `Recorder("drive", ["imu", "camera/*"]).run()`, or in the
+    background during a block: `with Recorder("drive", "*"): ...`.
 
     topics: names or patterns (`*`, `?`, `[abc]`); topics that appear later are recorded from their first message.
     exclude: names or patterns to leave out.
-    frames: record streams of frames too: the pixels are the payload, and `RecordedMessage.value` has the array.
-    observe: never make a writer wait, also on `reliable`; then messages can be lost there, and are counted. On a `pipe`
-        it always only observes: the one reader's place is not taken.
+    frames: also record frame topics: the pixels are the payload, and `RecordedMessage.value` has the array.
+    observe: never make a writer wait, not even on `reliable`; messages can then be lost there, and are counted. On a
+        `pipe` it always only observes, so that the pipe's one reader can still join.
     start: where to begin with topics that are already there: the "latest" or the "oldest" message.
-    resume: go on after the last message recorded, if the directory was recorded to before and a topic still lives: what
-        its ring has kept is recorded, what it has not is counted as lost.
-    duration_s, messages, max_bytes: stop by itself after so long, after exactly so many messages, with so many bytes.
-    name: what the rosters call it.
-    The rest is for the writer: recorder, flush_interval_s, fsync, segment_bytes, segment_age_s, keep_bytes, keep_age_s,
-        keep_force, sealed_uri; see docs/guide/recording.md.
+    resume: go on after the last recorded message of topics that an earlier recorder on this directory recorded and
+        that still exist: messages that the ring still has are recorded, the others are counted as lost.
+    duration_s, messages, max_bytes: stop after this time, after exactly so many messages, or after so many bytes.
+    name: its name in the rosters of the topics.
+    The rest are options of the writer: recorder, flush_interval_s, fsync, segment_bytes, segment_age_s, keep_bytes,
+        keep_age_s, keep_force, sealed_uri; see docs/guide/recording.md.
     """
 
     def __init__(
@@ -84,10 +82,10 @@ class Recorder:
         **writer: Unpack[WriterOptions],
     ) -> None:
         self.path = Path(path)
-        self._patterns = _patterns("topics", topics)
-        self._exclude = _patterns("exclude", exclude)
+        self._patterns = check_patterns("topics", topics)
+        self._exclude = check_patterns("exclude", exclude)
         if not self._patterns:
-            raise ValueError("nothing to record: give names or patterns of topics, such as 'camera/*'")
+            raise ValueError("no topics to record: give names or patterns, such as 'camera/*'")
         for what, limit in (("duration_s", duration_s), ("messages", messages), ("max_bytes", max_bytes)):
             if limit is not None and limit <= 0:
                 raise ValueError(f"{what} must be positive, not {limit!r}; leave it out to record until stopped")
@@ -107,8 +105,8 @@ class Recorder:
     # ------------------------------------------------------------------------------------- running
 
     def run(self) -> RecorderStatus:
-        """Record until `stop()`, Ctrl-C or a limit; returns how it went. Raises `RecordingError` when the recording
-        cannot be written any more: what was flushed is in it."""
+        """Record until `stop()`, Ctrl-C or a limit; returns the final status. Raises `RecordingError` when the
+        recording cannot be written any more: all that was flushed is in it."""
         self._open()
         try:
             with contextlib.suppress(KeyboardInterrupt), _interrupts_as(self.stop):
@@ -120,18 +118,19 @@ class Recorder:
         return self._finish()
 
     def start(self) -> Self:
-        """Record in a thread of its own. The topics that exist have been joined when this returns."""
+        """Record in a thread. The topics that exist have been joined when this returns."""
         self._open()
         self._thread = threading.Thread(target=self._record_in_thread, name="ringmain-recorder", daemon=True)
         self._thread.start()
         return self
 
     def stop(self) -> None:
-        """Ask it to stop; safe from any thread and from a signal handler. What was published before is still taken."""
+        """Ask it to stop; safe from any thread and from a signal handler. Messages published before are still
+        recorded."""
         self._stop.set()
 
     def close(self) -> RecorderStatus:
-        """Stop, seal what there is, and raise what went wrong, if anything did. Safe to call twice."""
+        """Stop, seal, and raise the error that ended recording, if any. Safe to call twice."""
         self.stop()
         thread, self._thread = self._thread, None
         if thread is not None:
@@ -146,13 +145,11 @@ class Recorder:
     def __enter__(self) -> Self:
         return self if self._state == "recording" else self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.close()
         else:
-            with contextlib.suppress(RingmainError):  # the first error is the one to be seen
+            with contextlib.suppress(RingmainError):  # the first error is raised
                 self.close()
 
     def _open(self) -> None:
@@ -183,7 +180,7 @@ class Recorder:
         self._state, self._started_s = "recording", time.monotonic()
 
     def _known_topics(self) -> set[str]:
-        """Topics that an earlier recorder on this directory recorded, and that still live the same life."""
+        """Topics that an earlier recorder on this directory recorded, and that are still in the same life."""
         assert self._writer is not None
         declared, alive = self._writer.declared, set()
         for topic in {topic for topic, _ in declared}:
@@ -197,8 +194,8 @@ class Recorder:
         return {topic for topic, _ in known}
 
     def _declare(self, tap: Tap | FrameTap) -> None:
-        """Say which lives a tap has joined, before anything of them is taken: who comes after us can then tell what we
-        have taken from what we could not keep."""
+        """Declare the lives that a tap has joined before any message of them is taken: the next recorder then knows
+        where recording began, and counts what is missing."""
         assert self._writer is not None
         for life in tap.lives.values():
             first_seq = self._continuity.first_seq(life.epoch, life.first_seq)
@@ -224,7 +221,7 @@ class Recorder:
                 due_s = min(_LONGEST_WAIT_S, self._writer.tick(), self._left_s())
                 ready = self._taps.wait(0 if self._writer.busy else due_s)
                 if not ready:
-                    self._writer.settle()  # nobody sleeps while messages are borrowed
+                    self._writer.settle()  # no message stays borrowed during a sleep
                     continue
                 fullest = 0.0
                 for tap in ready:
@@ -232,19 +229,19 @@ class Recorder:
                 if fullest < 1 / 8:
                     self._writer.settle()
                     time.sleep(_PAUSE_S)
-            self._take_the_rest()
+            self._drain_rest()
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
-                self._take_the_rest()
+                self._drain_rest()
             raise
         finally:
             try:
-                self._writer.settle()  # what is borrowed is given back
+                self._writer.settle()  # releases borrowed messages
             finally:
                 self._taps.close()
 
     def _finish(self) -> RecorderStatus:
-        """Seal. After an error of the writer's there is nothing more to be done than letting go."""
+        """Close the writer, which seals; after an error of its own it only unlocks the directory."""
         assert self._writer is not None
         failed = self._state == "failed"
         if not failed:
@@ -265,7 +262,7 @@ class Recorder:
     # ------------------------------------------------------------------------------------- draining
 
     def _drain(self, tap: Tap | FrameTap) -> float:
-        """Record what is there, up to a limit; returns how full the ring was found."""
+        """Record the messages that are there, up to a limit; returns how full the ring was."""
         assert self._writer is not None
         assert self._taps is not None
         most = _MOST_MESSAGES
@@ -273,7 +270,7 @@ class Recorder:
             most = min(most, self._max_messages - self._total.messages)
         try:
             taken = tap.take(most, _MOST_BYTES)
-        except TopicMismatch:  # a stream came back as a topic of messages
+        except TopicMismatch:  # a frame topic was created again as a topic of messages
             self._taps.change_kind(tap)
             return 0.0
         except RingmainError as error:
@@ -282,7 +279,7 @@ class Recorder:
         if taken is None:
             return 0.0
         if tap.begun != taken.epoch and tap.sees_frames(taken):
-            self._taps.change_kind(tap)  # nothing of this life is recorded yet: it is taken anew, as frames
+            self._taps.change_kind(tap)  # no message of this life is recorded yet: the new tap takes them as frames
             return 0.0
         ring = self._continuity.correct(tap.topic, taken.epoch, taken.ring, joined=tap.begun != taken.epoch)
         if len(ring):
@@ -299,7 +296,7 @@ class Recorder:
         else:
             taken.release()
         if len(taken.ring) >= most or taken.bytes >= _MOST_BYTES // 2:
-            return 1.0  # there is probably more
+            return 1.0  # there are probably more
         return (taken.bytes + 32 * len(taken.ring)) / max(tap.capacity, 1)
 
     def _count(self, topic: str, messages: int, size: int, lost: int) -> None:
@@ -309,8 +306,8 @@ class Recorder:
         meter.add(messages, size, lost)
         self._total.add(messages, size, lost)
 
-    def _take_the_rest(self) -> None:
-        """What was published before the stop; a publisher that goes on must not keep us for ever."""
+    def _drain_rest(self) -> None:
+        """Record the messages published before the stop, and no later ones: a publisher may never pause."""
         assert self._taps is not None
         for tap in self._taps.current():
             left, _ = tap.lag()
@@ -336,11 +333,11 @@ class Recorder:
 
     @property
     def error(self) -> BaseException | None:
-        """What ended it, if it did not end by itself."""
+        """The error that ended it, if any."""
         return self._error
 
     def status(self) -> RecorderStatus:
-        """How it is doing. From any thread; a look at the rosters, so a few times a second is plenty."""
+        """The status now. From any thread. It reads the rosters, so ask a few times a second at most."""
         writer, taps = self._writer, self._taps
         rate_hz, bytes_per_s = self._total.rates()
         running = self._state == "recording"
@@ -353,37 +350,19 @@ class Recorder:
             lost=self._total.lost,
             rate_hz=rate_hz if running else 0.0,
             bytes_per_s=bytes_per_s if running else 0.0,
-            topics=self._topics(taps) if taps is not None else [],
+            topics=topic_statuses(taps, self._meters, self._observe) if taps is not None else [],
             position=str(writer.position) if writer is not None else "",
             segments_waiting=writer.segments_waiting if writer is not None else 0,
             damaged=writer.damaged if writer is not None else [],
-            disk_free_bytes=_free_bytes(self.path),
+            disk_free_bytes=free_bytes(self.path),
             error=str(self._error) if self._error is not None else "",
         )
-
-    def _topics(self, taps: Taps) -> list[TopicStatus]:
-        live = {tap.topic: tap for tap in taps.current()}
-        problems = dict(taps.problems)
-        found = []
-        for topic in sorted({*live, *self._meters, *problems}):
-            meter = self._meters.get(topic) or Meter()
-            tap = live.get(topic)
-            lag_messages, lag_bytes = tap.lag() if tap is not None else (0, 0)
-            contract = next((life.contract for life in reversed((tap.lives if tap else {}).values())), "")
-            rate_hz, bytes_per_s = meter.rates()
-            found.append(
-                TopicStatus(
-                    topic, contract, self._observe or contract in ("pipe", "broadcast", FRAMES), meter.messages,
-                    meter.bytes, meter.lost, rate_hz, bytes_per_s, lag_messages, lag_bytes, problems.get(topic, ""),
-                )
-            )  # fmt: skip
-        return found
 
 
 @contextlib.contextmanager
 def _interrupts_as(stop: Callable[[], None]) -> Iterator[None]:
-    """Ctrl-C asks to stop, instead of breaking in between a write and the note that it was done. Whoever has a handler
-    of their own keeps it."""
+    """Ctrl-C calls `stop` instead of raising between a write and the note that it was done. A handler that the program
+    has installed stays."""
     ours = threading.current_thread() is threading.main_thread()
     if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
@@ -393,21 +372,3 @@ def _interrupts_as(stop: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def _patterns(what: str, given: str | Sequence[str]) -> list[str]:
-    patterns = [given] if isinstance(given, str) else list(given)
-    for pattern in patterns:
-        if not isinstance(pattern, str) or not pattern:
-            raise ValueError(f"{what}: a topic's name or pattern is a text, not {pattern!r}")
-        if not set("*?[") & set(pattern):
-            _names.check_topic(pattern)
-    return patterns
-
-
-def _free_bytes(path: Path) -> int | None:
-    try:
-        room = os.statvfs(path)
-    except OSError:
-        return None
-    return room.f_bavail * room.f_frsize

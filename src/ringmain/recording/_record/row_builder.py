@@ -1,114 +1,94 @@
-"""From a ring's batch to a recording's: columns added and retyped, no Python object for a message.
+"""From a ring's batch to rows of a recording: columns added and retyped, no Python object for a message.
 
-What is the same for a whole batch (recorder, topic, epoch) is a slice of a column made once; counters change
-type by being looked at differently (the ring's stay below 2**63); only times and sizes are computed.
+Constant columns are slices of a column made once for each topic. The ring's counters change type by a view of the same
+bytes (they stay below 2**63). Only times and sizes are computed.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from ringmain.recording._format import RING_SCHEMA, SCHEMA
-
-native: Any = None
-with contextlib.suppress(ImportError):  # not built here: the same columns, made more slowly
-    from ringmain import _recording as native
+from ringmain import _recording
+from ringmain.recording._format import COLUMNS, RING_SCHEMA, SCHEMA, TABLE
 
 _CACHED_TOPICS = 256
 _CHUNK_ROWS = 8192
-_PUBLISH_TIME = SCHEMA.field("publish_time").type
-_RECORD_TIME = SCHEMA.field("record_time").type
-_NANOS = SCHEMA.field("publish_ns").type
-_SIZE = SCHEMA.field("size").type
+
+# What is looked up in the table and in the ring's schema once, and not for every batch.
+_TIMES, _DATA, _LOST = (RING_SCHEMA.get_field_index(name) for name in ("time_ns", "data", "lost"))
+_COMPUTED = [(c.name, c.type, c.type.bit_width // 8) for c in TABLE if c.source == "computed"]
+_RING = {c.name: RING_SCHEMA.get_field_index(c.ring) for c in TABLE if c.source == "ring"}
+_VIEWED = {c.name: c.type for c in TABLE if c.source == "ring" and RING_SCHEMA.field(c.ring).type != c.type}
 
 
-class Envelope:
-    """Wraps batches for one recorder."""
+class Rows(NamedTuple):
+    """Rows of SCHEMA, the bounds of their publish times, and how many messages were lost before them."""
 
-    def __init__(self, recorder: str) -> None:
-        self._recorder = recorder
-        self._constant: OrderedDict[tuple[str, int], tuple[pa.Array, pa.Array, pa.Array]] = OrderedDict()
-
-    def wrap(
-        self, topic: str, epoch: int, ring: pa.RecordBatch, recorded: Sequence[tuple[int, int]]
-    ) -> tuple[pa.RecordBatch, int, int, int]:
-        """(rows of SCHEMA, least publish time, greatest, messages lost before them). `recorded` says when the
-        rows were taken from the ring: (rows, record time in ns), one entry a drain."""
-        rows = ring.num_rows
-        seq, time_ns, sender, kind, lost, data = ring.columns
-        derived = _derive(time_ns, data, lost)
-        recorders, topics, epochs = self._columns(topic, epoch, rows)
-        columns = [
-            recorders, topics, epochs, seq.view(pa.int64()), derived.micros, derived.nanos,
-            _record_times(recorded, rows), sender, kind, lost.view(pa.int64()), derived.sizes, data,
-        ]  # fmt: skip
-        return pa.RecordBatch.from_arrays(columns, schema=SCHEMA), derived.least_ns, derived.greatest_ns, derived.lost
-
-    def _columns(self, topic: str, epoch: int, rows: int) -> tuple[pa.Array, pa.Array, pa.Array]:
-        key = (topic, epoch)
-        known = self._constant.get(key)
-        if known is None or len(known[0]) < rows:
-            room = max(rows, min(_CHUNK_ROWS, 2 * rows))
-            values = (pa.scalar(self._recorder), pa.scalar(topic), pa.scalar(epoch, pa.int64()))
-            known = tuple(pa.repeat(value, room) for value in values)
-            assert known is not None
-            self._constant[key] = known
-            if len(self._constant) > _CACHED_TOPICS:
-                self._constant.popitem(last=False)
-        recorder, name, number = known
-        return recorder.slice(0, rows), name.slice(0, rows), number.slice(0, rows)
-
-
-class _Derived(NamedTuple):
-    """What is computed from the ring's columns."""
-
-    micros: pa.Array
-    nanos: pa.Array
-    sizes: pa.Array
-    least_ns: int
-    greatest_ns: int
+    batch: pa.RecordBatch
+    min_ns: int
+    max_ns: int
     lost: int
 
 
-def _derive(time_ns: pa.Array, data: pa.Array, lost: pa.Array) -> _Derived:
-    rows = len(time_ns)
-    if native is not None and time_ns.offset == data.offset == lost.offset:
-        micros, nanos, sizes = (pa.allocate_buffer(width * rows) for width in (8, 2, 4))
-        given = (time_ns.buffers()[1], data.buffers()[1], lost.buffers()[1])
-        least, greatest, missed = native.derive(*given, time_ns.offset, rows, micros, nanos, sizes)
-        return _Derived(
-            pa.Array.from_buffers(_PUBLISH_TIME, rows, [None, micros], 0),
-            pa.Array.from_buffers(_NANOS, rows, [None, nanos], 0),
-            pa.Array.from_buffers(_SIZE, rows, [None, sizes], 0),
-            least, greatest, missed,
-        )  # fmt: skip
-    times = time_ns.to_pylist()
-    return _Derived(
-        pa.array([t // 1000 for t in times], _PUBLISH_TIME),
-        pa.array([t % 1000 for t in times], _NANOS),
-        pc.binary_length(data), min(times), max(times), pc.sum(lost).as_py(),
+class RowBuilder:
+    """Builds the rows of one recorder."""
+
+    def __init__(self, recorder: str) -> None:
+        self._recorder = recorder
+        self._constants: OrderedDict[tuple[str, int], dict[str, pa.Array]] = OrderedDict()
+
+    def build(self, topic: str, epoch: int, ring: pa.RecordBatch, recorded: Sequence[tuple[int, int]]) -> Rows:
+        """`recorded` says when the rows were taken from the ring: (rows, record time in ns) for each drain."""
+        rows = ring.num_rows
+        constant = self._constant(topic, epoch, rows)
+        computed, min_ns, max_ns, lost = _compute(ring, recorded)
+        columns = []
+        for name in COLUMNS:
+            if name in _RING:
+                taken = ring.column(_RING[name])
+                columns.append(taken.view(_VIEWED[name]) if name in _VIEWED else taken)
+            else:
+                columns.append(computed[name] if name in computed else constant[name].slice(0, rows))
+        return Rows(pa.RecordBatch.from_arrays(columns, schema=SCHEMA), min_ns, max_ns, lost)
+
+    def _constant(self, topic: str, epoch: int, rows: int) -> dict[str, pa.Array]:
+        """The constant columns, at least so many rows of each."""
+        known = self._constants.get((topic, epoch))
+        if known is None or len(known["topic"]) < rows:
+            room = max(rows, min(_CHUNK_ROWS, 2 * rows))
+            values = {"recorder": self._recorder, "topic": topic, "epoch": epoch}
+            known = {name: pa.repeat(pa.scalar(v, SCHEMA.field(name).type), room) for name, v in values.items()}
+            self._constants[topic, epoch] = known
+            if len(self._constants) > _CACHED_TOPICS:
+                self._constants.popitem(last=False)
+        return known
+
+
+def _compute(ring: pa.RecordBatch, recorded: Sequence[tuple[int, int]]) -> tuple[dict[str, pa.Array], int, int, int]:
+    """(the computed columns, least publish time, greatest, messages lost)."""
+    rows = ring.num_rows
+    times, data, lost = ring.column(_TIMES), ring.column(_DATA), ring.column(_LOST)
+    if not times.offset == data.offset == lost.offset:
+        times, data, lost = (pa.concat_arrays([column]) for column in (times, data, lost))  # copies that begin at 0
+    buffers = {name: pa.allocate_buffer(width * rows) for name, _, width in _COMPUTED}
+    min_ns, max_ns, missed = _recording.derive(
+        times.buffers()[1], data.buffers()[1], lost.buffers()[1], times.offset, rows,
+        buffers["publish_time"], buffers["publish_ns"], buffers["size"],
     )  # fmt: skip
-
-
-def _record_times(recorded: Sequence[tuple[int, int]], rows: int) -> pa.Array:
-    if native is not None:
-        micros, first = pa.allocate_buffer(8 * rows), 0
-        for count, time_ns in recorded:
-            native.fill(micros, first, count, time_ns // 1000)
-            first += count
-        return pa.Array.from_buffers(_RECORD_TIME, rows, [None, micros], 0)
-    return pa.concat_arrays([pa.repeat(pa.scalar(ns // 1000, _RECORD_TIME), count) for count, ns in recorded])
+    first = 0
+    for count, time_ns in recorded:
+        _recording.fill(buffers["record_time"], first, count, time_ns // 1000)
+        first += count
+    made = {name: pa.Array.from_buffers(kind, rows, [None, buffers[name]], 0) for name, kind, _ in _COMPUTED}
+    return made, min_ns, max_ns, missed
 
 
 def ring_batch(topic: str, batch: object) -> pa.RecordBatch:
-    """What a topic's `recv_batch` gave, as a RecordBatch of RING_SCHEMA; anything else is told what is
-    missing."""
+    """What a topic's `recv_batch` gave, as a RecordBatch of RING_SCHEMA; raises ValueError for anything else."""
     ring = batch if isinstance(batch, pa.RecordBatch) else pa.record_batch(batch)
     known = ring.schema.equals(RING_SCHEMA)
     try:

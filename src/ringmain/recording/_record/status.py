@@ -1,10 +1,16 @@
-"""How a recorder is doing, for whoever watches: plain values, taken at one moment."""
+"""The status of a recorder: plain values, taken at one moment."""
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
+
+from ringmain.recording._format import FRAMES
+from ringmain.recording._record.tap_set import Taps
 
 State = Literal["ready", "recording", "sealing", "stopped", "failed"]
 _WINDOW_S = 1.0
@@ -18,7 +24,7 @@ class TopicStatus:
     contract: str
     """Empty while the topic has not appeared."""
     observed: bool
-    """Does it look on, so that no writer waits for it?"""
+    """Does the recorder only observe it, so that no writer waits?"""
     messages: int
     bytes: int
     lost: int
@@ -29,7 +35,7 @@ class TopicStatus:
     """Published and not yet taken."""
     lag_bytes: int
     problem: str = ""
-    """Why it is not being recorded, if so."""
+    """Why it is not being recorded, if it is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +89,32 @@ class Meter:
         now = time.monotonic()
         if now - self._next_mark[0] >= _WINDOW_S:
             self._mark, self._next_mark = self._next_mark, (now, self.messages, self.bytes)
+
+
+def topic_statuses(taps: Taps, meters: Mapping[str, Meter], observe: bool) -> list[TopicStatus]:
+    """The status of every topic that is, was or should be recorded."""
+    live = {tap.topic: tap for tap in taps.current()}
+    problems = dict(taps.problems)
+    found = []
+    for topic in sorted({*live, *meters, *problems}):
+        meter = meters.get(topic) or Meter()
+        tap = live.get(topic)
+        lag_messages, lag_bytes = tap.lag() if tap is not None else (0, 0)
+        contract = next((life.contract for life in reversed((tap.lives if tap else {}).values())), "")
+        rate_hz, bytes_per_s = meter.rates()
+        found.append(
+            TopicStatus(
+                topic, contract, observe or contract in ("pipe", "broadcast", FRAMES), meter.messages,
+                meter.bytes, meter.lost, rate_hz, bytes_per_s, lag_messages, lag_bytes, problems.get(topic, ""),
+            )
+        )  # fmt: skip
+    return found
+
+
+def free_bytes(path: Path) -> int | None:
+    """Of the disk, for this user; None where the system does not tell."""
+    try:
+        room = os.statvfs(path)
+    except OSError:
+        return None
+    return room.f_bavail * room.f_frsize

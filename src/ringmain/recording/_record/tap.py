@@ -1,8 +1,8 @@
-"""One topic, as a recorder draws from it: messages by the batch, large ones where they lie, frames by the copy.
+"""A tap: the recorder's subscriber on one topic. It takes messages in batches, large messages in place, frames by copy.
 
-The invariants owned here: a batch is of one life of its topic, and the life is known before anything of it is taken.
-And only where writers wait for the recorder anyway (`reliable`) are messages held while they are written to disk:
-elsewhere a slow disk costs messages, which are counted, and never a writer's time.
+The invariants owned here: a batch is of one life of its topic, and the life is known before any of its messages is
+taken. Messages are held while they are written to disk only on `reliable` topics, where writers wait for the recorder
+anyway: elsewhere a slow disk costs messages, which are counted, and never a writer's time.
 """
 
 from __future__ import annotations
@@ -20,15 +20,13 @@ from ringmain._subscriber import Start, Subscriber
 from ringmain.errors import MessageTooLarge, RingmainError, Timeout
 from ringmain.frames import Frame, FrameSubscriber
 from ringmain.recording import _frames
-from ringmain.recording._format import FRAMES, RING_SCHEMA
+from ringmain.recording._format import FRAMES, MAX_PAYLOAD_BYTES, RING_SCHEMA
 
-MAX_FRAME_BYTES = 1 << 30  # a `binary` column counts its bytes in 31 bits
-_LARGE_BYTES = 64 << 10  # from here on messages are written from where they lie
-_MOST_IN_PLACE = 256  # at once: a system call takes 1024 pieces
-_SHARE = 8  # the part of a ring that is borrowed at once: up to four such are under way
-_MAX_DATA_BYTES = (1 << 31) - 1  # a `binary` column counts its bytes in 31 bits
+_LARGE_BYTES = 64 << 10  # messages of this size and more are written in place, without a copy
+_MOST_IN_PLACE = 256  # messages in one batch: a system call takes 1024 pieces
+_SHARE = 8  # one batch borrows at most 1/8 of a ring: up to four batches are held at once
 _DATA = RING_SCHEMA.field("data")
-_DESCRIPTOR = b"FRME"  # how one begins; see docs/spec/frames.md
+_DESCRIPTOR = b"FRME"  # the first bytes of a frame's descriptor; see docs/spec/frames.md
 
 
 class Life(NamedTuple):
@@ -49,47 +47,45 @@ class Taken(NamedTuple):
     bytes: int
     lost: int
     in_place: Sequence[Lease] = ()
-    """Borrowed messages: their bytes are here, and the column `data` only says how many they are."""
+    """Borrowed messages: their bytes are here, and the column `data` only has their sizes."""
 
     def release(self) -> None:
-        """Give back what was borrowed."""
+        """Release the borrowed messages."""
         for lease in self.in_place:
             lease.release()
 
 
 def _rows(messages: Sequence[Lease] | Sequence[Frame], data: pa.Array) -> pa.RecordBatch:
     """The ring's columns, from messages taken one by one."""
-    columns = [[m.seq, m.time_ns, m.sender, m.kind, m.lost] for m in messages]
-    fields = [field.type for field in RING_SCHEMA][:-1]
-    arrays = [pa.array(values, kind) for values, kind in zip(zip(*columns, strict=True), fields, strict=True)]
+    envelope = [field for field in RING_SCHEMA if field != _DATA]
+    arrays = [pa.array([getattr(m, field.name) for m in messages], field.type) for field in envelope]
     return pa.RecordBatch.from_arrays([*arrays, data], schema=RING_SCHEMA)
 
 
-_nothing = pa.py_buffer(mmap.mmap(-1, 1 << 20))
+_untouched = pa.py_buffer(mmap.mmap(-1, 1 << 20))
 
 
-def nothing(size: int) -> pa.Buffer:
-    """A buffer of so many bytes that nobody is going to read: pages that are never touched take no memory."""
-    global _nothing
-    if _nothing.size < size:
-        _nothing = pa.py_buffer(mmap.mmap(-1, 2 * size))
-    return _nothing.slice(0, size)
+def untouched(size: int) -> pa.Buffer:
+    """A buffer of this size that is never read: pages that are never touched take no memory."""
+    global _untouched
+    if _untouched.size < size:
+        _untouched = pa.py_buffer(mmap.mmap(-1, 2 * size))
+    return _untouched.slice(0, size)
 
 
 class _Tapping(Subscriber if TYPE_CHECKING else object):  # type: ignore[misc]
-    """What taps of either kind know of their topic. It loses as little as it can: a lapped tap goes on with the oldest
-    message that is left."""
+    """What both kinds of taps have: the lives of the topic, and how far behind they are."""
 
     lives: dict[int, Life]
     capacity: int
     begun: int
-    """The life of which something has been taken."""
+    """The epoch of the life that messages were last taken of."""
     _contract: str | None = None  # what meta.json says instead of the topic's own
     _ahead: Lease | Frame | None = None
 
     @property
     def ahead(self) -> bool:
-        """Has something been taken from the topic, and not been given by `take()` yet? The topic says nothing of it."""
+        """Was a message taken that `take()` has not returned yet? The topic does not count it any more."""
         return self._ahead is not None
 
     def _attached(self) -> None:
@@ -115,35 +111,35 @@ class _Tapping(Subscriber if TYPE_CHECKING else object):  # type: ignore[misc]
         return max(0, newest - sequence) + self.ahead, max(0, end - position)
 
     def _whereabouts(self) -> tuple[int, int, int, int]:
-        """Where the topic's writers are, and where this tap is: each as the number and position of the next message."""
-        nowhere = (0, 0, 0, 0)
+        """The next message of the writers and of this tap: (number, position) of each."""
+        unknown = (0, 0, 0, 0)
         there = self._describe() if not self.closed else None
         if there is None:
-            return nowhere
+            return unknown
         try:
             seen = _native.inspect(_names.runtime_directory(), self.topic)
         except RingmainError:
-            return nowhere
+            return unknown
         if seen["epoch"] != there["epoch"]:
-            return nowhere
+            return unknown
         for each in seen["participants"]:
             if each["slot"] == there["slot"]:
                 return seen["next_sequence"], seen["position"], each["sequence"], each["position"]
-        return nowhere
+        return unknown
 
 
 class Tap(_Tapping, Subscriber):
-    """Takes messages."""
+    """Takes messages. When lapped, it goes on with the oldest message that is left."""
 
     def __init__(self, topic: str, *, start: Start, observe: bool, name: str) -> None:
         self.lives, self.capacity, self.begun = {}, 0, 0
         self._observes = observe
-        self._large = False  # did large messages come last?
-        self._ahead: Lease | None = None  # borrowed, and to be taken next
+        self._large = False  # were the last messages large?
+        self._ahead: Lease | None = None  # borrowed, and returned by the next take()
         super().__init__(topic, start=start, on_lap="oldest", observe="always" if observe else "pipes", name=name)
 
     def take(self, most: int, most_bytes: int) -> Taken | None:
-        """What is there, up to so many messages and bytes, but one in any case."""
+        """The messages that are there, up to these limits, but at least one; None if there is none."""
         if self._ahead is not None and self.epoch != self.begun:  # the first of a new life
             lease, self._ahead = self._ahead, None
             with lease:
@@ -158,7 +154,7 @@ class Tap(_Tapping, Subscriber):
         return Taken(pa.record_batch(batch), batch.epoch, batch.nbytes, batch.lost)
 
     def _take_in_place(self, most: int, most_bytes: int) -> Taken | None:
-        """Large messages are written from where they lie: copying a megabyte costs half of what writing it does."""
+        """Borrow large messages, to be written without a copy: copying a megabyte costs half as much as writing it."""
         leases: list[Lease] = []
         size = 0
         most_bytes = min(most_bytes, self.capacity // _SHARE)
@@ -171,8 +167,8 @@ class Tap(_Tapping, Subscriber):
             except RingmainError:
                 if not leases:
                     raise
-                break  # it comes again
-            if self.epoch != self.begun or (leases and size + len(lease.data) > _MAX_DATA_BYTES):
+                break  # the next call raises it again
+            if self.epoch != self.begun or (leases and size + len(lease.data) > MAX_PAYLOAD_BYTES):
                 self._ahead = lease
                 break
             leases.append(lease)
@@ -182,8 +178,8 @@ class Tap(_Tapping, Subscriber):
         self._large = size >= len(leases) * _LARGE_BYTES
         ends = list(accumulate((len(lease.data) for lease in leases), initial=0))
         offsets = pa.array(ends, pa.int32()).buffers()[1]
-        told = pa.Array.from_buffers(_DATA.type, len(leases), [None, offsets, nothing(size)])
-        return Taken(_rows(leases, told), self.begun, size, sum(lease.lost for lease in leases), leases)
+        sizes_only = pa.Array.from_buffers(_DATA.type, len(leases), [None, offsets, untouched(size)])
+        return Taken(_rows(leases, sizes_only), self.begun, size, sum(lease.lost for lease in leases), leases)
 
     def close(self) -> None:
         if self._ahead is not None:
@@ -192,27 +188,26 @@ class Tap(_Tapping, Subscriber):
         super().close()
 
     def sees_frames(self, taken: Taken) -> bool:
-        """Are these descriptors of frames? A stream's topic is there before its pool, so it may have been taken for one
-        of messages; but the pool is there before the first frame."""
+        """Are these descriptors of frames? A frame topic exists before its pool, so it may have been opened as a topic
+        of messages; but the pool exists before the first frame."""
         if memoryview(taken.ring.column("data")[0].as_buffer())[: len(_DESCRIPTOR)] != _DESCRIPTOR:
             return False
         return self.topic in _native.pools(_names.runtime_directory())
 
 
 class FrameTap(_Tapping, FrameSubscriber):
-    """Takes frames: each is held for as long as it takes to copy it, so that a recorder never keeps a publisher from
-    its buffers for longer."""
+    """Takes frames. Each is held only while it is copied, so that a recorder does not block a publisher's buffers."""
 
     _contract = FRAMES
 
     def __init__(self, topic: str, *, start: Start, name: str) -> None:
         self.lives, self.capacity, self.begun = {}, 0, 0
-        self._ahead: Frame | None = None  # of the life after the one that the last batch was of
+        self._ahead: Frame | None = None  # the first frame of the next life
         self._trouble: RingmainError | None = None
         super().__init__(topic, start=start, name=name)
 
     def take(self, most: int, most_bytes: int) -> Taken | None:
-        """What is there, up to so many frames and bytes, but one in any case."""
+        """The frames that are there, up to these limits, but at least one; None if there is none."""
         rows: list[Frame] = []
         payloads: list[bytes] = []
         size = lost = life = 0
@@ -222,7 +217,7 @@ class FrameTap(_Tapping, FrameSubscriber):
             except RingmainError as error:
                 if not rows:
                     raise
-                self._trouble = error  # what was taken is not thrown away
+                self._trouble = error  # the frames taken so far are returned first
                 break
             if frame is None or (rows and epoch != life):
                 self._ahead = frame
@@ -238,16 +233,16 @@ class FrameTap(_Tapping, FrameSubscriber):
         return Taken(_rows(rows, pa.array(payloads, _DATA.type)), life, size, lost)
 
     def _next_frame(self) -> tuple[Frame | None, int]:
-        """The next frame, if there is one, and the life it is of."""
+        """The next frame, if there is one, and the epoch of its life."""
         trouble, self._trouble = self._trouble, None
         if trouble is not None:
             raise trouble
         frame, self._ahead = self._ahead or self.try_recv(), None
-        if frame is not None and frame.size > MAX_FRAME_BYTES:
+        if frame is not None and frame.size > MAX_PAYLOAD_BYTES:
             frame.release()
             raise MessageTooLarge(
-                f"a frame of stream '{self.topic}' has {frame.size} bytes; a recording holds messages of "
-                f"{MAX_FRAME_BYTES} at most. Leave the stream out (exclude=, --no-frames)"
+                f"a frame of topic '{self.topic}' has {frame.size} bytes; a recording holds messages of "
+                f"{MAX_PAYLOAD_BYTES} at most. Leave the topic out (exclude=, --no-frames)"
             )
         return frame, self.epoch or 0
 
@@ -256,7 +251,7 @@ class FrameTap(_Tapping, FrameSubscriber):
         return super().ahead or self._trouble is not None
 
     def sees_frames(self, _: Taken) -> bool:
-        return False  # it does, and is the tap for them
+        return False  # this tap decodes them already
 
     def lag(self) -> tuple[int, int]:
         messages, _ = super().lag()

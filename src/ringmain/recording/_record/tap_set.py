@@ -1,7 +1,7 @@
-"""The topics that a recorder draws from: which they are, as they come and go, and one wait for all of them.
+"""The taps of a recorder: one for each topic that matches, as topics come and go, and one wait for all of them.
 
-The invariant owned here: what one topic does to its subscriber never stops the others. A topic that cannot be read
-(its roster is full, it is another user's, its ring contradicts itself) is set aside with the reason, and tried again.
+The invariant owned here: an error on one topic never stops the others. A topic that cannot be read (its roster is full,
+it belongs to another user, its ring is corrupt) is set aside with the reason, and tried again later.
 """
 
 from __future__ import annotations
@@ -9,27 +9,26 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from fnmatch import fnmatchcase
 
 from ringmain import _names, _native
 from ringmain._subscriber import Start
 from ringmain.errors import RecordingError, RingmainError
+from ringmain.recording._filters import is_pattern, matches_any
 from ringmain.recording._record.tap import FrameTap, Tap
 
 RETRY_S = 1.0
-_WILD = frozenset("*?[")
 
 
 class _Doorbell(_native.Subscriber):
-    """Sits on a name that no topic can have, so it never joins one; what it is there for is the directory's bell."""
+    """Subscribes to a name that no topic can have, so it never joins one: it waits for the bell of the directory."""
 
     def __init__(self) -> None:
         self._open(_names.runtime_directory(), "?", "latest", "latest", False, "", 0)
 
 
 class Taps:
-    """Taps on all topics whose name matches any of the patterns and none of the exclusions. `before_closing` is called
-    before one is closed: what was borrowed of it must be given back by then."""
+    """Taps on all topics whose name matches a pattern and no exclusion. `before_closing` is called before a tap is
+    closed, to release the messages that were borrowed from it."""
 
     def __init__(
         self,
@@ -60,29 +59,27 @@ class Taps:
         return list(self._taps.values())
 
     def wants(self, topic: str) -> bool:
-        return any(fnmatchcase(topic, p) for p in self._patterns) and not any(
-            fnmatchcase(topic, p) for p in self._exclude
-        )
+        return matches_any(topic, self._patterns) and not matches_any(topic, self._exclude)
 
     def wait(self, timeout_s: float) -> list[Tap | FrameTap]:
-        """The taps with something to read; none when the time is up, or when topics have come or gone: those are
-        looked at by the next call."""
+        """The taps that have messages; none after the timeout, or when topics were created or removed: the next call
+        handles these."""
         count = self._doorbell._directory_count()
         if count != self._heard or (self.problems and time.monotonic() >= self._retry_at):
             self._look(first=False)
-            self._heard = count  # taken before the look, so that what comes meanwhile is looked at next time
+            self._heard = count  # read before the listing, so that a change during it is seen by the next call
         ahead = [tap for tap in self._taps.values() if tap.ahead]
         try:
             ready = _native.wait([self._doorbell, *self._taps.values()], 0 if ahead else timeout_s, count)
         except RecordingError:
             raise
         except RingmainError:
-            return self._find_trouble()
+            return self._wait_one_by_one()
         return list(dict.fromkeys([*ahead, *(tap for tap in ready if isinstance(tap, Tap | FrameTap))]))
 
     def change_kind(self, tap: Tap | FrameTap) -> None:
-        """What was thought to be messages are frames, or the other way round: the tap for it takes its place, if frames
-        are wanted, and begins with the oldest that is there."""
+        """A topic of messages turned out to be a frame topic, or the other way round: replace its tap, if frames are
+        wanted. The new tap begins with the oldest message."""
         self._drop(tap.topic)
         is_stream = isinstance(tap, Tap)
         if self._frames or not is_stream:
@@ -92,27 +89,27 @@ class Taps:
                 self.set_aside(tap.topic, error)
 
     def set_aside(self, topic: str, error: Exception) -> None:
-        """Close a topic's tap and try again later."""
+        """Close a topic's tap, note the reason, and try again later."""
         self.problems[topic] = str(error)
         self._retry_at = time.monotonic() + RETRY_S
         if topic in self._taps:
             self._drop(topic)
 
     def close(self) -> None:
-        """One that cannot be closed does not keep the others open."""
+        """Close all, even if one raises."""
         with contextlib.ExitStack() as stack:
             stack.callback(self._doorbell._close)
             for tap in self._taps.values():
                 stack.callback(tap.close)
 
     def _drop(self, topic: str) -> None:
-        """What was borrowed of it is given back first."""
+        """Close a tap, after its borrowed messages were released."""
         self._before_closing()
         self._taps[topic].close()
         del self._taps[topic]
 
-    def _find_trouble(self) -> list[Tap | FrameTap]:
-        """One of the taps made the wait fail: which?"""
+    def _wait_one_by_one(self) -> list[Tap | FrameTap]:
+        """The wait failed: set aside the taps that make it fail, and return those that have messages."""
         ready = []
         for topic, tap in list(self._taps.items()):
             try:
@@ -130,7 +127,7 @@ class Taps:
         streams = set(_native.pools(_names.runtime_directory()))
         left_out = set() if self._frames else streams
         there = [t for t in _native.topics(_names.runtime_directory()) if self.wants(t) and t not in left_out]
-        plain = [p for p in self._patterns if not _WILD & set(p) and not any(fnmatchcase(p, e) for e in self._exclude)]
+        plain = [p for p in self._patterns if not is_pattern(p) and not matches_any(p, self._exclude)]
         for topic in dict.fromkeys([*plain, *there]):
             if topic in self._taps or topic in left_out:
                 continue
@@ -140,7 +137,7 @@ class Taps:
             except RecordingError:
                 raise
             except RingmainError as error:
-                if first and topic in plain:  # asked for by name: better no recording than one without it
+                if first and topic in plain:  # asked for by name: fail rather than record without it
                     raise
                 self.set_aside(topic, error)
             else:

@@ -1,68 +1,53 @@
-"""Writing a recording: ring batches in, a crash-tolerant directory out.
+"""`RecordingWriter`: writes ring batches to a directory that survives a crash.
 
     append() ── gather ──► spool (thread) ──► growing stream ── full or old ──► sealer (thread) ──► Parquet
                                                                                     └─► retention
 
-The invariants owned here: rows are numbered once, in the order of append(); what flush() returned from is in
-the kernel's hands, so that no death of this process can lose it; and a stream is written by one process only:
-after an error or a crash, recording goes on in a new segment, never in the old one.
+The invariants owned here: rows are numbered once, in the order of append(); when flush() returns, the kernel has
+everything appended before, so the death of this process cannot lose it; and a stream is written by one process only:
+after an error or a crash, recording goes on in a new segment.
 
-Writing to the file goes on in a thread while the next batch is prepared; what goes wrong there is raised by the
-next call. The writer starts no clock of its own: whoever drains the topics calls `append()` and `tick()`, which flush,
-rotate and fsync what is due. That keeps the recorder a loop, and every error in the hands of the one who can
-stop.
+A thread writes to the file while the next batch is prepared; the next call raises its errors. The writer has no timer:
+the caller's loop calls `append()` and `tick()`, which flush, rotate and fsync what is due. So every error is raised in
+the thread that can stop recording.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import io
 import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
 from pathlib import Path
-from types import TracebackType
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 import pyarrow as pa
 
+from ringmain._recording import Spool
 from ringmain.errors import RecordingCorrupt, RecordingError
-from ringmain.recording import _crash
-from ringmain.recording._format import MAX_SEGMENT, META, RING_SCHEMA, Position, TopicMeta, stream_name
-from ringmain.recording._meta import new_session, open_meta
-from ringmain.recording._record.row_builder import Envelope, ring_batch
-from ringmain.recording._record.spool import Spool
-from ringmain.recording._segment import checksum
-from ringmain.recording._segment.sealer import Sealer, tidy, upload
-from ringmain.recording._segment.segment_writer import StreamWriter, payload_bytes
+from ringmain.recording import _checksum, _crash
+from ringmain.recording._format import MAX_PAYLOAD_BYTES, MAX_SEGMENT, META, Position, stream_name
+from ringmain.recording._meta import MetaFile, TopicMeta
+from ringmain.recording._record import gather
+from ringmain.recording._record.gather import Pending
+from ringmain.recording._record.row_builder import RowBuilder, ring_batch
+from ringmain.recording._segment.sealer import Sealer, tidy
+from ringmain.recording._segment.segment_writer import StreamWriter
 from ringmain.recording._segment.store import Store, list_segments, read_retired
 from ringmain.recording._upkeep.lock import DirectoryLock
 from ringmain.recording._upkeep.retention import finish_retiring, retire
 
-DATA = RING_SCHEMA.get_field_index("data")
-ENVELOPE_BYTES = 80  # of a row besides its payload, about
 Fsync = Literal["never", "interval", "seal"]
 
-_GATHER_BYTES = 1 << 20  # less than half of this is gathered: each batch written costs 0.15 ms and 1 KB besides
+_GATHER_BYTES = 1 << 20  # smaller batches are joined up to this: each batch written costs 0.15 ms and 1 KB extra
 _GATHER_BATCHES = 1024
-_MAX_BATCH_BYTES = 1 << 30  # a `binary` column counts its bytes in 31 bits
 
 
-class _Pending(NamedTuple):
-    """A batch that was taken from a ring and is not written yet."""
-
-    topic: str
-    epoch: int
-    ring: pa.RecordBatch
-    record_ns: int
-    size: int
-    in_place: Sequence[memoryview] = ()
-    written: tuple[Callable[[], None], ...] = ()
-
-
-class _UnderWay(NamedTuple):
-    """What has been handed to the spool."""
+class _Written(NamedTuple):
+    """A batch that the spool has."""
 
     number: int
     rows: int
@@ -71,7 +56,7 @@ class _UnderWay(NamedTuple):
 
 
 class RecordingWriter:
-    """Records into a directory, new or continued. Use from one thread, with `with` or `close()`."""
+    """Records to a directory, new or continued. Use from one thread, with `with` or `close()`."""
 
     def __init__(
         self,
@@ -94,21 +79,22 @@ class RecordingWriter:
         self.path = Path(path)
         self._flush_interval_s, self._fsync = flush_interval_s, fsync
         self._segment_bytes, self._segment_age_s = segment_bytes, segment_age_s
-        self._keep = (keep_bytes, keep_age_s, keep_force)
+        self._sync = fsync != "never"
+        self._retain = functools.partial(
+            retire, keep_bytes=keep_bytes, keep_age_s=keep_age_s, force=keep_force, sync=self._sync
+        )
         self._failed: RecordingError | None = None
         self._stream: StreamWriter | None = None
         self._sealer: Sealer | None = None
         self._spool = Spool()
-        self._under_way: deque[_UnderWay] = deque()
-        self._pending: list[_Pending] = []
+        self._in_spool: deque[_Written] = deque()
+        self._pending: list[Pending] = []
         self._pending_bytes = 0
-        self._topics: dict[tuple[str, int], TopicMeta] = {}
         self._dirty = False  # has anything been written since the last flush?
-        self._in_hand = 0  # rows that are being appended and not among the pending ones yet
-        self._undeclared = False  # is there a topic that meta.json does not have yet?
+        self._in_hand = 0  # rows of the current append() that are not pending yet
         self._damaged: list[int] = []
         self._flushed_at = self._opened_at = time.monotonic()
-        self.rows = self.bytes = self.lost = 0  # what this writer was given
+        self.rows = self.bytes = self.lost = 0  # appended so far
         with self._stopping_on_error("open"):
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = DirectoryLock(self.path)
@@ -120,24 +106,23 @@ class RecordingWriter:
             raise
 
     def _begin(self, recorder: str | None, sealed_uri: str) -> None:
-        self._meta = open_meta(self.path, recorder, sealed_uri)
-        self._topics = {(t.name, t.epoch): t for t in self._meta.topics}
+        self._meta = MetaFile(self.path, recorder, sealed_uri)
         self._store = Store(self.path, self._meta.sealed_uri)
-        self._envelope = Envelope(self._meta.recorder)
+        self._builder = RowBuilder(self._meta.recorder)
         unsealed = tidy(self._store)
         finish_retiring(self._store)
         taken = [ref.number for ref in list_segments(self._store)]
         self._next = max([read_retired(self._store).first_segment - 1, *taken]) + 1
         self._position = Position(self._next, 0)
-        self._meta.sessions.append(new_session(self._next))
+        self._meta.begin_session(self._next)
         self._write_meta()
-        self._sealer = Sealer(self._store, sync=self._fsync != "never", after=self._retain)
+        self._sealer = Sealer(self._store, sync=self._sync, after=lambda: self._retain(self._store))
         for number in unsealed:
             self._sealer.submit(number)
 
     @property
     def recorder(self) -> str:
-        """Who records, as in the column of that name."""
+        """The recorder's name, as in the column `recorder`."""
         return self._meta.recorder
 
     @property
@@ -147,9 +132,9 @@ class RecordingWriter:
 
     @property
     def busy(self) -> bool:
-        """Is something being written?"""
+        """Is a batch being written?"""
         self._note_written()
-        return bool(self._under_way)
+        return bool(self._in_spool)
 
     @property
     def segments_waiting(self) -> int:
@@ -158,7 +143,7 @@ class RecordingWriter:
 
     @property
     def damaged(self) -> list[int]:
-        """Segments that an earlier recorder left and that fail their checksums: `Recording.repair()` is for them."""
+        """Segments of an earlier recorder that fail their checksums: `Recording.repair()` handles them."""
         return list(self._sealer.damaged) if self._sealer is not None else list(self._damaged)
 
     @property
@@ -168,18 +153,14 @@ class RecordingWriter:
 
     @property
     def declared(self) -> dict[tuple[str, int], TopicMeta]:
-        """The lives (topic, epoch) that have been declared, here and by the recorders before."""
-        return dict(self._topics)
+        """The lives (topic, epoch) that this and earlier recorders declared."""
+        return dict(self._meta.topics)
 
     def declare(self, topic: str, *, epoch: int, contract: str = "", schema: bytes = b"", first_seq: int = 0) -> None:
-        """Note a topic's contract and schema, and where recording of this life begins (the first to say so is
-        believed). They are in meta.json before the first of its rows is in a segment: it is written with the next
-        flush, once for all topics declared until then."""
-        known = self._topics.get((topic, epoch))
-        entry = TopicMeta(topic, epoch, contract, schema, first_seq if known is None else known.first_seq)
-        if known != entry:
-            self._topics[topic, epoch] = entry
-            self._undeclared = True
+        """Note a topic's contract and schema, and where recording of this life begins (the first declaration counts).
+        They are in meta.json before the first of its rows is in a segment: the next flush writes it, once for all
+        topics declared until then."""
+        self._meta.declare(topic, epoch, contract, schema, first_seq)
 
     def append(
         self,
@@ -192,16 +173,16 @@ class RecordingWriter:
         written: Callable[[], None] | None = None,
     ) -> int:
         """Record a batch that a topic's `recv_batch` gave; returns its number of messages. No Python object is made for
-        a message. The batch's memory is kept until the next flush. With `in_place` the payloads are taken from there,
-        one after the other, and the batch's own says only how long each is; `written` is called, by this or some later
-        call of this writer's, once they are not needed any more. It need not have been when this call raises."""
+        a message. The batch's memory is kept until the next flush. With `in_place`, the payloads are these, one after
+        the other, and the batch's own column only gives their sizes; `written` is called, by this or a later call, once
+        they are not needed any more. When this call raises, `written` may not have been called."""
         now_ns = time.time_ns() if record_time_ns is None else record_time_ns
         ring = ring_batch(topic, batch)
         self._in_hand = len(ring)
         try:
             self._check()
-            for part in _parts(ring) if not in_place else (ring,):
-                self._gather(_Pending(topic, epoch, part, now_ns, _size(part), in_place))
+            for part in gather.split(ring) if not in_place else (ring,):
+                self._gather(Pending(topic, epoch, part, now_ns, gather.size_of(part), in_place))
             if written is not None:
                 self._tell_when_written(written)
         finally:
@@ -209,8 +190,8 @@ class RecordingWriter:
         self.tick()
         return len(ring)
 
-    def _gather(self, entry: _Pending) -> None:
-        if entry.in_place or self._pending_bytes + entry.size > _MAX_BATCH_BYTES:
+    def _gather(self, entry: Pending) -> None:
+        if entry.in_place or self._pending_bytes + entry.size > MAX_PAYLOAD_BYTES:
             self._write_pending()
         self._pending.append(entry)
         self._pending_bytes += entry.size
@@ -221,39 +202,38 @@ class RecordingWriter:
             self._write_pending()
 
     def _tell_when_written(self, written: Callable[[], None]) -> None:
-        """Once all that was appended so far is."""
+        """Call `written` once everything appended so far is in the file."""
         if self._pending:
             last = self._pending[-1]
             self._pending[-1] = last._replace(written=(*last.written, written))
-        elif self._under_way:
-            self._under_way[-1].written.append(written)
+        elif self._in_spool:
+            self._in_spool[-1].written.append(written)
         else:
             written()
 
     def tick(self) -> float:
-        """Do what is due: flush, fsync, rotate; raise what went wrong in the background. Returns the seconds
-        until it should be called again, for the recorder's wait."""
+        """Flush, fsync and rotate if due; raise errors of the background threads. Returns the seconds until the next
+        call is due."""
         self._check()
         if time.monotonic() - self._flushed_at >= self._flush_interval_s:
             self._flush(wait=self._fsync == "interval" or self._flush_interval_s == 0)
-        now = time.monotonic()
-        stream = self._stream
+        stream, now = self._stream, time.monotonic()
         if stream is not None and (stream.size >= self._segment_bytes or now - self._opened_at >= self._segment_age_s):
             self.rotate()
         return max(0.0, self._flushed_at + self._flush_interval_s - time.monotonic())
 
     def flush(self) -> None:
-        """Hand everything appended to the kernel; with fsync='interval', to the disk."""
+        """Write everything appended to the kernel; with fsync='interval', to the disk."""
         self._check()
         self._flush(wait=True)
 
     def _flush(self, *, wait: bool) -> None:
-        """Unless it shall `wait`, the spool may still be at it: what is under way is a moment's, and bounded."""
+        """Without `wait`, the spool may still be writing when this returns: at most three batches."""
         self._flushed_at = time.monotonic()
-        if self._undeclared:
+        if self._meta.changed:
             with self._stopping_on_error("describe a topic in"):
                 self._write_meta()
-        if not self._pending and not self._dirty and not self._under_way:
+        if not self._pending and not self._dirty and not self._in_spool:
             return
         self._write_pending()
         self._dirty = False
@@ -267,7 +247,7 @@ class RecordingWriter:
                     self._stream.sync()
 
     def settle(self) -> None:
-        """Wait until what was handed over is in the file. After an error there is nothing to wait for."""
+        """Wait until everything given to the spool is in the file. Returns at once after an error."""
         if self._failed is None:
             with self._stopping_on_error("write"):
                 self._spool.wait()
@@ -275,60 +255,53 @@ class RecordingWriter:
 
     def _note_written(self) -> None:
         written = self._spool.written
-        while self._under_way and self._under_way[0].number <= written:
-            done = self._under_way.popleft()
+        while self._in_spool and self._in_spool[0].number <= written:
+            done = self._in_spool.popleft()
             self._position = done.then
             _call_all(done.written)
 
     def rotate(self) -> None:
-        """Finish the current segment and let it be sealed; the next row opens a new one."""
+        """Finish the current segment and have it sealed; the next row opens a new one."""
         self.flush()
         if self._stream is not None:
             stream, self._stream = self._stream, None
             with self._stopping_on_error("finish"):
                 stream.finish()
                 self._position = Position(self._next, 0)
-                _crash.point("R4")  # [CRASH-R4] the stream has its end mark, and nobody is sealing it
+                _crash.point("R4")  # [CRASH-R4] the stream has its end mark, and sealing has not begun
                 assert self._sealer is not None
                 self._sealer.submit(stream.segment)
 
     def close(self) -> None:
-        """Flush, seal what there is, and let go of the directory. Safe to call twice, and after an error."""
+        """Flush, seal, and unlock the directory. Safe to call twice, and after an error."""
         try:
             if self._failed is None and self._lock.held:
                 self.rotate()
         finally:
-            self._shut()
-
-    def abandon(self) -> None:
-        """Let go of the directory at once, sealing nothing and flushing nothing: as a crash would, but in
-        order."""
-        self._shut()
+            self.abandon()
 
     def _let_go(self) -> None:
-        """Close the file as it is. Whatever was to be written from where it lies is not needed any more."""
+        """Close the file as it is, and call what waits for batches to be written: they are not needed any more."""
         if self._stream is not None:
             self._stream.abandon()
             self._stream = None
         self._note_written()
-        left = [call for entry in self._under_way for call in entry.written]
+        left = [call for entry in self._in_spool for call in entry.written]
         left += [call for entry in self._pending for call in entry.written]
-        self._under_way.clear()
+        self._in_spool.clear()
         self._pending, self._pending_bytes = [], 0
         _call_all(left)
 
-    def _shut(self) -> None:
+    def abandon(self) -> None:
+        """Unlock the directory without flushing, as after a crash. Segments that wait to be sealed are sealed first."""
         self._let_go()
         sealer, self._sealer = self._sealer, None
+        # After an error that was raised, one of the sealer's only follows from it.
+        quiet = contextlib.suppress(RecordingError) if self._failed is not None else contextlib.nullcontext()
         try:
             if sealer is not None:
-                stopped_before = self._failed is not None
-                try:
-                    with self._stopping_on_error("seal"):
-                        sealer.close()
-                except RecordingError:
-                    if not stopped_before:  # otherwise the first error has been told, and this one follows from it
-                        raise
+                with quiet, self._stopping_on_error("seal"):
+                    sealer.close()
                 self._damaged = sealer.damaged
         finally:
             self._lock.release()
@@ -354,111 +327,73 @@ class RecordingWriter:
             self._pending_bytes = 0
 
     def _write_first(self, count: int) -> None:
-        """Write the first `count` pending batches as one; they stop pending only once the spool has them."""
-        if self._undeclared:
+        """Write the first `count` pending batches as one; they stay pending until the spool has them."""
+        if self._meta.changed:
             self._write_meta()
         if self._stream is None:
             self._open_stream()
         assert self._stream is not None
-        wrapped = []
-        for (topic, epoch), run in groupby(self._pending[:count], key=lambda p: (p.topic, p.epoch)):
-            pieces = list(run)
-            ring = pieces[0].ring if len(pieces) == 1 else pa.concat_batches([p.ring for p in pieces])
-            wrapped.append(self._envelope.wrap(topic, epoch, ring, [(len(p.ring), p.record_ns) for p in pieces]))
-        joined = wrapped[0][0] if len(wrapped) == 1 else pa.concat_batches([w[0] for w in wrapped])
+        rows = gather.join(self._pending[:count], self._builder)
         in_place = self._pending[0].in_place if count == 1 else ()
-        number = self._stream.write(joined, min(w[1] for w in wrapped), max(w[2] for w in wrapped), in_place)
-        tell = [call for entry in self._pending[:count] for call in entry.written]
+        number = self._stream.write(rows.batch, rows.min_ns, rows.max_ns, in_place)
+        calls = [call for entry in self._pending[:count] for call in entry.written]
         then = Position(self._stream.segment, self._stream.rows)
-        self._under_way.append(_UnderWay(number, joined.num_rows, then, tell))
+        self._in_spool.append(_Written(number, rows.batch.num_rows, then, calls))
         del self._pending[:count]
         self._note_written()
-        self.lost += sum(w[3] for w in wrapped)
+        self.lost += rows.lost
         self._dirty = True
         if _crash.is_next("R3"):
             self._spool.wait()
-        _crash.point("R3")  # [CRASH-R3] a batch is written, and nobody has been told
+        _crash.point("R3")  # [CRASH-R3] a batch is written, and no caller was told
 
     def _open_stream(self) -> None:
         if self._next > MAX_SEGMENT:
-            raise RecordingCorrupt(f"{self.path} has used up its {MAX_SEGMENT + 1} segment numbers; start a new one")
+            raise RecordingCorrupt(f"{self.path} has used all its {MAX_SEGMENT + 1} segment numbers; start a new one")
         self._stream = StreamWriter(self.path / stream_name(self._next), self._next, self._spool)
         self._position = Position(self._next, 0)
         if self._fsync == "interval":
-            checksum.sync_directory(self.path)
+            _checksum.sync_directory(self.path)
         self._next += 1
         self._opened_at = time.monotonic()
 
-    def _retain(self) -> None:
-        """Runs in the sealer's thread, after each seal."""
-        keep_bytes, keep_age_s, force = self._keep
-        if keep_bytes is not None or keep_age_s is not None:
-            sync = self._fsync != "never"
-            retire(self._store, keep_bytes=keep_bytes, keep_age_s=keep_age_s, force=force, sync=sync)
-
     def _write_meta(self) -> None:
-        self._meta.topics = list(self._topics.values())
-        data = checksum.dump_json(self._meta)
-        # [CRASH-R8] the new meta.json is written under its temporary name: the old one still counts
-        checksum.replace_file(
-            self.path / META, data, sync=self._fsync != "never", before_rename=lambda: _crash.point("R8")
-        )
+        data = self._meta.save(sync=self._sync)
         if self._meta.sealed_uri:
-            pieces = iter([data, b""])
-            upload(Store(self.path, self._meta.sealed_uri), META, lambda _: next(pieces))
-        self._undeclared = False
+            self._store.upload(META, io.BytesIO(data).read)
 
     @contextlib.contextmanager
-    def _stopping_on_error(self, doing: str):  # type: ignore[no-untyped-def]
-        """Turn what the operating system says into an error that says what is lost and what is not."""
+    def _stopping_on_error(self, doing: str) -> Iterator[None]:
+        """Turn an error of the operating system into one that says what is lost and what is not; recording stops."""
         try:
             yield
-        except RecordingError:
+        except (RecordingError, BlockingIOError):
             raise
         except (OSError, pa.ArrowException) as error:
-            if isinstance(error, BlockingIOError):
-                raise
             with contextlib.suppress(OSError):
                 self._spool.wait()
             self._note_written()
             unwritten = self._in_hand + sum(len(entry.ring) for entry in self._pending)
-            unwritten += sum(entry.rows for entry in self._under_way)
+            unwritten += sum(entry.rows for entry in self._in_spool)
             code = getattr(error, "errno", None)
             reason = os.strerror(code) if isinstance(code, int) else str(error)
             self._failed = RecordingError(
                 code or 0,
-                f"could not {doing} the recording at {self.path}: {reason}. Recording has stopped; "
-                f"{unwritten} messages that were taken are not in it, all that was flushed before is, "
-                "and stays readable",
+                f"could not {doing} the recording at {self.path}: {reason}. Recording has stopped; {unwritten} "
+                "messages that were taken are not in it, all that was flushed before is, and stays readable",
             )
             self._let_go()
             raise self._failed from error
 
-    def __enter__(self) -> RecordingWriter:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
-def _size(ring: pa.RecordBatch) -> int:
-    return payload_bytes(ring.column(DATA)) + len(ring) * ENVELOPE_BYTES
-
-
-def _parts(ring: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Its rows in pieces that a batch can hold."""
-    if _size(ring) > _MAX_BATCH_BYTES and len(ring) > 1:
-        half = len(ring) // 2
-        yield from _parts(ring.slice(0, half))
-        yield from _parts(ring.slice(half))
-    elif len(ring):
-        yield ring
-
-
 def _call_all(calls: Sequence[Callable[[], None]]) -> None:
-    """One that raises does not keep the others from being called."""
+    """All are called, even if one raises."""
     with contextlib.ExitStack() as stack:
         for call in reversed(calls):
             stack.callback(call)

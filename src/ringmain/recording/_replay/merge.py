@@ -1,9 +1,9 @@
 """A recording's messages in the order in which they were published, across topics.
 
-A recorder takes a batch from one topic, then from the next, so rows lie in runs by topic. They are merged here: each
+A recorder takes a batch from one topic, then from the next, so rows are stored by topic. They are merged here: each
 topic keeps its own order, and among topics the earliest publish time goes first. How far to read ahead is known
-exactly: every block of a recording carries its least publish time, so once no block to come is earlier, a message may
-go. Memory is that of the blocks that overlap in time.
+exactly: every run of rows has its least publish time, so a message is yielded once no later run begins before it.
+Memory is that of the runs that overlap in time.
 """
 
 from __future__ import annotations
@@ -14,30 +14,21 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ringmain.recording._format import Position
-from ringmain.recording._reader import Recording
-from ringmain.recording._segment.parquet_segment import time_ns_of
+from ringmain.recording._message import FIELDS, RecordedMessage, messages_of
+from ringmain.recording._recording import Recording
 
-COLUMNS = ("topic", "epoch", "seq", "publish_time", "publish_ns", "sender", "kind", "payload")
-_SLICE_ROWS = 256  # made into Python values at a time: a pause of a fraction of a millisecond
+COLUMNS = (*(column.name for column in FIELDS), "publish_ns")
+_SLICE_ROWS = 256  # converted to Python values at a time: takes a fraction of a millisecond
 _NEVER = 1 << 63
 
 
-class Recorded(NamedTuple):
-    """One message to be published again. The payload is where the recording has it, not copied."""
-
-    time_ns: int
-    topic: str
-    epoch: int
-    seq: int
-    sender: str
-    kind: str
-    payload: pa.Buffer
+Recorded: TypeAlias = RecordedMessage[pa.Buffer]  # the payload is where the recording has it, not copied
 
 
 class Selection(NamedTuple):
@@ -63,13 +54,13 @@ def in_order(recording: Recording, selection: Selection) -> Iterator[Recorded]:
             runs[topic].popleft()
         del runs[topic]
 
-    for position, batch in _read_ahead(recording, selection):
-        for topic, rows in _by_topic(batch):
+    for segment, rows, batch in _read_ahead(recording, selection):
+        for topic, topic_rows, part in _by_topic(rows, batch):
             waiting = topic in runs
-            runs.setdefault(topic, deque()).append(_messages(rows))
+            runs.setdefault(topic, deque()).append(_messages(part, segment, topic_rows))
             if not waiting:
                 push(topic)
-        at = bisect_right(starts, position) - 1
+        at = bisect_right(starts, Position(segment, rows[0].as_py())) - 1
         while heads and heads[0][0] < least_after[at]:
             _, topic, message = heapq.heappop(heads)
             yield message
@@ -96,9 +87,9 @@ def _least_after(recording: Recording) -> tuple[list[Position], list[int]]:
     starts, least = [], []
     for ref in recording.segments():
         with recording.opened(ref) as segment:
-            for row, _, min_ns, _ in segment.spans() if segment is not None else ():
-                starts.append(Position(ref.number, row))
-                least.append(min_ns)
+            for run in segment.runs if segment is not None else ():
+                starts.append(Position(ref.number, run.row))
+                least.append(run.min_ns)
     after, smallest = [], _NEVER
     for min_ns in reversed(least):
         after.append(smallest)
@@ -106,34 +97,29 @@ def _least_after(recording: Recording) -> tuple[list[Position], list[int]]:
     return starts, after[::-1]
 
 
-def _read_ahead(recording: Recording, selection: Selection) -> Iterator[tuple[Position, pa.RecordBatch]]:
-    """The blocks; while one is being published, the next is read and unpacked in another thread."""
+def _read_ahead(recording: Recording, selection: Selection) -> Iterator[tuple[int, pa.Array, pa.RecordBatch]]:
+    """(segment, row numbers, rows); while a batch is published, the next is read and unpacked in another thread."""
     blocks = recording.batches(**selection._asdict(), columns=COLUMNS)
     with ThreadPoolExecutor(1, "ringmain-replay") as reader:
         coming = reader.submit(next, blocks, None)
         while (block := coming.result()) is not None:
             coming = reader.submit(next, blocks, None)
             where, batch = block
-            first = where[0].as_py()
-            yield Position(first["segment"], first["row"]), batch
+            yield where[0].as_py()["segment"], where.field("row"), batch
 
 
-def _by_topic(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+def _by_topic(rows: pa.Array, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Array, pa.RecordBatch]]:
     topics = batch.column("topic")
     names: list[str] = pc.unique(topics).to_pylist()
     if len(names) == 1:
-        yield names[0], batch
+        yield names[0], rows, batch
         return
     for name in names:
-        yield name, batch.filter(pc.equal(topics, name))
+        mask = pc.equal(topics, name)
+        yield name, rows.filter(mask), batch.filter(mask)
 
 
-def _messages(batch: pa.RecordBatch) -> Iterator[Recorded]:
+def _messages(batch: pa.RecordBatch, segment: int, rows: pa.Array) -> Iterator[Recorded]:
     for first in range(0, len(batch), _SLICE_ROWS):
-        rows = batch.slice(first, _SLICE_ROWS)
-        payload = rows.column("payload")
-        columns: list[Any] = [rows.column(name).to_pylist() for name in ("topic", "epoch", "seq", "sender", "kind")]
-        for i, (time_ns, topic, epoch, seq, sender, kind) in enumerate(
-            zip(time_ns_of(rows).to_pylist(), *columns, strict=True)
-        ):
-            yield Recorded(time_ns, topic, epoch, seq, sender, kind, payload[i].as_buffer())
+        numbers = rows.slice(first, _SLICE_ROWS).to_pylist()
+        yield from messages_of(batch.slice(first, _SLICE_ROWS), segment, numbers, copy=False)

@@ -1,12 +1,11 @@
-"""Replay: a recording published again, on live topics, at the times at which it was published first.
+"""`Player`: publishes a recording again on live topics, with the recorded times between messages.
 
-The invariant owned here: a topic's messages come in their order, with their sender, kind and bytes, on a topic of the
-same contract and schema; frames, on a stream of frames. Times between messages are those of the recording divided by
-the speed. A message that is due is never held back to catch up with others: after a stall the rest comes at once, until
-the timing is kept again.
+The invariant owned here: a topic's messages are published in their order, with their sender, kind and bytes, on a topic
+of the same contract and schema; frames on a frame topic. Times between messages are those of the recording divided by
+the speed. After a stall, messages that are due are published at once, until the timing is kept again.
 
-Messages get fresh sequence numbers and the time at which they are published now, as from any publisher: whoever reads
-them counts loss and measures latency of the replay. With `original=True` both are those recorded, gaps included.
+Messages get new sequence numbers and publish times, as from any publisher, so readers count losses and measure latency
+of the replay. With `original=True` both are the recorded ones, gaps included.
 """
 
 from __future__ import annotations
@@ -20,33 +19,32 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from ringmain import _names
 from ringmain.errors import Full, RecordingNotFound
-from ringmain.recording._format import TopicMeta
-from ringmain.recording._reader import Recording
+from ringmain.recording._meta import TopicMeta
+from ringmain.recording._recording import Recording
 from ringmain.recording._replay.merge import Recorded, Selection, in_order, largest_payloads
 from ringmain.recording._replay.replay_publisher import Echo, Options, open_echo
 
-_SPIN_S = 250e-6  # a sleep may end so much late; the rest is waited for awake
+_SPIN_S = 250e-6  # a sleep may end this much late; the rest is spent spinning
 _SLICE_S = 0.1  # stop() and pause() are noticed after this long at most
-_LONGEST_LOOK_S = 0.001
+_MAX_POLL_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
 class PlayerStatus:
-    """How far a replay is."""
+    """The progress of a replay."""
 
     messages: int
     bytes: int
     time_ns: int
     """The recorded time of the last message published; 0 before the first."""
     first_ns: int
-    """That of the first."""
+    """The recorded time of the first message."""
     loops: int
-    """How often the recording has been gone through."""
+    """How often the recording was published to its end."""
     late_s: float
     """How late the last message was."""
     late_max_s: float
@@ -56,12 +54,12 @@ class PlayerStatus:
 class Player:
     """Publishes a recording again: `Player("drive", speed=2).run()`.
 
-    topics: names or patterns of what to replay.   rename: the live topic for each recorded one that gets another name.
+    topics: names or patterns of topics to replay.   rename: recorded topic -> live topic, where the names differ.
     since, until: publish times, as nanoseconds or datetimes: messages in [since, until).
     speed: 2.0 is twice as fast, `math.inf` as fast as it goes.   loop: True, or how many times in all.
-    lockstep: each message waits until all readers have taken the one before it; no clock is kept.
+    lockstep: publish each message when all readers have taken the one before it, at any time.
     original: keep sequence numbers and publish times as they were recorded.
-    readers: wait for so many readers on each topic before the first message.
+    readers: how many readers to wait for on each topic before the first message.
     capacity: of the rings; by default enough for the largest message several times over.
 
     `pause()`, `resume()`, `step()` and `stop()` may be called from any thread while `run()` runs.
@@ -104,19 +102,19 @@ class Player:
     # ------------------------------------------------------------------------------------- control
 
     def pause(self) -> None:
-        """Hold after the message that is going out now."""
+        """Pause after the message that is being published."""
         with self._changed:
             self._paused, self._steps = True, 0
             self._changed.notify_all()
 
     def resume(self) -> None:
-        """Go on; the time that passed meanwhile does not count."""
+        """Go on; the time spent paused does not count."""
         with self._changed:
             self._paused, self._steps = False, 0
             self._changed.notify_all()
 
     def step(self, messages: int = 1) -> None:
-        """While paused: let so many messages out, at once."""
+        """Pause, and publish so many messages at once."""
         with self._changed:
             self._paused = True
             self._steps += messages
@@ -133,7 +131,7 @@ class Player:
         return self._paused
 
     def status(self) -> PlayerStatus:
-        """How far it is. From any thread."""
+        """The progress now. From any thread."""
         return PlayerStatus(
             self._messages, self._bytes, self._time_ns, self._first_ns, self._loops, self._late_s, self._late_max_s,
             self._paused,
@@ -142,7 +140,7 @@ class Player:
     # ------------------------------------------------------------------------------------- running
 
     def open(self) -> Self:
-        """Create the topics, so that readers can join before the first message. `run()` does it, if it was not done."""
+        """Create the topics, so that readers can join before the first message. `run()` calls it."""
         if self._publishers:
             return self
         self._metas = self._recording.schemas()
@@ -166,7 +164,7 @@ class Player:
         return self
 
     def run(self) -> PlayerStatus:
-        """Publish everything; returns when it is done or stopped. Ctrl-C ends it with KeyboardInterrupt."""
+        """Publish everything; returns when done or stopped. Ctrl-C raises KeyboardInterrupt."""
         self.open()
         try:
             for publisher in self._publishers.values():
@@ -187,9 +185,7 @@ class Player:
     def __enter__(self) -> Self:
         return self.open()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _play_once(self) -> None:
@@ -202,31 +198,31 @@ class Player:
                     return
 
     def _publish(self, message: Recorded) -> bool:
-        """False: stopped meanwhile."""
+        """False if it was stopped first."""
         publisher = self._publisher(message)
         while True:
             try:
                 publisher.publish(message, _SLICE_S)
                 break
-            except Full:  # its readers hold the ring: wait for them, but not deaf to stop()
+            except Full:  # readers hold the ring: try again, unless stopped
                 if self._stopped:
                     return False
         self._messages += 1
-        self._bytes += message.payload.size
+        self._bytes += message.data.size
         self._time_ns = message.time_ns
         return not self._lockstep or self._until_read(publisher)
 
     # ------------------------------------------------------------------------------------- waiting
 
     def _wait_until_due(self, time_ns: int) -> bool:
-        """False: stopped. Sleeps, then looks: a sleep ends when the kernel gets to it, a look when it is time."""
+        """Sleep, then spin, since a sleep may end late. False if stopped."""
         offset_s = (time_ns - self._first_ns) / 1e9 / self._speed
         while True:
             if not self._pass_pause():
                 return False
             if self._lockstep or self._speed == math.inf:
                 return True
-            if self._stepped:  # out of its time: those after it keep their distance to it
+            if self._stepped:  # published early: those after it keep their distance to it
                 self._base_s = time.monotonic() - offset_s
                 return True
             left_s = self._base_s + offset_s - time.monotonic()
@@ -243,7 +239,7 @@ class Player:
         return True
 
     def _pass_pause(self) -> bool:
-        """Hold while paused. The clock stands still meanwhile. False: stopped."""
+        """Wait while paused; that time does not count. False if stopped."""
         self._stepped = False
         if not self._paused:
             return not self._stopped
@@ -258,13 +254,13 @@ class Player:
         return not self._stopped
 
     def _until_read(self, publisher: Echo) -> bool:
-        """False: stopped before all readers had taken it."""
+        """Wait until all readers have taken the message. False if stopped first."""
         pause_s = 10e-6
         while not publisher.all_read:
             if self._stopped:
                 return False
             time.sleep(pause_s)
-            pause_s = min(2 * pause_s, _LONGEST_LOOK_S)
+            pause_s = min(2 * pause_s, _MAX_POLL_S)
         return True
 
     def _await_readers(self, publisher: Echo) -> None:
@@ -283,8 +279,8 @@ class Player:
     def _publisher(self, message: Recorded) -> Echo:
         publisher = self._publishers[message.topic]
         if not publisher.takes(self._metas.get((message.topic, message.epoch))):
-            publisher.close()  # a life of the topic that was of another kind
-            publisher = self._open_topic(message.topic, message.epoch, lambda: message.payload)
+            publisher.close()  # this life of the topic has another contract or schema
+            publisher = self._open_topic(message.topic, message.epoch, lambda: message.data)
         return publisher
 
     def _open_topic(self, topic: str, epoch: int, first_payload: Callable[[], Any]) -> Echo:

@@ -1,8 +1,8 @@
-"""Publishers of what was recorded: the topic gets its contract and schema back, or its pool of buffers, and the bytes
-go out as they are.
+"""Publishers for a replay: the live topic gets the recorded contract and schema, or a pool for frames of the recorded
+layout.
 
-The invariant owned here: a message is published as the same sender, with the same kind and bytes; a frame with the same
-layout, pixels and all that was known of it.
+The invariant owned here: a message is published with the recorded sender, kind and bytes; a frame with the recorded
+layout, pixels and metadata.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from ringmain._inspect import info
 from ringmain._publisher import Publisher
 from ringmain.errors import CodecNotFound, TopicNotFound
 from ringmain.frames import FrameLayout, FramePublisher
-from ringmain.recording._format import FRAMES, TopicMeta
+from ringmain.recording._format import FRAMES
 from ringmain.recording._frames import split
+from ringmain.recording._meta import TopicMeta
 from ringmain.recording._replay.merge import Recorded
 
 _DEFAULT_CAPACITY = 1 << 20
 
 
 class Options(NamedTuple):
-    """How a topic is to be made."""
+    """How to create a topic."""
 
     capacity: int | None
     """Of its ring; None: enough for the largest message several times over."""
@@ -33,7 +34,7 @@ class Options(NamedTuple):
     original: bool
     """Are sequence numbers and publish times to be kept?"""
     first_payload: Callable[[], Any]
-    """The first payload to be published: of a stream, it tells the layout."""
+    """The first payload to be published: for a frame topic, it has the layout."""
 
 
 class Echo(Protocol):
@@ -43,7 +44,7 @@ class Echo(Protocol):
         """Is it the right publisher for messages of this life?"""
 
     def publish(self, message: Recorded, timeout_s: float) -> None:
-        """Raises `Full` when readers are in the way for so long; then nothing was published."""
+        """Raises `Full`, and publishes nothing, when readers block it for so long."""
 
     @property
     def all_read(self) -> bool: ...
@@ -56,7 +57,7 @@ def open_echo(live: str, meta: TopicMeta, options: Options) -> Echo:
     if meta.contract == FRAMES:
         if options.original:
             raise ValueError(
-                f"{meta.name!r} is a stream of frames, whose sequence numbers cannot be kept: "
+                f"{meta.name!r} is a frame topic, whose sequence numbers cannot be kept: "
                 "replay without original=True, or leave it out with topics="
             )
         return FrameEcho(live, split(options.first_payload())[1].layout)
@@ -70,7 +71,7 @@ def open_echo(live: str, meta: TopicMeta, options: Options) -> Echo:
 
 
 class MessageEcho(Publisher):
-    """Messages."""
+    """Publishes messages."""
 
     def __init__(self, topic: str, meta: TopicMeta, capacity: int, contract: Contract | None, original: bool) -> None:
         self._meta, self._original = meta, original
@@ -83,7 +84,7 @@ class MessageEcho(Publisher):
 
             try:
                 self._codec = typed.codec_from_schema(typed.Schema.from_bytes(self._meta.schema))
-            except CodecNotFound:  # a codec that its users register: they will, and need the schema then
+            except CodecNotFound:  # a codec that readers register themselves; they need the schema for it
                 unknown = True
         super()._join(takeover)
         if unknown and not self._schema():
@@ -97,11 +98,11 @@ class MessageEcho(Publisher):
             self._set_sender(message.sender)
             self.sender = message.sender
         seq = message.seq if self._original else -1
-        self._send_as(message.payload, seq, message.time_ns, message.kind, timeout_s)
+        self._send_as(message.data, seq, message.time_ns, message.kind, timeout_s)
 
 
 class FrameEcho:
-    """Frames. Another layout needs another pool: the stream is then restarted, as its publisher did when it was
+    """Publishes frames. Another layout needs another pool: the frame topic is then created again, as it was when it was
     recorded, and its readers follow."""
 
     def __init__(self, topic: str, layout: FrameLayout) -> None:
@@ -112,17 +113,17 @@ class FrameEcho:
         return meta is None or meta.contract == FRAMES
 
     def publish(self, message: Recorded, timeout_s: float) -> None:
-        pixels, told = split(message.payload)
-        if self._frames.layout != told.layout:
+        pixels, trailer = split(message.data)
+        if self._frames.layout != trailer.layout:
             self._frames.close()
-            self._frames = FramePublisher(self._topic, layout=told.layout, name="replay")
+            self._frames = FramePublisher(self._topic, layout=trailer.layout, name="replay")
         descriptors = self._frames._descriptors
         if descriptors.sender != message.sender:
             descriptors._set_sender(message.sender)
             descriptors.sender = message.sender
         with self._frames.frame(timeout_s) as draft:
-            draft.id, draft.start_ns, draft.end_ns = told.id, told.start_ns, told.end_ns
-            draft.valid, draft.meta = told.valid, told.meta
+            draft.id, draft.start_ns, draft.end_ns = trailer.id, trailer.start_ns, trailer.end_ns
+            draft.valid, draft.meta = trailer.valid, trailer.meta
             draft._fill(pixels)
             if pixels.nbytes != draft.size:
                 draft.size = pixels.nbytes

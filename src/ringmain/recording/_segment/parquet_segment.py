@@ -1,16 +1,16 @@
 """The sealed segment: a Parquet file (zstd) in which every byte is covered by a checksum.
 
-Parquet's own page checksums cover neither page headers nor the footer, so a flipped bit there could change a
-row. The footer therefore carries a *seal line* in its key-value metadata:
+Parquet's own page checksums cover neither page headers nor the footer, so a flipped bit there could change a row. The
+footer therefore has a *seal line* in its key-value metadata:
 
     ringmain/1 "tail"=HHHHHHHH data=N chunks=HHHHHHHHHHHHHHHH...
 
-`tail` is a stamp over everything after the last column chunk (page index and footer), `chunks` are the
-CRC-32s of the column chunks, row group by row group. A reader checks just the chunks that it reads. Readers
-that know nothing of this see an ordinary Parquet file with page checksums.
+`tail` is a stamp over everything after the last column chunk (page index and footer), `chunks` are the CRC-32s of the
+column chunks, row group by row group. A reader checks only the chunks that it reads. For other programs it is an
+ordinary Parquet file with page checksums.
 
-The invariant owned here: a row group holds consecutive rows, and its first row's number is written in the
-seal, so rows keep their numbers even after a repair has left some out.
+The invariant owned here: a row group has consecutive rows, and the seal has the number of its first row, so rows keep
+their numbers even after a repair has left some out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import re
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ringmain.errors import RecordingCorrupt
-from ringmain.recording import _crash
-from ringmain.recording._format import FORMAT_VERSION, SCHEMA, sealed_name
-from ringmain.recording._segment import checksum
+from ringmain.recording import _checksum, _crash
+from ringmain.recording._format import ENVELOPE_BYTES, ENVELOPE_COLUMNS, FORMAT_VERSION, SCHEMA, TABLE, sealed_name
+from ringmain.recording._segment.segment import Run, Segment, TopicStats, merge_stats, time_ns_of, topic_stats
 
 # The quotes keep a topic's name in the JSON beside it from looking like the marker: there they are escaped.
 MARKER = b'ringmain/%d "tail"=' % FORMAT_VERSION
@@ -40,82 +40,25 @@ ROW_GROUP_ROWS = 1 << 19
 _LINE = re.compile(re.escape(MARKER) + rb"([0-9a-f]{8}) data=(\d{15}) chunks=((?:[0-9a-f]{8})*)")
 _FOOTER = struct.Struct("<I4s")
 _MAGIC = b"PAR1"
-_DICTIONARY = ["recorder", "topic", "sender", "kind", "epoch", "lost", "size", "record_time", "publish_ns"]
-
-
-class RowGroup(msgspec.Struct, frozen=True, array_like=True):
-    """Rows [row, row + rows) of the segment, and the bounds of their publish times."""
-
-    row: int
-    rows: int
-    min_ns: int
-    max_ns: int
-
-
-class TopicStats(msgspec.Struct):
-    """What a segment holds of one life of a topic."""
-
-    topic: str
-    epoch: int
-    rows: int
-    bytes: int
-    lost: int
-    first_seq: int
-    last_seq: int
-    min_ns: int
-    max_ns: int
-
-    def merge(self, other: TopicStats) -> None:
-        self.rows += other.rows
-        self.bytes += other.bytes
-        self.lost += other.lost
-        self.first_seq = min(self.first_seq, other.first_seq)
-        self.last_seq = max(self.last_seq, other.last_seq)
-        self.min_ns = min(self.min_ns, other.min_ns)
-        self.max_ns = max(self.max_ns, other.max_ns)
+_DICTIONARY = [column.name for column in TABLE if column.encoding == "dictionary"]
+_DELTA = {column.name: "DELTA_BINARY_PACKED" for column in TABLE if column.encoding == "delta"}
 
 
 class SealStats(msgspec.Struct):
-    """The JSON beside the seal line."""
+    """The JSON beside the seal line, in the footer."""
 
     segment: int
     end_row: int  # one more than the last row's number
-    groups: list[RowGroup]
+    groups: list[tuple[int, int, int, int]]  # first row, rows, least and greatest publish time (ns)
     topics: list[TopicStats]
 
-
-def time_ns_of(table: pa.Table | pa.RecordBatch) -> pa.Array:
-    """Publish times in nanoseconds, exactly as the ring gave them."""
-    micros = pc.cast(table.column("publish_time"), pa.int64())
-    return pc.add(pc.multiply(micros, 1000), pc.cast(table.column("publish_ns"), pa.int64()))
-
-
-def topic_stats(table: pa.Table) -> list[TopicStats]:
-    """One entry for each (topic, epoch) in the table; looks at the envelope only."""
-    columns = {name: table.column(name) for name in ("topic", "epoch", "seq", "size", "lost")}
-    grouped = pa.table({**columns, "ns": time_ns_of(table)}).group_by(["topic", "epoch"])
-    wanted = [("seq", "count"), ("size", "sum"), ("lost", "sum"), ("seq", "min"), ("seq", "max")]
-    rows = grouped.aggregate([*wanted, ("ns", "min"), ("ns", "max")]).to_pylist()
-    return [
-        TopicStats(
-            r["topic"], r["epoch"], r["seq_count"], r["size_sum"], r["lost_sum"],
-            r["seq_min"], r["seq_max"], r["ns_min"], r["ns_max"],
-        )
-        for r in rows
-    ]  # fmt: skip
-
-
-def merge_stats(into: dict[tuple[str, int], TopicStats], more: Iterable[TopicStats]) -> None:
-    for entry in more:
-        known = into.get((entry.topic, entry.epoch))
-        if known is None:
-            into[entry.topic, entry.epoch] = msgspec.structs.replace(entry)
-        else:
-            known.merge(entry)
+    @property
+    def rows(self) -> int:
+        return sum(group[1] for group in self.groups)
 
 
 def write_sealed(path: Path, segment: int, blocks: Iterable[tuple[int, pa.RecordBatch]], end_row: int) -> SealStats:
-    """Write `blocks` (number of first row, rows) as a sealed segment at `path`, which nobody looks at yet."""
+    """Write `blocks` (number of first row, rows) as a sealed segment at `path`, a temporary name."""
     stats = SealStats(segment, end_row, [], [])
     topics: dict[tuple[str, int], TopicStats] = {}
     with pa.OSFile(str(path), "wb") as sink:
@@ -125,21 +68,21 @@ def write_sealed(path: Path, segment: int, blocks: Iterable[tuple[int, pa.Record
             compression="zstd",
             compression_level=1,
             use_dictionary=_DICTIONARY,
-            column_encoding={"seq": "DELTA_BINARY_PACKED", "publish_time": "DELTA_BINARY_PACKED"},
-            write_statistics=[name for name in SCHEMA.names if name != "payload"],
+            column_encoding=_DELTA,
+            write_statistics=list(ENVELOPE_COLUMNS),
             write_page_index=True,
             write_page_checksum=True,
         )
         try:
             for row, table in _row_groups(blocks):
                 bounds = pc.min_max(time_ns_of(table)).as_py()
-                stats.groups.append(RowGroup(row, table.num_rows, bounds["min"], bounds["max"]))
+                stats.groups.append((row, table.num_rows, bounds["min"], bounds["max"]))
                 merge_stats(topics, topic_stats(table))
                 writer.write_table(table, row_group_size=max(1, table.num_rows))
                 _crash.point("R5")  # [CRASH-R5] part of the Parquet file is written, under its temporary name
             stats.topics = list(topics.values())
-            chunks = checksum.BLANK * (len(stats.groups) * len(SCHEMA))
-            line = MARKER + checksum.BLANK + b" data=%015d chunks=" % 0 + chunks
+            chunks = _checksum.BLANK * (len(stats.groups) * len(SCHEMA))
+            line = MARKER + _checksum.BLANK + b" data=%015d chunks=" % 0 + chunks
             writer.add_key_value_metadata({SEAL_KEY: line, STATS_KEY: msgspec.json.encode(stats)})
             writer.close()
         finally:
@@ -149,7 +92,7 @@ def write_sealed(path: Path, segment: int, blocks: Iterable[tuple[int, pa.Record
 
 
 def _row_groups(blocks: Iterable[tuple[int, pa.RecordBatch]]) -> Iterator[tuple[int, pa.Table]]:
-    """Gather consecutive rows into tables of a good size; a hole in the numbering begins a new one."""
+    """Join consecutive rows into tables of the size of a row group; a gap in the numbers begins a new one."""
     first, rows, size = 0, 0, 0
     held: list[pa.RecordBatch] = []
     for row, batch in blocks:
@@ -186,14 +129,14 @@ def _stamp_file(path: Path, line: bytes) -> None:
     with open(path, "r+b") as file:
         crcs = bytearray()
         for offset, size in ranges:
-            crcs += checksum.hex_crc(_crc_at(file.fileno(), offset, size))
+            crcs += _checksum.hex_crc(_crc_at(file.fileno(), offset, size))
         data_end = max((offset + size for offset, size in ranges), default=len(_MAGIC))
         file.seek(data_end)
         tail = bytearray(file.read())
         at = tail.rindex(line)
-        tail[at : at + len(line)] = MARKER + checksum.BLANK + b" data=%015d chunks=" % data_end + crcs
+        tail[at : at + len(line)] = MARKER + _checksum.BLANK + b" data=%015d chunks=" % data_end + crcs
         at += len(MARKER)
-        tail[at : at + checksum.DIGITS] = checksum.hex_crc(checksum.stamped_crc(tail, at))
+        tail[at : at + _checksum.DIGITS] = _checksum.hex_crc(_checksum.stamped_crc(tail, at))
         file.seek(data_end)
         file.write(tail)
 
@@ -204,58 +147,68 @@ def _crc_at(fd: int, offset: int, size: int) -> int:
         piece = os.pread(fd, min(1 << 20, end - offset), offset)
         if not piece:
             raise RecordingCorrupt(f"a sealed segment ends at byte {offset} while being checked; expected {end}")
-        crc = checksum.crc32(piece, crc)
+        crc = _checksum.crc32(piece, crc)
         offset += len(piece)
     return crc
 
 
-class SealedSegment:
-    """Reads one sealed segment through anything with pyarrow's random access; checks all that it hands
-    out."""
+class ParquetSegment(Segment):
+    """A sealed segment, read through anything with pyarrow's random access."""
 
-    def __init__(self, source: pa.NativeFile, segment: int, name: str = "") -> None:
-        self.segment = segment
-        self.name = name or sealed_name(segment)
+    def __init__(self, number: int, source: pa.NativeFile) -> None:
+        self.number, self.sealed, self.damage = number, True, ()
         self._source = source
-        line = self._check_tail()
-        self._file = pq.ParquetFile(source)
-        metadata = self._file.metadata
         try:
-            self.stats = msgspec.json.decode(metadata.metadata[STATS_KEY.encode()], type=SealStats)
-        except (KeyError, TypeError, msgspec.DecodeError) as error:
-            raise RecordingCorrupt(f"{self.name}: its seal cannot be read: {error}") from error
-        if self.stats.segment != segment:
-            raise RecordingCorrupt(f"{self.name} holds segment {self.stats.segment:09d}: was the file renamed?")
+            crcs = self._check_tail()
+            self._file = pq.ParquetFile(source)
+            metadata = self._file.metadata
+            self.seal = self._read_seal(metadata)
+        except BaseException:
+            source.close()
+            raise
+        self.end_row = self.seal.end_row
+        row_bytes = ENVELOPE_BYTES + sum(topic.bytes for topic in self.seal.topics) // max(1, self.seal.rows)
+        self.runs = [Run(row, rows, rows * row_bytes, least, most) for row, rows, least, most in self.seal.groups]
         self._ranges = _chunk_ranges(metadata)
-        self._crcs = [int(line[i : i + 8], 16) for i in range(0, len(line), 8)]
+        self._crcs = [int(crcs[i : i + 8], 16) for i in range(0, len(crcs), 8)]
         self._columns = {metadata.schema.column(i).name: i for i in range(metadata.num_columns)}
 
-    @property
-    def groups(self) -> list[RowGroup]:
-        return self.stats.groups
-
-    def read_group(self, index: int, columns: list[str] | None = None) -> pa.Table:
-        """The rows of one row group. Raises RecordingCorrupt when a chunk that was asked for is damaged."""
-        wanted = list(SCHEMA.names) if columns is None else columns
-        group = self.groups[index]
-        for name in wanted:
+    def read(self, index: int, columns: Sequence[str]) -> list[pa.RecordBatch]:
+        run = self.runs[index]
+        for name in columns:
             chunk = index * len(SCHEMA) + self._columns[name]
             offset, size = self._ranges[chunk]
-            if checksum.crc32(self._source.read_at(size, offset)) != self._crcs[chunk]:
+            if _checksum.crc32(self._source.read_at(size, offset)) != self._crcs[chunk]:
                 raise RecordingCorrupt(
-                    f"{self.name}: rows {group.row} to {group.row + group.rows}: "
+                    f"{sealed_name(self.number)}: rows {run.row} to {run.end_row}: "
                     f"column {name} does not pass its checksum; repair() sets such rows aside"
                 )
-        return self._file.read_row_group(index, columns=wanted).select(wanted)
+        wanted = list(columns)
+        batches: list[pa.RecordBatch] = self._file.read_row_group(index, columns=wanted).select(wanted).to_batches()
+        return batches
+
+    def stats(self) -> list[TopicStats]:
+        return self.seal.topics
 
     def close(self) -> None:
         self._file.close()
         self._source.close()
 
+    def _read_seal(self, metadata: Any) -> SealStats:
+        name = sealed_name(self.number)
+        try:
+            seal = msgspec.json.decode(metadata.metadata[STATS_KEY.encode()], type=SealStats)
+        except (KeyError, TypeError, msgspec.DecodeError) as error:
+            raise RecordingCorrupt(f"{name}: its seal cannot be read: {error}") from error
+        if seal.segment != self.number:
+            raise RecordingCorrupt(f"{name} holds segment {seal.segment:09d}: was the file renamed?")
+        return seal
+
     def _check_tail(self) -> bytes:
-        """Prove the footer before anything is believed of it; returns the chunks' checksums as hex digits."""
+        """Check the footer before anything in it is used; returns the chunks' checksums as hex digits."""
         size = self._source.size()
-        problem = f"{self.name}: its footer does not pass its checksum, so none of its rows can be trusted"
+        name = sealed_name(self.number)
+        problem = f"{name}: its footer does not pass its checksum, so none of its rows can be trusted"
         if size < len(_MAGIC) + _FOOTER.size or self._source.read_at(len(_MAGIC), 0) != _MAGIC:
             raise RecordingCorrupt(problem)
         footer_bytes, magic = _FOOTER.unpack(self._source.read_at(_FOOTER.size, size - _FOOTER.size))
@@ -268,6 +221,6 @@ class SealedSegment:
             raise RecordingCorrupt(problem)
         tail = self._source.read_at(size - data_end, data_end)
         at = tail.rfind(MARKER) + len(MARKER)
-        if tail[at : at + checksum.DIGITS] != checksum.hex_crc(checksum.stamped_crc(tail, at)):
+        if tail[at : at + _checksum.DIGITS] != _checksum.hex_crc(_checksum.stamped_crc(tail, at)):
             raise RecordingCorrupt(problem)
         return bytes(match[3])

@@ -1,11 +1,9 @@
-"""Turning a finished stream into a sealed segment, in the background, so that recording goes on meanwhile.
+"""The sealer: turns a finished stream into a sealed segment, in the background, while recording goes on.
 
-    read the stream back, checking it -> NUMBER.parquet.tmp -> (fsync) -> rename to NUMBER.parquet -> remove
-    the stream
+    read the stream back and check it -> NUMBER.parquet.tmp -> (fsync) -> rename to NUMBER.parquet -> remove the stream
 
-The invariant owned here: at every moment at least one whole copy of the segment exists, and as soon as the
-sealed one has its name it is the one that counts. What is sealed is what the disk gives back, not what memory
-remembers.
+The invariant owned here: at least one complete copy of the segment exists at every moment, and readers use the sealed
+one as soon as it has its name. The sealed rows are those read back from disk, not those in memory.
 """
 
 from __future__ import annotations
@@ -17,26 +15,22 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ringmain.errors import RecordingCorrupt
-from ringmain.recording import _crash
+from ringmain.recording import _checksum, _crash
 from ringmain.recording._format import sealed_name, stream_name
-from ringmain.recording._segment import checksum
 from ringmain.recording._segment.parquet_segment import SealStats, write_sealed
-from ringmain.recording._segment.segment_writer import Damage
-from ringmain.recording._segment.store import SegmentRef, Store, StreamSegment, list_segments
-
-# There an object appears whole, when its upload is closed, and renaming is a copy: no temporary name needed.
-_OBJECT_STORES = frozenset({"s3", "gcs", "abfs"})
+from ringmain.recording._segment.segment import Damage
+from ringmain.recording._segment.segment_reader import StreamSegment
+from ringmain.recording._segment.store import Store, list_segments
 
 
 def seal_segment(
     store: Store, number: int, *, sync: bool, on_damage: Callable[[Damage], None] | None = None
 ) -> SealStats | None:
-    """Seal one finished stream. None when it held no rows: then it is just removed. A damaged stream is left
-    as it is and raises RecordingCorrupt, unless `on_damage` takes note of what is left out. The caller holds
-    the lock."""
+    """Seal one finished stream. None when it has no rows: then it is only removed. A damaged stream is left as it is
+    and raises RecordingCorrupt, unless `on_damage` receives what is left out. The caller holds the lock."""
     assert store.directory is not None
     stream = store.directory / stream_name(number)
-    segment = StreamSegment(SegmentRef(number, False, store, 0))
+    segment = StreamSegment(stream, number)
     temporary = store.directory / (sealed_name(number) + ".tmp")
     stats = None
     if segment.damage and on_damage is None:
@@ -48,45 +42,31 @@ def seal_segment(
                 _sync_file(temporary)
         except BaseException:
             segment.close()
-            temporary.unlink(missing_ok=True)  # on a full disk, half a sealed file is the last thing to keep
+            temporary.unlink(missing_ok=True)  # it may be what fills the disk
             raise
-        _crash.point("R6")  # [CRASH-R6] the sealed file is whole, under its temporary name
+        _crash.point("R6")  # [CRASH-R6] the sealed file is complete, under its temporary name
         publish_sealed(store, temporary, number, sync=sync)
-        _crash.point("R7")  # [CRASH-R7] both files have their names: the sealed one counts
+        _crash.point("R7")  # [CRASH-R7] both files exist: readers use the sealed one
     segment.close()
     stream.unlink(missing_ok=True)
     return stats
 
 
 def publish_sealed(store: Store, temporary: Path, number: int, *, sync: bool) -> None:
-    """Give a finished sealed file its name, here or in the file system that sealed segments go to."""
+    """Give a sealed file its final name, in this directory or at `sealed_uri`."""
     if not store.sealed_uri:
         assert store.directory is not None
         os.replace(temporary, store.directory / sealed_name(number))
         if sync:
-            checksum.sync_directory(store.directory)
+            _checksum.sync_directory(store.directory)
         return
     with open(temporary, "rb") as source:
-        upload(store, sealed_name(number), source.read)
+        store.upload(sealed_name(number), source.read)
     temporary.unlink()
 
 
-def upload(store: Store, name: str, read: Callable[[int], bytes]) -> None:
-    """Copy to the sealed segments' file system so that the name appears only when the bytes are all there."""
-    filesystem, directory = store.filesystem()
-    direct = filesystem.type_name in _OBJECT_STORES
-    if not direct:
-        filesystem.create_dir(directory, recursive=True)
-    target = f"{directory}/{name}" if direct else f"{directory}/{name}.tmp"
-    with filesystem.open_output_stream(target) as sink:
-        while piece := read(1 << 20):
-            sink.write(piece)
-    if not direct:
-        filesystem.move(target, f"{directory}/{name}")
-
-
 def tidy(store: Store) -> list[int]:
-    """Finish what a dead recorder left half done; returns the streams that are still to be sealed."""
+    """Clean up after a recorder that died; returns the streams that are still to be sealed."""
     assert store.directory is not None
     for leftover in store.directory.glob("*.tmp"):
         leftover.unlink(missing_ok=True)
@@ -106,10 +86,9 @@ def _sync_file(path: Path) -> None:
 
 
 class Sealer:
-    """A thread that seals segments one after the other. An error stops it; `check()` raises it in the
-    recorder."""
+    """A thread that seals segments one after the other. An error stops it; `check()` raises the error."""
 
-    def __init__(self, store: Store, *, sync: bool, after: Callable[[], None]) -> None:
+    def __init__(self, store: Store, *, sync: bool, after: Callable[[], object]) -> None:
         self._store, self._sync, self._after = store, sync, after
         self._queue: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._error: Exception | None = None
@@ -127,8 +106,7 @@ class Sealer:
             raise self._error
 
     def close(self) -> None:
-        """Seal what is waiting, then stop. Ctrl-C breaks off the wait and leaves streams for the next
-        recorder."""
+        """Seal the waiting segments, then stop. Ctrl-C ends the wait; the next recorder seals the rest."""
         self._queue.put(None)
         while self._thread.is_alive():
             self._thread.join(0.2)

@@ -1,24 +1,24 @@
-"""Walking a growing segment: which batches are whole, where they are, and what is damaged.
+"""Reading a growing segment: which batches are complete, where they are, and what is damaged.
 
-Heads are read with `pread`, so that a file that changes under the walk can do no harm, and payloads are not
-touched. Rows are then read from a mapping, and only inside blocks whose heads have proved themselves. The
-invariant owned here: no row is handed out, and none is called torn, on the word of bytes that fail their
-checksum.
+Heads are read with `pread`, so that a file that changes meanwhile does no harm, and payloads are not read. Rows are
+then read from a mapping, and only in blocks whose heads passed their checksum. The invariant owned here: no row is
+handed out, and none is called torn, because of bytes that fail their checksum.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 
 from ringmain.errors import RecordingCorrupt
-from ringmain.recording._format import FORMAT_VERSION, SCHEMA
-from ringmain.recording._segment import checksum
-from ringmain.recording._segment.segment_writer import CONTINUATION, END_OF_STREAM, MARKER, PREFIX, Block, Damage
+from ringmain.recording import _checksum
+from ringmain.recording._format import COLUMNS, ENVELOPE_COLUMNS, FORMAT_VERSION, SCHEMA
+from ringmain.recording._segment.segment import Damage, Segment, TopicStats, merge_stats, topic_stats
+from ringmain.recording._segment.segment_writer import CONTINUATION, END_OF_STREAM, MARKER, PREFIX, Block
 
 MAX_HEAD_BYTES = 1 << 20
 _FIRST_READ_BYTES = 4096
@@ -32,81 +32,106 @@ _SCHEMA_LINE = re.compile(
 )
 
 
-@dataclass(slots=True)
-class StreamIndex:
-    """The blocks of a stream, found by walking heads. `refresh()` goes on from where the last walk ended."""
+class StreamSegment(Segment):
+    """A growing segment, as far as it was complete when opened or last refreshed."""
 
-    path: Path
-    segment: int
-    blocks: list[Block] = field(default_factory=list)
-    damage: list[Damage] = field(default_factory=list)
-    rows: int = 0  # the number of the next row: complete rows, if nothing is damaged
-    end: int = 0  # bytes up to here are accounted for
-    size: int = 0  # of the file, as the last walk saw it
-    finished: bool = False  # the end mark is there
-    _id: bytes | None = None
-    _head_bytes: int = 0  # of every batch of this stream: all have the same columns and a line of the same width
+    runs: list[Block]
+
+    def __init__(self, path: Path, number: int) -> None:
+        self.path, self.number, self.sealed = path, number, False
+        self.runs = []
+        self.end_row = 0  # the number of the next row: complete rows, if none is damaged
+        self.finished = False  # the end mark is there
+        self._holes: list[Damage] = []
+        self._tail: Damage | None = None
+        self._end = 0  # bytes up to here are accounted for
+        self._id: bytes | None = None
+        self._head_bytes = 0  # of every batch of this stream: all have the same columns and a line of the same width
+        self._mapped: pa.Buffer | None = None
+        self.refresh()
+
+    @property
+    def damage(self) -> list[Damage]:  # type: ignore[override]
+        tail = self._tail
+        return self._holes + ([tail] if tail is not None and not tail.torn else [])
+
+    def torn(self) -> Damage | None:
+        """The unfinished end, if there is one: a batch that is being written, or was when its recorder died."""
+        return self._tail if self._tail is not None and self._tail.torn else None
 
     def refresh(self) -> int:
-        """Walk on; returns how many new rows were found."""
-        before = self.rows
+        """Find the batches that were added since; returns how many new rows there are."""
+        before = self.end_row
         if self.finished:
             return 0
         fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            size = self.size = os.fstat(fd).st_size
-            if self.end == 0:
+            size = os.fstat(fd).st_size
+            if self._end == 0:
                 self._walk_schema(fd, size)
-            while self.end < size and self._step(fd, size):
+            while self._end < size and self._step(fd, size):
                 pass
+            self._tail = self._check_tail(fd, size - self._end)
         finally:
             os.close(fd)
-        return self.rows - before
+        if self.runs and (self._mapped is None or self._mapped.size < self.runs[-1].end):
+            # Not when rows are read: by then the stream may have been sealed and removed.
+            self._mapped = map_stream(self.path)
+        return self.end_row - before
 
-    def tail(self) -> Damage | None:
-        """What the last walk saw after the last whole batch. A write that was cut short is the beginning of a
-        batch or of the end mark, and nothing else: then it is torn (or still being written). Anything else is
-        damage."""
-        left = self.size - self.end
+    def read(self, index: int, columns: Sequence[str]) -> list[pa.RecordBatch]:
+        if self._mapped is None:
+            raise ValueError(f"{self.path} has been closed")
+        batch = read_block(self._mapped, self.runs[index], self.number, payload="payload" in columns)
+        return [batch if tuple(columns) == COLUMNS else batch.select(list(columns))]
+
+    def stats(self) -> list[TopicStats]:
+        merged: dict[tuple[str, int], TopicStats] = {}
+        for _, batch in self.batches(columns=ENVELOPE_COLUMNS, on_damage=lambda _: None):
+            merge_stats(merged, topic_stats(pa.Table.from_batches([batch])))
+        return list(merged.values())
+
+    def close(self) -> None:
+        self._mapped = None
+
+    def _check_tail(self, fd: int, left: int) -> Damage | None:
+        """What is after the last whole batch. A write that was cut short leaves the beginning of a batch or of the end
+        mark, and nothing else: then it is torn, or still being written. Anything else is damage."""
         if self.finished or left <= 0:
             return None
-        fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            torn = self._is_beginning(fd, left)
-        finally:
-            os.close(fd)
+        torn = self._is_beginning(fd, left)
         reason = "never finished" if torn else "the last batch does not pass its checksum"
-        return Damage(self.segment, self.rows, None, left, reason, torn=torn)
+        return Damage(self.number, self.end_row, None, left, reason, torn=torn)
 
     def _is_beginning(self, fd: int, left: int) -> bool:
         if self._id is None:
-            return left < _FIRST_READ_BYTES and not self.blocks and _begins_schema(os.pread(fd, left, self.end), left)
-        prefix = os.pread(fd, min(left, PREFIX.size), self.end)
+            return left < _FIRST_READ_BYTES and not self.runs and _begins_schema(os.pread(fd, left, self._end), left)
+        prefix = os.pread(fd, min(left, PREFIX.size), self._end)
         expected = PREFIX.pack(CONTINUATION, self._head_bytes - PREFIX.size)
         if prefix != expected[: len(prefix)]:
             return left < PREFIX.size and prefix == END_OF_STREAM[: len(prefix)]
         if left < self._head_bytes:
             return True
-        head = _read_head(fd, self.end)
-        block = self._parse(head, self.end) if head is not None else None
-        return block is not None and block.row == self.rows and block.body_bytes > left - self._head_bytes
+        head = _read_head(fd, self._end)
+        block = self._parse(head, self._end) if head is not None else None
+        return block is not None and block.row == self.end_row and block.bytes > left - self._head_bytes
 
     def _walk_schema(self, fd: int, size: int) -> None:
         head = _read_head(fd, 0)
         if head is not None:
             match = _SCHEMA_LINE.search(head)
-            if match and int(match[3]) == self.segment and checksum.is_intact(head, MARKER):
-                self._id, self._head_bytes, self.end = match[2], int(match[4]), len(head)
+            if match and int(match[3]) == self.number and _checksum.is_intact(head, MARKER):
+                self._id, self._head_bytes, self._end = match[2], int(match[4]), len(head)
                 return
         self._resync(fd, size, "its opening does not pass its checksum")
 
     def _step(self, fd: int, size: int) -> bool:
-        if self.end + PREFIX.size == size and os.pread(fd, PREFIX.size, self.end) == END_OF_STREAM:
-            self.finished, self.end = True, size
+        if self._end + PREFIX.size == size and os.pread(fd, PREFIX.size, self._end) == END_OF_STREAM:
+            self.finished, self._end = True, size
             return False
-        head = _read_head(fd, self.end)
-        block = self._parse(head, self.end) if head is not None else None
-        if block is None or block.row != self.rows:
+        head = _read_head(fd, self._end)
+        block = self._parse(head, self._end) if head is not None else None
+        if block is None or block.row != self.end_row:
             return self._resync(fd, size, "the head of a batch does not pass its checksum")
         if block.end > size:
             return False  # still being written, or torn
@@ -114,35 +139,35 @@ class StreamIndex:
         return True
 
     def _accept(self, block: Block) -> None:
-        self.blocks.append(block)
-        self.rows = block.row + block.rows
-        self.end = block.end
+        self.runs.append(block)
+        self.end_row = block.end_row
+        self._end = block.end
 
     def _parse(self, head: bytes, offset: int) -> Block | None:
         match = _LINE.search(head)
-        if match is None or int(match[3]) != self.segment or (self._id is not None and match[2] != self._id):
+        if match is None or int(match[3]) != self.number or (self._id is not None and match[2] != self._id):
             return None
-        if not checksum.is_intact(head, MARKER):
+        if not _checksum.is_intact(head, MARKER):
             return None
         row, rows, length, data = (int(match[i]) for i in (4, 5, 6, 7))
         return Block(
-            row, rows, offset, len(head), length, data,
-            int(match[8], 16), int(match[9], 16), int(match[10]), int(match[11]),
+            row, rows, length, int(match[10]), int(match[11]),
+            offset, len(head), data, int(match[8], 16), int(match[9], 16),
         )  # fmt: skip
 
     def _resync(self, fd: int, size: int, reason: str) -> bool:
-        """Look for the next head that proves itself. Payloads may hold copies of other recordings, so it must
-        carry this stream's id, and a row that is still to come."""
-        found = _find_head(fd, self.end, size, self)
+        """Search for the next head that passes its checksum. Payloads may hold copies of other recordings, so it must
+        have this stream's id, and a row number not below the next."""
+        found = _find_head(fd, self._end, size, self)
         if found is None:
             return False
-        self.damage.append(Damage(self.segment, self.rows, found.row, found.offset - self.end, reason))
+        self._holes.append(Damage(self.number, self.end_row, found.row, found.offset - self._end, reason))
         self._accept(found)
         return True
 
 
 def _begins_schema(start: bytes, left: int) -> bool:
-    """Is this what a recorder leaves that dies in its very first write?"""
+    """Is this what a recorder leaves that dies during its first write?"""
     if left < PREFIX.size:
         return start[:4] == b"\xff\xff\xff\xff"[:left]
     mark, length = PREFIX.unpack_from(start)
@@ -161,9 +186,8 @@ def _read_head(fd: int, offset: int) -> bytes | None:
     return head if len(head) == total else None
 
 
-def _find_head(fd: int, start: int, size: int, index: StreamIndex) -> Block | None:
-    """The first whole block after `start`, by searching for the marker and stepping back to the IPC
-    prefix."""
+def _find_head(fd: int, start: int, size: int, segment: StreamSegment) -> Block | None:
+    """The first complete block after `start`: search for the marker, then step back to the IPC prefix."""
     window, overlap = 1 << 22, len(MARKER)
     at = start
     while at < size:
@@ -178,8 +202,8 @@ def _find_head(fd: int, start: int, size: int, index: StreamIndex) -> Block | No
             if os.pread(fd, 4, offset) != b"\xff\xff\xff\xff":
                 continue
             head = _read_head(fd, offset)
-            block = index._parse(head, offset) if head is not None else None
-            if block is not None and block.row >= index.rows and block.end <= size:
+            block = segment._parse(head, offset) if head is not None else None
+            if block is not None and block.row >= segment.end_row and block.end <= size:
                 return block
             if marker_at - offset > _FIRST_READ_BYTES:
                 break
@@ -188,25 +212,25 @@ def _find_head(fd: int, start: int, size: int, index: StreamIndex) -> Block | No
 
 
 def map_stream(path: Path) -> pa.Buffer:
-    """The bytes that the stream has now, mapped. The mapping lives as long as any batch that came from it."""
+    """The bytes that the stream has now, mapped. The mapping exists as long as any batch read from it."""
     with pa.memory_map(str(path), "r") as source:
         return source.read_buffer()
 
 
 def read_block(mapped: pa.Buffer, block: Block, segment: int, *, payload: bool = True) -> pa.RecordBatch:
-    """The rows of a block, without a copy. With `payload=False` the payload's bytes are not looked at, and
-    the batch has the other columns only. Raises RecordingCorrupt when a checksum does not hold."""
+    """The rows of a block, without a copy. With `payload=False` the payloads are not read, and the batch has the other
+    columns only. Raises RecordingCorrupt when a checksum does not match."""
     body_at = block.offset + block.head_bytes
     split = block.end - block.data_bytes
     view = memoryview(mapped)
-    ok = checksum.crc32(view[body_at:split]) == block.front_crc
+    ok = _checksum.crc32(view[body_at:split]) == block.front_crc
     if ok and payload:
-        ok = checksum.crc32(view[split : block.end]) == block.back_crc
+        ok = _checksum.crc32(view[split : block.end]) == block.back_crc
     if not ok:
         raise RecordingCorrupt(
-            f"segment {segment:09d}: rows {block.row} to {block.row + block.rows} do not pass their "
+            f"segment {segment:09d}: rows {block.row} to {block.end_row} do not pass their "
             "checksum; verify() lists all damage, repair() sets it aside"
         )
     message = pa.ipc.read_message(mapped.slice(block.offset, block.end - block.offset))
     batch = pa.ipc.read_record_batch(message, SCHEMA)
-    return batch if payload else batch.select(list(SCHEMA.names[:-1]))
+    return batch if payload else batch.select(list(ENVELOPE_COLUMNS))

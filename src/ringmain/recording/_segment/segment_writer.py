@@ -1,16 +1,16 @@
-"""The growing segment: an Arrow IPC stream whose every message proves itself.
+"""Writing a growing segment: an Arrow IPC stream in which every message has its own checksums.
 
 Each record batch carries, in its IPC custom metadata, a *head line* of fixed width:
 
     ringmain/1 head=HHHHHHHH id=HHHHHHHH segment=N row=N rows=N length=N data=N
         front=HHHHHHHH back=HHHHHHHH min=N max=N        (one line, a space between fields)
 
-`head` is a stamp over the whole head (IPC prefix and flatbuffer). The body is checked in two parts: `back`
-covers the payload bytes (the last `data` bytes of the body), `front` all the rest, so the envelope can be
-checked without touching payloads. Walking the heads alone gives the number of complete rows.
+`head` is a stamp over the whole head (IPC prefix and flatbuffer). The body is checked in two parts: `back` covers the
+payload bytes (the last `data` bytes of the body), `front` all the rest, so the envelope can be checked without reading
+payloads. The heads alone give the number of complete rows.
 
-The invariant owned here: bytes that were written are never changed and the file is never cut. A mapped file
-that shrinks is a SIGBUS in its readers, so a torn end stays where it is, and readers stop before it.
+The invariant owned here: bytes once written never change and the file never gets shorter. A mapped file that shrinks is
+a SIGBUS in its readers, so a torn end stays where it is, and readers stop before it.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from ringmain.recording import _crash
+from ringmain._recording import Spool
+from ringmain.recording import _checksum, _crash
 from ringmain.recording._format import FORMAT_VERSION, SCHEMA
-from ringmain.recording._record.spool import Spool
-from ringmain.recording._segment import checksum
+from ringmain.recording._segment.segment import Run
 
 MARKER = b"ringmain/%d head=" % FORMAT_VERSION
 PAYLOAD = SCHEMA.get_field_index("payload")
@@ -44,7 +44,7 @@ HEAD_LINE = (
     "data={data:012d} front={front:08x} back={back:08x} min={min_ns:+020d} max={max_ns:+020d}"
 )
 
-_AHEAD_LEAST, _AHEAD_MOST = 1 << 20, 32 << 20  # a file that is smaller, and what a larger one gets ahead
+_AHEAD_LEAST, _AHEAD_MOST = 1 << 20, 32 << 20  # smaller files get no blocks in advance, larger ones up to this
 
 _Piece: TypeAlias = "bytes | bytearray | memoryview | pa.Buffer"
 
@@ -57,41 +57,18 @@ _BLANK_LINE = _head_line(id="0" * 8, segment=0, row=0, rows=0, length=0, data=0,
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """One record batch of a stream: which rows, where its bytes are, what they must add up to."""
+class Block(Run):
+    """One record batch of a stream: a run whose `bytes` are those of its body, where they are, and their checksums."""
 
-    row: int
-    rows: int
     offset: int
     head_bytes: int
-    body_bytes: int
     data_bytes: int
     front_crc: int
     back_crc: int
-    min_ns: int
-    max_ns: int
 
     @property
     def end(self) -> int:
-        return self.offset + self.head_bytes + self.body_bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Damage:
-    """Rows [row, end_row) of a segment cannot be read. `end_row` is None where nobody can know it."""
-
-    segment: int
-    row: int
-    end_row: int | None
-    bytes: int
-    reason: str
-    torn: bool = False  # the unfinished end that a killed recorder leaves; nothing that was flushed is in it
-
-    def __str__(self) -> str:
-        if self.torn:
-            return f"segment {self.segment:09d}: {self.bytes} bytes after row {self.row} were never finished"
-        upto = "the end" if self.end_row is None else str(self.end_row)
-        return f"segment {self.segment:09d}: rows {self.row} to {upto} ({self.bytes} bytes): {self.reason}"
+        return self.offset + self.head_bytes + self.bytes
 
 
 class StreamWriter:
@@ -108,7 +85,7 @@ class StreamWriter:
         try:
             self._pieces = _Pieces()
             self._ipc = pa.ipc.new_stream(pa.PythonFile(self._pieces, "w"), SCHEMA)
-            self._ipc.write_batch(_sample())  # the schema goes out with the first batch: have it out now
+            self._ipc.write_batch(_sample())  # pyarrow writes the schema with the first batch: discard both
             head_bytes = PREFIX.size + len(self._encode(_sample())[2])
             self._write([_schema_message(self._id, segment, head_bytes)])
         except BaseException:
@@ -118,21 +95,20 @@ class StreamWriter:
     def write(
         self, batch: pa.RecordBatch, min_ns: int, max_ns: int, in_place: Sequence[bytes | memoryview] = ()
     ) -> int:
-        """Append one batch of SCHEMA; returns the number that the spool's `written` has when it is in the file. With
-        `in_place` the payloads are these, instead of the batch's own, which must be as long. On an error the end is
-        torn, and stays so."""
+        """Append one batch of SCHEMA; it is in the file once the spool's `written` has reached the number returned.
+        With `in_place`, these are the payloads instead of the batch's own, which must be as long. An error leaves a
+        torn end."""
         pieces = self._encode(batch)
         head_bytes = PREFIX.size + len(pieces[2])
-        # The payload is the last column and its bytes the last buffer, unless all are empty: then there is
-        # none.
+        # The payload is the last column and its bytes the last buffer, unless all are empty: then there is none.
         back_at = _last_buffer(pieces) if payload_bytes(batch.column(PAYLOAD)) else len(pieces)
         if in_place:
             pieces[back_at : back_at + 1] = in_place
         front = back = 0
         for piece in pieces[3:back_at]:
-            front = checksum.crc32(piece, front)
+            front = _checksum.crc32(piece, front)
         for piece in pieces[back_at:]:
-            back = checksum.crc32(piece, back)
+            back = _checksum.crc32(piece, back)
         used = sum(map(len, pieces))
         head = bytearray(b"".join(pieces[:3]))
         at = head.index(_BLANK_LINE)
@@ -149,14 +125,13 @@ class StreamWriter:
             max_ns=max_ns,
         )
         at += len(MARKER)
-        head[at : at + checksum.DIGITS] = checksum.hex_crc(checksum.stamped_crc(head, at))
+        head[at : at + _checksum.DIGITS] = _checksum.hex_crc(_checksum.stamped_crc(head, at))
         number = self._write([head, *pieces[3:]])
         self.rows += batch.num_rows
         return number
 
     def is_in_place(self) -> bool:
-        """Does the path still lead to this file? Not when the directory was deleted, moved or mounted
-        over."""
+        """Is this file still at its path? Not when the directory was deleted, moved or mounted over."""
         try:
             return os.stat(self.path).st_ino == self._inode
         except FileNotFoundError:
@@ -177,18 +152,17 @@ class StreamWriter:
         """Close without the end mark; what was written stays readable."""
         if self._fd >= 0:
             if self._pid == os.getpid():  # in a forked child the file is the parent's
-                with contextlib.suppress(OSError):  # told to whoever wrote it, or waited for it
+                with contextlib.suppress(OSError):  # raised by the write, or by the wait for it
                     self._spool.wait()
                 if self._allocated:
-                    with contextlib.suppress(OSError):  # no shorter, but without the blocks beyond its end
+                    with contextlib.suppress(OSError):  # to its own size: frees the blocks beyond its end
                         os.ftruncate(self._fd, os.fstat(self._fd).st_size)
             os.close(self._fd)
             self._fd = -1
 
     def _encode(self, batch: pa.RecordBatch) -> list[_Piece]:
-        """The IPC message as the pieces that pyarrow writes: mark, length, flatbuffer, then the batch's own
-        buffers and the padding between them. Nothing is copied: the kernel takes the bytes from where they
-        are."""
+        """The IPC message as the pieces that pyarrow writes: mark, length, flatbuffer, then the batch's own buffers and
+        the padding between them. No bytes are copied."""
         self._pieces.clear()
         self._ipc.write_batch(batch, custom_metadata={"ringmain": _BLANK_LINE})
         return self._pieces.take()
@@ -204,7 +178,7 @@ class StreamWriter:
         return self._spool.put(self._fd, pieces, to_allocate)
 
     def _to_allocate(self, needed: int) -> int:
-        """For how many bytes to have blocks allocated before so many are written: none mostly, and then for many."""
+        """For how many bytes to allocate blocks before so many are written: mostly none, and then for many."""
         if self.size + needed <= max(self._allocated, _AHEAD_LEAST):
             return 0
         more = needed + min(self.size, _AHEAD_MOST)
@@ -213,7 +187,7 @@ class StreamWriter:
 
 
 class _Pieces(io.RawIOBase):
-    """A sink that keeps references to what it is given instead of copying it anywhere."""
+    """A file object that keeps references to what is written to it, without a copy."""
 
     def __init__(self) -> None:
         self._list: list[_Piece] = []
@@ -243,7 +217,7 @@ def _last_buffer(pieces: list[_Piece]) -> int:
 
 @functools.cache
 def _sample() -> pa.RecordBatch:
-    """Made with the first segment: the first pa.array() imports pandas, for which those who only read need not wait."""
+    """Made with the first segment and not at import: the first pa.array() imports pandas, which readers do not need."""
     values = (b"-" if pa.types.is_binary(f.type) else "-" if pa.types.is_string(f.type) else 0 for f in SCHEMA)
     arrays = [pa.array([value], f.type) for value, f in zip(values, SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
@@ -253,7 +227,7 @@ def _schema_message(identity: str, segment: int, head_bytes: int) -> bytes:
     line = MARKER + b"00000000 id=%s segment=%09d heads=%07d" % (identity.encode(), segment, head_bytes)
     message = bytearray(SCHEMA.with_metadata({"ringmain": line}).serialize())
     at = message.index(line) + len(MARKER)
-    message[at : at + checksum.DIGITS] = checksum.hex_crc(checksum.stamped_crc(message, at))
+    message[at : at + _checksum.DIGITS] = _checksum.hex_crc(_checksum.stamped_crc(message, at))
     return bytes(message)
 
 

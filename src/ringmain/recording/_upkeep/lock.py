@@ -1,8 +1,7 @@
-"""One recorder to a directory, by a lock that dies with its process.
+"""The lock that admits one recorder to a directory.
 
-The lock is `flock` on DIR/lock: the kernel drops it when the last descriptor closes, however the process
-ends. A pid file would have to be believed instead. A forked child would keep the descriptor, and with it the
-lock, so it closes it.
+It is `flock` on DIR/lock: the kernel drops it when the last descriptor closes, however the process ends; a pid file
+could be stale. A forked child inherits the descriptor, and with it the lock, so it closes the descriptor.
 """
 
 from __future__ import annotations
@@ -49,19 +48,19 @@ class DirectoryLock:
 
     def release(self) -> None:
         if self._fd >= 0:
-            # Unlock, and not only close: a child forked just now may still have the descriptor.
+            # Closing is not enough: a child forked just now may still have the descriptor.
             fcntl.flock(self._fd, fcntl.LOCK_UN)
             self.forget()
 
     def forget(self) -> None:
-        """Close the descriptor without unlocking: for a forked child, whose parent has the lock."""
+        """Close the descriptor without unlocking, in a forked child whose parent holds the lock."""
         os.close(self._fd)
         self._fd = -1
         _held.discard(self)
 
 
 def is_locked(directory: Path) -> bool:
-    """Is a recorder alive on this directory?"""
+    """Does a recorder run on this directory?"""
     try:
         fd = os.open(directory / LOCK, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -1,36 +1,26 @@
-"""Is every byte of a recording as it was written, and what to do when it is not.
+"""Verify and repair: check every byte of a recording, and set aside what is damaged.
 
-The invariants owned here: `verify()` changes nothing; `repair()` never deletes what cannot be read but moves
-it to DIR/damaged, and rows that can be read keep their numbers.
+The invariants owned here: `verify()` changes nothing; `repair()` moves what cannot be read to DIR/damaged instead of
+deleting it, and rows that can be read keep their numbers.
 """
 
 from __future__ import annotations
 
 import os
-import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyarrow import fs as pafs
 
 from ringmain.errors import RecordingCorrupt
-from ringmain.recording._format import (
-    CONSUMERS,
-    DAMAGED,
-    FORMAT_VERSION,
-    META,
-    RETIRED,
-    Consumer,
-    Meta,
-    Retired,
-    sealed_name,
-    stream_name,
-)
-from ringmain.recording._segment import checksum
+from ringmain.recording import _checksum
+from ringmain.recording._format import CONSUMERS, DAMAGED, META, RETIRED, Consumer, Retired, sealed_name, stream_name
+from ringmain.recording._meta import Meta, new_meta
 from ringmain.recording._segment.parquet_segment import write_sealed
 from ringmain.recording._segment.sealer import publish_sealed, seal_segment, tidy
-from ringmain.recording._segment.segment_writer import Damage
-from ringmain.recording._segment.store import SegmentRef, Store, StreamSegment, list_segments
+from ringmain.recording._segment.segment import Damage
+from ringmain.recording._segment.segment_reader import StreamSegment
+from ringmain.recording._segment.store import SegmentRef, Store, list_segments
 from ringmain.recording._upkeep.lock import DirectoryLock, is_locked
 
 
@@ -46,13 +36,12 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Is all that was ever flushed still there? A torn end is not damage: nothing that was flushed is in
-        it."""
+        """Is every flushed row readable? A torn end is not damage: no flushed row is in it."""
         return not self.files and all(damage.torn for damage in self.damage)
 
     @property
     def rows_lost(self) -> int | None:
-        """How many rows cannot be read; None where nobody can know."""
+        """How many rows cannot be read; None if that is not known."""
         ends = [(d.end_row, d.row) for d in self.damage if not d.torn]
         return sum(end - row for end, row in ends if end is not None) if all(e is not None for e, _ in ends) else None
 
@@ -63,10 +52,10 @@ class Report:
         return "\n".join(lines + self.done)
 
 
-def verify(store: Store, *, recorder_is_dead: bool = False) -> Report:
-    """Read everything and check it. While a recorder lives, an unfinished end is not torn but growing."""
+def verify(store: Store, *, recorder_is_gone: bool = False) -> Report:
+    """Read and check everything. While a recorder runs, an unfinished end is not reported: it is being written."""
     report = Report()
-    alive = not recorder_is_dead and store.directory is not None and is_locked(store.directory)
+    alive = not recorder_is_gone and store.directory is not None and is_locked(store.directory)
     for ref in list_segments(store):
         rows, damage = check_segment(ref, alive=alive)
         report.segments += 1
@@ -102,19 +91,18 @@ def _bad_files(store: Store) -> list[str]:
     bad = []
     for name, kind in kinds:
         data = store.read(name)
-        if (data is None and name == META) or (data is not None and checksum.load_json(data, kind) is None):
+        if (data is None and name == META) or (data is not None and _checksum.load_json(data, kind) is None):
             bad.append(name)
     return bad
 
 
 def repair(store: Store) -> Report:
-    """Make a recording whole again, less what cannot be read. Needs the directory's lock, so no recorder may
-    live."""
+    """Set aside what cannot be read and seal the rest. Takes the directory's lock, so no recorder may run."""
     if store.directory is None:
         raise ValueError(f"repair the recording in its own directory, not through {store.sealed_uri}")
     lock = DirectoryLock(store.directory)
     try:
-        report = verify(store, recorder_is_dead=True)
+        report = verify(store, recorder_is_gone=True)
         tidy(store)
         for ref in list_segments(store):
             mine = [damage for damage in report.damage if damage.segment == ref.number]
@@ -134,8 +122,7 @@ def _repair_stream(store: Store, ref: SegmentRef, report: Report, *, damaged: bo
         _keep_copy(store.directory, ref.stream_path, report)
     left_out: list[Damage] = []
     stats = seal_segment(store, ref.number, sync=True, on_damage=left_out.append)
-    rows = sum(group.rows for group in stats.groups) if stats is not None else 0
-    report.done.append(f"{stream_name(ref.number)}: sealed {rows} rows")
+    report.done.append(f"{stream_name(ref.number)}: sealed {stats.rows if stats is not None else 0} rows")
 
 
 def _repair_sealed(store: Store, ref: SegmentRef, report: Report) -> None:
@@ -149,15 +136,14 @@ def _repair_sealed(store: Store, ref: SegmentRef, report: Report) -> None:
         segment = ref.open()
     except RecordingCorrupt:
         filesystem.delete_file(f"{directory}/{name}")
-        report.done.append(f"{name}: nothing could be read; moved to {DAMAGED}/")
+        report.done.append(f"{name}: no row could be read; moved to {DAMAGED}/")
         return
     temporary = store.directory / f"{name}.tmp"
     left_out: list[Damage] = []
     stats = write_sealed(temporary, ref.number, segment.batches(on_damage=left_out.append), segment.end_row)
     segment.close()
     publish_sealed(store, temporary, ref.number, sync=True)
-    rows = sum(group.rows for group in stats.groups)
-    report.done.append(f"{name}: kept {rows} rows of {stats.end_row}; the damaged file is in {DAMAGED}/")
+    report.done.append(f"{name}: kept {stats.rows} rows of {stats.end_row}; the damaged file is in {DAMAGED}/")
 
 
 def _keep_copy(directory: Path, path: Path, report: Report) -> None:
@@ -178,17 +164,17 @@ def _repair_meta(store: Store, report: Report) -> None:
             os.replace(path, target)
             report.done.append(f"{name}: moved to {DAMAGED}/")
         if name == META:
-            checksum.replace_file(path, checksum.dump_json(_rebuild_meta(store)), sync=True)
-            report.done.append(f"{META}: made anew; contracts and schemas of the topics are not in it")
+            _checksum.replace_file(path, _checksum.dump_json(_rebuild_meta(store)), sync=True)
+            report.done.append(f"{META}: made new; the topics' contracts and schemas are not in it")
 
 
 def _rebuild_meta(store: Store) -> Meta:
-    """A meta.json from what the segments say; the recorder's name is in every row."""
+    """A new meta.json; the recorder's name is in every row."""
     for ref in list_segments(store):
         try:
             segment = ref.open()
         except RecordingCorrupt:
             continue
         for _, batch in segment.batches(0, 1, ["recorder"], on_damage=lambda _: None):
-            return Meta("", FORMAT_VERSION, batch.column("recorder")[0].as_py(), store.sealed_uri)
-    return Meta("", FORMAT_VERSION, f"{socket.gethostname()}-{os.urandom(4).hex()}", store.sealed_uri)
+            return new_meta(batch.column("recorder")[0].as_py(), store.sealed_uri)
+    return new_meta(None, store.sealed_uri)

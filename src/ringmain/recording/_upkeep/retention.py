@@ -1,9 +1,8 @@
-"""Who has read how far, and which sealed segments may go.
+"""Retention: which sealed segments may be deleted, and which consumers still need them.
 
-A consumer that must not miss anything registers: a small file with the position before which it needs
-nothing. The invariant owned here: a segment that a registered consumer has not passed is deleted only by
-force, and whatever is deleted is counted first (retired.json), so that a late reader can be told exactly how
-many rows it has missed.
+A consumer that must not miss any row registers: a small file with the first position it still needs. The invariant
+owned here: a segment that a registered consumer needs is deleted only by force, and deleted rows are counted first
+(retired.json), so that a late reader learns exactly how many rows it has missed.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from pathlib import Path
 from pyarrow import fs as pafs
 
 from ringmain.errors import RecordingCorrupt
-from ringmain.recording import _crash
+from ringmain.recording import _checksum, _crash
 from ringmain.recording._format import (
     BEGINNING,
     CONSUMERS,
@@ -27,29 +26,29 @@ from ringmain.recording._format import (
     sealed_name,
     stream_name,
 )
-from ringmain.recording._segment import checksum
-from ringmain.recording._segment.store import ParquetSegment, SegmentRef, Store, list_segments, read_retired
+from ringmain.recording._segment.parquet_segment import ParquetSegment
+from ringmain.recording._segment.store import SegmentRef, Store, list_segments, read_retired
 
 
 def register(directory: Path, name: str, position: Position = BEGINNING, *, sync: bool = False) -> None:
-    """Register a consumer, or move it to where it is now: it needs nothing before `position`."""
+    """Register a consumer, or move it on: it needs no row before `position`."""
     path = consumer_path(directory, name)
     path.parent.mkdir(exist_ok=True)
     record = Consumer("", name, position.segment, position.row, time.time_ns())
-    checksum.replace_file(path, checksum.dump_json(record), sync=sync)
+    _checksum.replace_file(path, _checksum.dump_json(record), sync=sync)
 
 
 def unregister(directory: Path, name: str) -> None:
-    """Forget a consumer; segments are no longer kept for it."""
+    """Remove a consumer; segments are no longer kept for it."""
     consumer_path(directory, name).unlink(missing_ok=True)
 
 
 def consumers(directory: Path) -> dict[str, Position]:
-    """Each consumer's position. A file that cannot be believed counts as (0, 0): it holds everything back."""
+    """Each consumer's position. A file that fails its checksum counts as (0, 0), so that no segment is deleted."""
     found = {}
     folder = directory / CONSUMERS
     for path in sorted(folder.glob("*.json")) if folder.is_dir() else []:
-        record = checksum.load_json(path.read_bytes(), Consumer)
+        record = _checksum.load_json(path.read_bytes(), Consumer)
         found[path.stem] = Position(record.segment, record.row) if record is not None else Position(0, 0)
     return found
 
@@ -63,11 +62,13 @@ def retire(
     sync: bool = False,
     now_ns: int | None = None,
 ) -> list[int]:
-    """Delete the oldest sealed segments that exceed `keep_bytes` or whose every message is older than
-    `keep_age_s`. Returns their numbers. The newest segment always stays, so that numbers are never given
-    twice. The caller holds the directory's lock."""
+    """Delete the oldest sealed segments that exceed `keep_bytes` or whose every message is older than `keep_age_s`;
+    returns their numbers. The newest segment always stays, so that no number is used twice. The caller holds the
+    directory's lock."""
+    if keep_bytes is None and keep_age_s is None:
+        return []
     if store.directory is None:
-        raise ValueError(f"retention of {store.sealed_uri} belongs to the recorder's own directory")
+        raise ValueError(f"retention runs in the recorder's own directory, not in {store.sealed_uri}")
     listed = list_segments(store)
     finish_retiring(store)
     held_from = min((p.segment for p in consumers(store.directory).values()), default=None)
@@ -80,8 +81,8 @@ def retire(
         try:
             segment = ref.open()
         except RecordingCorrupt:
-            break  # how many rows it had is unknown until repair() has looked at it
-        rows, newest = segment.end_row, max((span[3] for span in segment.spans()), default=0)
+            break  # its number of rows is not known before repair()
+        rows, newest = segment.end_row, max((run.max_ns for run in segment.runs), default=0)
         segment.close()
         too_much = keep_bytes is not None and total > keep_bytes
         too_old = keep_age_s is not None and newest < now - int(keep_age_s * 1e9)
@@ -96,7 +97,7 @@ def retire(
         retired.rows += [0] * (ref.number - len(retired.rows)) + [rows]
     retired.first_segment = doomed[-1][0].number + 1
     write_retired(store.directory, retired, sync=sync)
-    _crash.point("R9")  # [CRASH-R9] counted as deleted, and still there: readers ignore them, the next recorder deletes
+    _crash.point("R9")  # [CRASH-R9] counted and not yet deleted: readers ignore them, the next recorder deletes
     numbers = [ref.number for ref, _ in doomed]
     _delete(store, numbers)
     return numbers
@@ -109,11 +110,11 @@ def missed_rows(retired: Retired, position: Position) -> int:
 
 
 def write_retired(directory: Path, retired: Retired, *, sync: bool) -> None:
-    checksum.replace_file(directory / RETIRED, checksum.dump_json(retired), sync=sync)
+    _checksum.replace_file(directory / RETIRED, _checksum.dump_json(retired), sync=sync)
 
 
 def finish_retiring(store: Store) -> None:
-    """Delete what a recorder had counted as deleted when it died."""
+    """Delete segments that a recorder that died had counted as deleted."""
     first = read_retired(store).first_segment
     if first == 0:
         return

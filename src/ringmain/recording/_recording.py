@@ -1,14 +1,13 @@
-"""Reading a recording: what is in it, its messages, its rows as Arrow; also while it is being written.
+"""`Recording`: what is in a recording, its messages, its rows as Arrow; also while it is being written.
 
-The invariant owned here: a row that is handed out has passed its checksum. What has not is raised as
-RecordingCorrupt, or with `skip_damage=True` left out and noted in `Recording.damage`; nothing is left out in
-silence.
+The invariant owned here: a row that is handed out has passed its checksum. Rows that have not raise RecordingCorrupt,
+or with `skip_damage=True` are left out and listed in `Recording.damage`; none is left out silently.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib
+import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
@@ -22,71 +21,17 @@ import pyarrow.compute as pc
 from ringmain.errors import RecordingNotFound
 from ringmain.recording._directory_watch import DirectoryWatch
 from ringmain.recording._filters import Filter, as_ns
-from ringmain.recording._format import COLUMNS, ENVELOPE, FRAMES, SCHEMA, Meta, Position, TopicMeta
-from ringmain.recording._segment.parquet_segment import TopicStats, merge_stats, time_ns_of
-from ringmain.recording._segment.segment_writer import Damage
-from ringmain.recording._segment.store import (
-    Segment,
-    SegmentRef,
-    Store,
-    StreamSegment,
-    list_segments,
-    read_meta,
-    read_retired,
-)
+from ringmain.recording._format import COLUMNS, ENVELOPE_COLUMNS, SCHEMA, Position
+from ringmain.recording._message import Decoder, RecordedMessage, decoder_for, messages_of
+from ringmain.recording._meta import Meta, TopicMeta, read_meta
+from ringmain.recording._segment.segment import Damage, Segment, TopicStats, merge_stats, time_ns_of
+from ringmain.recording._segment.segment_reader import StreamSegment
+from ringmain.recording._segment.store import SegmentRef, Store, list_segments, read_retired
+from ringmain.recording._upkeep import repair
 from ringmain.recording._upkeep.retention import missed_rows
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from ringmain.recording._upkeep.repair import Report
-
-Decoder = Callable[[bytes], Any]
-
-
-class _LazyDecoder:
-    """Made from a topic's schema when the first value is asked for: most readers want the bytes alone."""
-
-    def __init__(self, schema: bytes, make: Callable[[bytes], Decoder]) -> None:
-        self._schema, self._make = schema, make
-        self._decode: Decoder | None = None
-
-    def __call__(self, data: bytes) -> Any:
-        if self._decode is None:
-            self._decode = self._make(self._schema)
-        return self._decode(data)
-
-
-def _typed_decoder(schema: bytes) -> Decoder:
-    typed = importlib.import_module("ringmain.typed")
-    decoder: Decoder = typed.codec_from_schema(typed.Schema.from_bytes(schema)).decode
-    return decoder
-
-
-def _frame_decoder(_: bytes) -> Decoder:
-    return importlib.import_module("ringmain.recording._frames").RecordedFrame  # type: ignore[no-any-return]
-
-
-class RecordedMessage(msgspec.Struct, frozen=True):
-    """One message, as the ring carried it, and where it is in the recording."""
-
-    topic: str
-    epoch: int
-    seq: int
-    time_ns: int
-    record_time_ns: int
-    sender: str
-    kind: str
-    lost: int
-    data: bytes
-    position: Position
-    decoder: Decoder | None = None
-
-    @property
-    def value(self) -> Any:
-        """The payload decoded by the topic's recorded schema; the bytes themselves when the topic was not typed; of a
-        stream of frames a `RecordedFrame`, which has the array."""
-        return self.data if self.decoder is None else self.decoder(self.data)
 
 
 class Gap(msgspec.Struct, frozen=True):
@@ -100,8 +45,7 @@ class Gap(msgspec.Struct, frozen=True):
 
 
 class Recording:
-    """A recording, by its directory or by an address that pyarrow.fs opens. Opening reads nothing but
-    meta.json."""
+    """A recording, by its directory or by a URI that pyarrow.fs opens. Opening reads meta.json only."""
 
     def __init__(
         self,
@@ -120,7 +64,7 @@ class Recording:
     def __repr__(self) -> str:
         return f"Recording({str(self._path)!r})"
 
-    # What is in it
+    # Content
 
     def segments(self) -> list[SegmentRef]:
         return list_segments(self.store)
@@ -156,14 +100,14 @@ class Recording:
         return total
 
     def schemas(self) -> dict[tuple[str, int], TopicMeta]:
-        """What was noted of each life of each topic: contract and schema."""
+        """The contract and schema of each life of each topic."""
         self.meta = read_meta(self.store) or self.meta
         return {(t.name, t.epoch): t for t in self.meta.topics} if self.meta is not None else {}
 
     def gaps(self, topics: str | Sequence[str] | None = None) -> list[Gap]:
-        """Every place where messages were lost before the recorder, in the order recorded."""
+        """Every point where messages were lost before they were recorded, in the order recorded."""
         found = []
-        for _, batch in self.batches(topics=topics, columns=ENVELOPE):
+        for _, batch in self.batches(topics=topics, columns=ENVELOPE_COLUMNS):
             batch = batch.filter(pc.greater(batch.column("lost"), 0))
             for row, time_ns in zip(batch.to_pylist(), time_ns_of(batch).to_pylist(), strict=True):
                 found.append(Gap(row["topic"], row["epoch"], row["seq"], row["lost"], time_ns))
@@ -177,7 +121,7 @@ class Recording:
         with self.opened(segments[-1]) as segment:
             return Position(segments[-1].number, segment.end_row if segment is not None else 0)
 
-    # Its rows
+    # Rows
 
     def batches(
         self,
@@ -192,10 +136,9 @@ class Recording:
         follow: bool = False,
         idle_timeout_s: float | None = None,
     ) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
-        """(row positions, rows), in the order recorded. `topics` are names or patterns (`camera/*`); publish
-        times in [since, until), as ns or datetime; sequence numbers in [first_seq, end_seq). The positions
-        are a struct array of `segment` and `row`. With `follow`, waits for more until `idle_timeout_s` pass
-        without any."""
+        """(row positions, rows), in the order recorded. `topics` are names or patterns (`camera/*`); publish times are
+        in [since, until), as ns or datetime; sequence numbers in [first_seq, end_seq). The positions are a struct array
+        of `segment` and `row`. With `follow`, waits for more rows until none came for `idle_timeout_s`."""
         wanted = Filter(topics, as_ns(since), as_ns(until), first_seq, end_seq)
         needed = tuple(name for name in COLUMNS if name in columns or name in wanted.columns)
         for number, row, batch in self._walk(start, wanted, needed, follow, idle_timeout_s):
@@ -205,22 +148,10 @@ class Recording:
                 yield where, batch if needed == tuple(columns) else batch.select(list(columns))
 
     def messages(self, **filters: Any) -> Iterator[RecordedMessage]:
-        """Messages one by one; takes what `batches()` takes, but for `columns`."""
-        decoders: dict[tuple[str, int], Decoder | None] = {}
+        """Messages one by one; takes the arguments of `batches()`, except `columns`."""
+        decoder = functools.cache(lambda *life: decoder_for(self.schemas().get(life), self._decode))
         for where, batch in self.batches(**filters):
-            times = time_ns_of(batch).to_pylist()
-            recorded = pc.cast(batch.column("record_time"), pa.int64()).to_pylist()
-            names = ("topic", "epoch", "seq", "sender", "kind", "lost", "payload")
-            values = [batch.column(name).to_pylist() for name in names]
-            segment, first = where[0].as_py()["segment"], where.field("row").to_pylist()
-            for i, (topic, epoch, seq, sender, kind, lost, data) in enumerate(zip(*values, strict=True)):
-                key = (topic, epoch)
-                if key not in decoders:
-                    decoders[key] = self._decoder(*key)
-                yield RecordedMessage(
-                    topic, epoch, seq, times[i], recorded[i] * 1000, sender, kind, lost, data,
-                    Position(segment, first[i]), decoders[key],
-                )  # fmt: skip
+            yield from messages_of(batch, where[0].as_py()["segment"], where.field("row").to_pylist(), decoder)
 
     def __iter__(self) -> Iterator[RecordedMessage]:
         return self.messages()
@@ -236,32 +167,20 @@ class Recording:
         frame: pd.DataFrame = self.to_arrow(**filters).to_pandas()
         return frame
 
-    # Its health
+    # Verify and repair
 
-    def verify(self) -> Report:
-        """Check every byte; says exactly what is damaged. Changes nothing."""
-        from ringmain.recording._upkeep.repair import verify
+    def verify(self) -> repair.Report:
+        """Check every byte and report exactly what is damaged. Changes nothing."""
+        return repair.verify(self.store)
 
-        return verify(self.store)
-
-    def repair(self) -> Report:
-        """Set aside what cannot be read, seal what a dead recorder left, and tell how much was lost. Refuses
-        while a recorder is alive on the directory."""
-        from ringmain.recording._upkeep.repair import repair
-
-        report = repair(self.store)
+    def repair(self) -> repair.Report:
+        """Set aside what cannot be read, seal what a recorder that died left, and report how much was lost. Refused
+        while a recorder runs on the directory."""
+        report = repair.repair(self.store)
         self.meta = read_meta(self.store)
         return report
 
-    # How it is done
-
-    def _decoder(self, topic: str, epoch: int) -> Decoder | None:
-        entry = self.schemas().get((topic, epoch))
-        if entry is not None and entry.contract == FRAMES:
-            return _LazyDecoder(b"", _frame_decoder)
-        if entry is None or not entry.schema:
-            return None
-        return _LazyDecoder(entry.schema, self._decode or _typed_decoder)
+    # Internals
 
     @contextlib.contextmanager
     def opened(self, ref: SegmentRef) -> Iterator[Segment | None]:
@@ -286,8 +205,7 @@ class Recording:
             self.damage.append(damage)
 
     def _first(self, start: Position | None) -> Position:
-        """Where to begin; an explicit start that retention has overtaken is an error that counts what is
-        gone."""
+        """Where to begin. Raises when retention has deleted rows from `start` on, with how many."""
         retired = read_retired(self.store)
         if start is None or start.segment >= retired.first_segment:
             return start or Position(retired.first_segment, 0)
@@ -308,7 +226,7 @@ class Recording:
         follow: bool,
         idle_timeout_s: float | None,
     ) -> Iterator[tuple[int, int, pa.RecordBatch]]:
-        """(segment, row, rows) of every block that may matter, and with `follow` of those to come."""
+        """(segment, row, rows) of every run that may match, and with `follow` of those written later."""
         position = self._first(start)
         growing: StreamSegment | None = None
         on_damage = self._note if self._skip_damage else None

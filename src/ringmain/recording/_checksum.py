@@ -1,8 +1,8 @@
-"""Checksums that live inside the bytes they protect.
+"""Checksums inside the bytes they protect, and files that are replaced as a whole.
 
-A *stamp* is a run of eight lowercase hex digits inside a block of bytes, found by the marker before it. Its
-value is the CRC-32 of the whole block with the stamp's own digits read as `00000000`. That keeps a protected
-file a plain Arrow stream, Parquet file or JSON document, with no sidecar that could get lost or disagree.
+A *stamp* is eight lowercase hex digits inside a block of bytes, after a marker. Its value is the CRC-32 of the whole
+block with the stamp's own digits read as `00000000`. So a protected file stays a plain Arrow stream, Parquet file or
+JSON document, without a second file of checksums that could get lost or disagree.
 """
 
 from __future__ import annotations
@@ -13,11 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
-
-try:
-    from ringmain._recording import crc32 as crc32
-except ImportError:  # not built, or the processor lacks the instructions: the same values, at a third of the speed
-    from zlib import crc32 as crc32
+from isal.isal_zlib import crc32 as crc32  # zlib's values, at ten times its speed
 
 DIGITS = 8
 BLANK = b"0" * DIGITS
@@ -37,7 +33,7 @@ def stamped_crc(block: bytes | bytearray | memoryview, at: int) -> int:
 
 
 def is_intact(block: bytes, marker: bytes) -> bool:
-    """Does the block carry the marker, and the right digits after it?"""
+    """Does the block have the marker, and the right digits after it?"""
     at = block.find(marker)
     if at < 0:
         return False
@@ -64,8 +60,10 @@ def load_json(data: bytes, kind: type[T]) -> T | None:
         return None
 
 
-def replace_file(path: Path, data: bytes, *, sync: bool, before_rename: Callable[[], None] | None = None) -> None:
-    """Write-then-rename: whoever looks sees the old file or the new one, whole."""
+def replace_file(
+    path: Path, data: bytes, *, sync: bool = False, before_rename: Callable[[], None] | None = None
+) -> None:
+    """Write, then rename: a reader sees the complete old file or the complete new one."""
     temporary = path.with_name(path.name + ".tmp")
     with open(temporary, "wb") as file:
         file.write(data)
