@@ -275,7 +275,7 @@ std::unique_ptr<PoolWriter> create_pool(const std::shared_ptr<Directory>& direct
 std::unique_ptr<PoolReader> open_pool(const std::shared_ptr<Directory>& directory, const std::string& stream,
                                       const std::string& name) {
     std::unique_ptr<Participant> participant =
-        join_as_reader(directory, stream, name, Observe::never, FileKind::pool);
+        join_as_reader(directory, stream, name, ObserveMode::never, FileKind::pool);
     return participant ? std::make_unique<PoolReader>(std::move(participant)) : nullptr;
 }
 

@@ -1,17 +1,17 @@
-// A stream of frames in shared memory, as structs. Offsets and constants only; behaviour is in frames.hpp.
+// A frame topic in shared memory, as structs. Offsets and constants only; behaviour is in frames.hpp.
 //
-// A stream is two files: a topic, whose messages are descriptors, and a pool of buffers, which they point into. The
+// A frame topic is two files: a topic, whose messages are descriptors, and a pool of buffers, which they point into. The
 // pool's control part is that of a topic (layout.hpp): the same header, with contract `frames`, the same roster, and as
-// schema the layout of a frame. Its data part is mapped once, writable for the publisher alone:
+// schema the layout of a frame. Its data part is mapped once, writable only for the publisher:
 //
 //   data_offset        + 4096                       + buffer_stride_bytes
 //   +-----------------+----------------------------+----------------------------+----
 //   | PoolTable       | buffer 0                   | buffer 1                   | ...
 //   +-----------------+----------------------------+----------------------------+----
 //
-// Who holds which buffer is written in the `hold` word of each reader's slot in the pool's roster, as a set: bit 3 + i
-// is 0 while buffer i is held. So "holds nothing" is kNoHold as in a topic, bit 0 says that a writer sleeps as in a
-// topic, and joining, leaving, reaping and waking are the roster's own, unchanged.
+// The `hold` word of each reader's slot in the pool's roster says which buffers it holds, as a set: bit 3 + i is 0 while
+// buffer i is held. So "holds nothing" is kNoHold as in a topic, bit 0 says that a writer sleeps as in a topic, and the
+// roster's code for joining, leaving, reaping and waking is used unchanged.
 //
 // docs/spec/frames.md holds these tables in prose; a test compares the two.
 #pragma once
@@ -42,7 +42,7 @@ struct PoolTable {
     uint64_t buffer_bytes;
     uint64_t buffer_stride_bytes;  // from one buffer to the next
 
-    // For whoever watches; changed by the publisher with every frame.
+    // Statistics; changed by the publisher with every frame.
     alignas(128) Word<uint64_t> frames;  // published so far
     Word<uint64_t> dropped;              // not published because no buffer was free
     Word<int64_t> last_ns;               // when the newest was published
@@ -60,7 +60,7 @@ struct Descriptor {
     uint32_t reserved;
     uint64_t pool;    // epoch of the pool: which one the buffer is in
     uint64_t number;  // of the frame in the pool; the buffer's own must be the same
-    uint64_t id;      // the rest is the user's
+    uint64_t id;      // from here on, the user's
     int64_t start_ns;
     int64_t end_ns;
     uint64_t size;  // bytes of the buffer that are used

@@ -98,7 +98,7 @@ PyObject* receive(PyObject* self, SubscriberState& s, Deadline& deadline) {
     FrameSubscriberState& f = frames_of(self);
     for (;;) {
         View view;
-        if (next_message_quickly(self, s, deadline, view) != 1) return nullptr;
+        if (next_message(self, s, deadline, view) != 1) return nullptr;
         Descriptor descriptor{};
         PyObject* meta = nullptr;
         copy_out(&descriptor, view.payload(), std::min<size_t>(view.size, sizeof descriptor));
