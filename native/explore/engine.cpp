@@ -60,15 +60,15 @@ class Seen {
             std::vector<uint64_t> old(2 * table_.size());
             old.swap(table_);
             for (uint64_t h : old)
-                if (h) place(h);
+                if (h) insert_hash(h);
         }
-        if (!place(hash)) return false;
+        if (!insert_hash(hash)) return false;
         ++count_;
         return true;
     }
 
   private:
-    bool place(uint64_t hash) {
+    bool insert_hash(uint64_t hash) {
         size_t mask = table_.size() - 1, i = hash & mask;
         for (; table_[i]; i = (i + 1) & mask)
             if (table_[i] == hash) return false;

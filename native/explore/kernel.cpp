@@ -36,7 +36,7 @@ struct Sleeper {
 };
 
 Lock locks[1 + kSlots];
-uint8_t touched[1 + kSlots];  // for the whole case: by whom, as a bit set
+uint8_t touched[1 + kSlots];  // for the whole case: by which actors, as a bit set
 Sleeper sleepers[kMaxActors];
 int expiries;
 int slices_left;  // that may end although no wake-up was lost
@@ -153,20 +153,20 @@ void kernel_notices(size_t where) {
 }
 
 bool kernel_is_quiet() {
-    bool anybody = false, only_legitimate = true, somebody_missed = false;
+    bool any_waits = false, only_legitimate = true, any_missed = false;
     for (int i = 0; i < actor_count(); ++i) {
         if (life(i) == Life::done || life(i) == Life::dead) continue;
-        anybody = true;
+        any_waits = true;
         auto* commit = control() + offsetof(Header, commit);
         bool waits_for_messages = !sleepers[i].word || sleepers[i].word == commit;
         if (life(i) != Life::asleep || !waits_for_messages) only_legitimate = false;
-        if (life(i) == Life::asleep && missed(sleepers[i])) somebody_missed = true;
+        if (life(i) == Life::asleep && missed(sleepers[i])) any_missed = true;
     }
-    if (!anybody) return true;
+    if (!any_waits) return true;
     if (closing()) fail("the last look at the ring did not come to an end:" + who_waits());
-    if (somebody_missed && deaths_so_far() == 0)
+    if (any_missed && deaths_so_far() == 0)
         fail("a lost wake-up: the word has changed and its sleeper was not woken:" + who_waits());
-    bool last = only_legitimate && !somebody_missed;
+    bool last = only_legitimate && !any_missed;
     if (!last && (deaths_so_far() == 0 || ++expiries > kMaxExpiries))
         fail("an actor waits forever:" + who_waits());
     // Either the end, or a slice is over: the waker died before its wake-up, or the awaited actor is dead.

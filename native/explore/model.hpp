@@ -58,7 +58,7 @@ void await_end(bool or_death = false);  // waits until all other actors are done
 uint64_t kernel_hash();
 void kernel_buries(int actor);
 void kernel_notices(size_t where);  // a store
-bool kernel_is_quiet();  // nobody can go on: false if that has woken somebody; fails if it should not have come to that
+bool kernel_is_quiet();             // no actor can go on: false if that woke one; fails if it is a deadlock
 
 // checks.cpp
 uint64_t ghost_hash();

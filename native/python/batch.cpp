@@ -425,9 +425,7 @@ PyMethodDef functions[] = {
 }  // namespace
 
 bool add_batch(PyObject* module) {
-    batch_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
-    return batch_type && PyModule_AddFunctions(module, functions) == 0 &&
-           PyModule_AddObjectRef(module, "Batch", reinterpret_cast<PyObject*>(batch_type)) == 0;
+    return (batch_type = add_type(module, spec)) && PyModule_AddFunctions(module, functions) == 0;
 }
 
 }  // namespace ringmain::py

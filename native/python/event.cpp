@@ -51,9 +51,6 @@ PyType_Spec spec = {"ringmain._ring.Event", sizeof(EventObject), 0, Py_TPFLAGS_D
 
 }  // namespace
 
-bool add_event(PyObject* module) {
-    event_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
-    return event_type && PyModule_AddObjectRef(module, "Event", reinterpret_cast<PyObject*>(event_type)) == 0;
-}
+bool add_event(PyObject* module) { return (event_type = add_type(module, spec)) != nullptr; }
 
 }  // namespace ringmain::py

@@ -203,9 +203,7 @@ PyMethodDef functions[] = {{"borrow", borrow, METH_VARARGS, "The next message, i
 }  // namespace
 
 bool add_lease(PyObject* module) {
-    lease_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
-    return lease_type && PyModule_AddFunctions(module, functions) == 0 &&
-           PyModule_AddObjectRef(module, "Lease", reinterpret_cast<PyObject*>(lease_type)) == 0;
+    return (lease_type = add_type(module, spec)) && PyModule_AddFunctions(module, functions) == 0;
 }
 
 }  // namespace ringmain::py

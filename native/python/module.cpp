@@ -1,6 +1,6 @@
 // The module: its functions, types and constants, and the helpers declared in py.hpp.
 #include <cmath>
-#include <cstdlib>
+#include <cstring>
 
 #include "endpoint.hpp"
 #include "frame_types.hpp"
@@ -49,6 +49,21 @@ PyObject* raise(const Failure& failure) {
             return raise("SystemFailure", failure.text, failure.error);
     }
     return nullptr;
+}
+
+PyTypeObject* add_type(PyObject* module, PyType_Spec& spec) {
+    Ref type(PyType_FromSpec(&spec));
+    bool added = type && PyModule_AddObjectRef(module, std::strrchr(spec.name, '.') + 1, type.get()) == 0;
+    return added ? reinterpret_cast<PyTypeObject*>(type.release()) : nullptr;
+}
+
+PyObject* schema_of(const TopicFile& topic_file) {
+    try {
+        std::string schema = topic_file.schema();
+        return PyBytes_FromStringAndSize(schema.data(), static_cast<Py_ssize_t>(schema.size()));
+    } catch (const Failure& failure) {
+        return raise(failure);
+    }
 }
 
 bool parse_timeout(PyObject* object, int64_t& timeout_ns) {

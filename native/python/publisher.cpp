@@ -189,10 +189,7 @@ PyObject* send_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
 PyObject* arm(PyObject* self, PyObject* event) {
     PublisherState* p = usable(self);
     if (!p) return nullptr;
-    if (!PyObject_TypeCheck(event, event_type)) {
-        PyErr_SetString(PyExc_TypeError, "arm() takes an Event");
-        return nullptr;
-    }
+    if (!check_event(event)) return nullptr;
     Bell bell = p->writer->arm();
     uint64_t token = bell.word ? watch(bell, event_of(event), p->participant->shared(), true) : 0;
     return PyLong_FromUnsignedLongLong(token);
@@ -339,13 +336,7 @@ PyObject* describe(PyObject* self, PyObject*) {
 
 PyObject* get_schema(PyObject* self, PyObject*) {
     PublisherState* p = usable(self);
-    if (!p) return nullptr;
-    try {
-        std::string schema = p->participant->topic_file().schema();
-        return PyBytes_FromStringAndSize(schema.data(), static_cast<Py_ssize_t>(schema.size()));
-    } catch (const Failure& failure) {
-        return raise(failure);
-    }
+    return p ? schema_of(p->participant->topic_file()) : nullptr;
 }
 
 PyObject* set_schema(PyObject* self, PyObject* schema) {
@@ -417,10 +408,6 @@ PyType_Spec spec = {"ringmain._ring.Publisher", sizeof(PublisherObject), 0,
 
 }  // namespace
 
-bool add_publisher(PyObject* module) {
-    publisher_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
-    return publisher_type &&
-           PyModule_AddObjectRef(module, "Publisher", reinterpret_cast<PyObject*>(publisher_type)) == 0;
-}
+bool add_publisher(PyObject* module) { return (publisher_type = add_type(module, spec)) != nullptr; }
 
 }  // namespace ringmain::py

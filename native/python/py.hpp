@@ -207,6 +207,11 @@ inline void deallocate(PyObject* self) {
     Py_DECREF(type);
 }
 
+// Makes a type and adds it to the module, under the last part of its name. nullptr: raised.
+PyTypeObject* add_type(PyObject* module, PyType_Spec& spec);
+
+PyObject* schema_of(const TopicFile& topic_file);  // as bytes
+
 // The types, made once when the module is loaded.
 extern PyTypeObject *publisher_type, *subscriber_type, *reservation_type, *lease_type, *batch_type,
     *event_type;

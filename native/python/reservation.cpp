@@ -258,9 +258,7 @@ PyMethodDef functions[] = {{"reserve", reserve, METH_VARARGS, "Begin a message i
 }  // namespace
 
 bool add_reservation(PyObject* module) {
-    reservation_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
-    return reservation_type && PyModule_AddFunctions(module, functions) == 0 &&
-           PyModule_AddObjectRef(module, "Reservation", reinterpret_cast<PyObject*>(reservation_type)) == 0;
+    return (reservation_type = add_type(module, spec)) && PyModule_AddFunctions(module, functions) == 0;
 }
 
 }  // namespace ringmain::py
