@@ -86,6 +86,13 @@ def test_the_injector_stops_a_program_until_it_is_told_to_go_on(tmp_path: Path) 
         assert child.communicate(timeout=60)[0].split() == [str(i) for i in range(9)]
 
 
+def test_the_ring_ignores_a_plan_for_the_recorder(tmp_path: Path) -> None:
+    environment = {**os.environ, "RINGMAIN_DIR": str(tmp_path), "RINGMAIN_LAB": "1", "RINGMAIN_CRASH": "R2#1"}
+    child = subprocess.run([sys.executable, "-c", PUBLISH], env=environment, capture_output=True, text=True, timeout=60)
+    assert child.returncode == 0
+    assert len(child.stdout.split()) == 9
+
+
 def test_the_injector_knows_its_labels() -> None:
     with pytest.raises(ValueError, match="crash_points"):
         die_at("somewhere")
