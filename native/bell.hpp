@@ -1,9 +1,8 @@
 // Waiting and waking. A wait is a futex on the very word whose change is awaited, so there is no separate
-// condition that could be missed: a reader sleeps on `commit`, a writer on the `hold` that is in its way or
-// on `turn`. The sleeper sets kSleeper in the word first; the changer's exchange returns it.
+// condition that could be missed: a reader sleeps on `commit`, a writer on the `hold` that blocks it or on `turn`.
+// The sleeper sets kSleeper in the word first; the exchange that changes the word returns it.
 //
-// Every sleep is bounded (kSlice): a waker that dies between its exchange and its wake costs one slice, no
-// more.
+// Every sleep is bounded (kSlice_ns): a waker that dies between its exchange and its wake costs one slice at most.
 #pragma once
 
 #include <linux/futex.h>
@@ -20,7 +19,7 @@
 namespace ringmain {
 
 constexpr int64_t kSlice_ns = 40'000'000;
-// Behind somebody who is in the way: when that one dies, nobody rings, and all others stand still until the next look.
+// For a writer that another participant blocks: if that one dies, no bell rings, and all writers wait for this long.
 constexpr int64_t kObstacleSlice_ns = 10'000'000;
 constexpr int64_t kForever = INT64_MAX;
 
@@ -36,7 +35,7 @@ inline timespec to_timespec(int64_t ns) {
     return {ns / 1'000'000'000, static_cast<long>(ns % 1'000'000'000)};
 }
 
-// A word to sleep on and the value it had when there was nothing to do.
+// A word to sleep on, and its value when there was nothing to do.
 struct Bell {
     const uint32_t* word = nullptr;
     uint32_t value = 0;
@@ -73,9 +72,9 @@ inline Woken sleep_on_any(const Bell* bells, size_t count, int64_t timeout_ns, s
     if (result >= 0 && which) *which = static_cast<size_t>(result);
     if (result >= 0 || errno == EAGAIN) return Woken::changed;
     if (errno == EINTR) return Woken::interrupted;
-    if (errno == ENOSYS) {  // kernels before 5.16: sleep on the first and look at the others often
-        constexpr int64_t kBlind_ns = 1'000'000;
-        return sleep_on(bells[0], timeout_ns < kBlind_ns ? timeout_ns : kBlind_ns);
+    if (errno == ENOSYS) {  // kernels before 5.16: sleep on the first and check the others often
+        constexpr int64_t kPollOthers_ns = 1'000'000;
+        return sleep_on(bells[0], timeout_ns < kPollOthers_ns ? timeout_ns : kPollOthers_ns);
     }
     return Woken::timed_out;
 }

@@ -1,8 +1,8 @@
-// The places where a process may die, all of them, by name. In the lab build a process armed with a label kills or
-// stops itself there (lab.cpp); in the build that ships CRASH_POINT is nothing. Owns this invariant: a label is in the
-// table below or does not compile, and the lab's tests fail if one of the table is never reached.
+// The crash points: every step at which a death matters, by name. In the lab build a process kills or stops itself at
+// the point that RINGMAIN_CRASH names (lab.cpp); in the shipped build CRASH_POINT compiles to nothing. Owns this
+// invariant: a label that is not in the table below does not compile, and the lab's tests fail if one is never reached.
 //
-// Each has a row in the crash table of docs/spec/shared-memory.md, or frames.md: who died here, what others see, who repairs it.
+// Each has a row in the crash table of docs/spec/shared-memory.md or frames.md: what others see, and who repairs it.
 #pragma once
 
 #include <cstddef>
@@ -17,18 +17,18 @@ inline constexpr const char* kCrashPoints[] = {
     "join: roster locked",
     "join: locked, not in the roster",
     "join: in the roster",
-    "join: at its place, nobody told",
-    "takeover: announced, old writer not seen to rest",
+    "join: complete, not announced",
+    "takeover: announced, old writer may be busy",
     "leave: roster locked",
     "leave: lock gone, slot taken",
     "leave: out of the roster",
     "reap: before the hold",
     "reap: hold gone, turn kept",
     "reap: turn free, slot taken",
-    "reap: slot free, nobody told",
+    "reap: slot free, not announced",
     "remove: writers stopped, not retired",
     "retire: marked, name kept",
-    "retire: unlinked, nobody told",
+    "retire: unlinked, not announced",
     "schema: half written",
     "schema: written, not announced",
     "publish: turn taken",
@@ -52,7 +52,7 @@ inline constexpr const char* kCrashPoints[] = {
 };
 inline constexpr size_t kCrashPointCount = sizeof kCrashPoints / sizeof *kCrashPoints;
 
-// The index of a label; does not compile if there is none such.
+// The index of a label; an unknown one does not compile.
 consteval size_t crash_index(std::string_view label) {
     for (size_t i = 0; i < kCrashPointCount; ++i)
         if (label == kCrashPoints[i]) return i;

@@ -15,12 +15,12 @@ std::optional<Contract> contract_named(std::string_view name) {
 
 namespace {
 
-// The file may lose its name between our opening and locking it: then it is another that we want.
+// The file may lose its name between our opening and locking it: then we open the one that has the name now.
 constexpr int kAttempts = 1000;
 
 [[noreturn]] void give_up(const std::string& topic) {
     throw Failure{Fault::timed_out,
-                  "topic '" + topic + "' came and went a thousand times while it was being opened"};
+                  "topic '" + topic + "' was created and removed a thousand times while it was being opened"};
 }
 
 std::shared_ptr<TopicFile> find(const std::shared_ptr<Directory>& directory, const std::string& topic,
@@ -33,9 +33,9 @@ std::shared_ptr<TopicFile> find(const std::shared_ptr<Directory>& directory, con
     }
 }
 
-// Is this the topic of its name, for whoever has its roster lock? Somebody may have died while it removed it: the
-// writers are stopped, or it is marked, and the name is still there. Then nobody could ever use it or get past it, so we
-// finish what was begun.
+// Does this file still have the topic's name? Call with the roster lock. A process may have died while it removed the
+// topic: the writers are stopped or the file is marked, and the name is still there. No process could use such a file or
+// create another, so we finish the removal.
 bool current(TopicFile& topic_file) {
     bool stopped = topic_file.header().turn.load(std::memory_order_acquire) == kTurnOver;
     if (!stopped && !topic_file.retired()) return topic_file.has_its_name();
@@ -43,32 +43,33 @@ bool current(TopicFile& topic_file) {
     return false;
 }
 
-// Which living participant of this role is there, if any?
-std::optional<ParticipantInfo> anybody(const TopicFile& topic_file, std::optional<Role> role) {
-    uint32_t used = std::min(topic_file.header().slots_used.load(std::memory_order_acquire), kSlotCount);
-    for (uint32_t i = 0; i < used; ++i) {
-        if (!slot_taken(topic_file, i) || !slot_alive(topic_file, i)) continue;
-        ParticipantInfo participant = look_at(topic_file, i, true);
-        if (!role || participant.role == *role) return participant;
-    }
+// A living participant of this role, or of any, if there is one.
+std::optional<ParticipantInfo> living_participant(const TopicFile& topic_file, std::optional<Role> role) {
+    for (uint32_t i : taken_slots(topic_file))
+        if ((!role || slot_has_role(topic_file, i, *role)) && slot_alive(topic_file, i))
+            return look_at(topic_file, i, true);
     return std::nullopt;
 }
 
-// The topic is not as requested: make way for one that is, or say why not.
-void replace(TopicFile& topic_file, const WriterRequest& request, const RosterLock& lock) {
-    std::string is =
-        "topic '" + topic_file.topic + "' is a " + traits(topic_file.contract).name + " of " +
-        std::to_string(topic_file.capacity_bytes) + " bytes; asked for was a " +
-        traits(request.contract.value_or(topic_file.contract)).name + " of " +
-        std::to_string(round_capacity(request.capacity_bytes.value_or(topic_file.capacity_bytes))) + " bytes";
-    if (auto writer = anybody(topic_file, Role::writer))
-        throw Failure{Fault::mismatch, is + ", but " + writer->describe() + " uses it as it is"};
-    if (traits(topic_file.contract).keeps_unread && !disposable(topic_file))
-        throw Failure{Fault::mismatch,
-                      is + ", but it has unread messages; read them, or unlink it to throw them away"};
+void remove(TopicFile& topic_file, const RosterLock& lock) {
     stop_writers(topic_file, lock);
     CRASH_POINT("remove: writers stopped, not retired");
     topic_file.retire();
+}
+
+// Removes a topic that is not as requested, or says why it cannot.
+void remove_for(const WriterRequest& request, TopicFile& topic_file, const RosterLock& lock) {
+    std::string is =
+        "topic '" + topic_file.topic + "' is a " + traits(topic_file.contract).name + " of " +
+        std::to_string(topic_file.capacity_bytes) + " bytes; requested was a " +
+        traits(request.contract.value_or(topic_file.contract)).name + " of " +
+        std::to_string(round_capacity(request.capacity_bytes.value_or(topic_file.capacity_bytes))) + " bytes";
+    if (auto writer = living_participant(topic_file, Role::writer))
+        throw Failure{Fault::mismatch, is + ", but " + writer->describe() + " is using it"};
+    if (traits(topic_file.contract).keeps_unread && !disposable(topic_file))
+        throw Failure{Fault::mismatch,
+                      is + ", but it has unread messages; read them, or unlink it to discard them"};
+    remove(topic_file, lock);
 }
 
 }  // namespace
@@ -86,7 +87,7 @@ std::unique_ptr<Participant> join_as_writer(const std::shared_ptr<Directory>& di
             if (fits)
                 return std::make_unique<Participant>(topic_file, Role::writer, request.name, request.takeover,
                                                      lock);
-            replace(*topic_file, request, lock);
+            remove_for(request, *topic_file, lock);
         }
         topic_file = TopicFile::create(directory, topic,
                                        {request.contract.value_or(Contract::broadcast),
@@ -104,7 +105,7 @@ std::unique_ptr<Participant> join_as_writer(const std::shared_ptr<Directory>& di
 
 std::unique_ptr<Participant> join_as_reader(const std::shared_ptr<Directory>& directory,
                                             const std::string& topic, const std::string& name,
-                                            Observe observe, FileKind kind) {
+                                            ObserveMode observe, FileKind kind) {
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
         std::shared_ptr<TopicFile> topic_file = find(directory, topic, Access::read, kind);
         if (!topic_file) return nullptr;
@@ -115,16 +116,16 @@ std::unique_ptr<Participant> join_as_reader(const std::shared_ptr<Directory>& di
     give_up(topic);
 }
 
-// A file that is no topic has no participants to ask; it was checked that it belongs to somebody we trust.
+// A file that is not a topic has no participants to check. That it belongs to a user we trust was checked.
 static void unlink_corrupt(const Directory& directory, const std::string& topic, Failure failure, bool force,
                            FileKind kind) {
     if (failure.fault != Fault::corrupt) throw failure;
     if (!force) {
-        failure.text += "; unlink it with force=True to take it away";
+        failure.text += "; unlink it with force=True to remove it";
         throw failure;
     }
     if (unlinkat(directory.fd(), file_name(topic, kind).c_str(), 0) != 0)
-        throw Failure{Fault::not_allowed, "cannot take the file of topic '" + topic + "' away", errno};
+        throw Failure{Fault::not_allowed, "cannot remove the file of topic '" + topic + "'", errno};
 }
 
 bool unlink_topic(const std::shared_ptr<Directory>& directory, const std::string& topic, bool force,
@@ -140,12 +141,10 @@ bool unlink_topic(const std::shared_ptr<Directory>& directory, const std::string
         if (!topic_file) return false;
         RosterLock lock(*topic_file);
         if (!current(*topic_file)) continue;
-        if (auto participant = anybody(*topic_file, std::nullopt); participant && !force)
+        if (auto participant = living_participant(*topic_file, std::nullopt); participant && !force)
             throw Failure{Fault::busy, "topic '" + topic + "' is in use by " + participant->describe() +
-                                           "; close it, or unlink with force=True to take the topic away"};
-        stop_writers(*topic_file, lock);
-        CRASH_POINT("remove: writers stopped, not retired");
-        topic_file->retire();
+                                           "; close it, or unlink with force=True to remove the topic"};
+        remove(*topic_file, lock);
         retire_dead_pool(*topic_file);
         return true;
     }
@@ -156,15 +155,13 @@ bool unlink_if_dead(const std::shared_ptr<Directory>& directory, const std::stri
     std::shared_ptr<TopicFile> topic_file = find(directory, topic, Access::write, kind);
     if (!topic_file) return false;
     RosterLock lock(*topic_file);
-    if (!current(*topic_file) || !disposable(*topic_file) || reap_all(*topic_file, lock) != 0) return false;
-    topic_file->retire();
-    retire_dead_pool(*topic_file);
-    return true;
+    return current(*topic_file) && retire_if_dead(*topic_file, lock);
 }
 
 bool finish_removal(TopicFile& topic_file) {
     if (topic_file.header().turn.load(std::memory_order_acquire) != kTurnOver) return false;
-    RosterLock lock(topic_file);  // whoever removes it has this; if it lives, it has finished once we get it
+    RosterLock lock(
+        topic_file);  // the process that removes it has this lock: it has finished, or died, when we get it
     if (topic_file.header().turn.load(std::memory_order_acquire) != kTurnOver) return false;
     if (!topic_file.retired() || topic_file.has_its_name()) topic_file.retire();
     return true;

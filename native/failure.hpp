@@ -1,5 +1,4 @@
-// What can go wrong outside the hot path. The text is the sentence the user reads; the binding picks the
-// class.
+// What can go wrong outside the hot path. The text is what the user reads; the binding picks the exception's class.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +10,7 @@ enum class Fault {
     not_found,    // no such topic
     not_allowed,  // wrong owner, a link, no permission
     corrupt,      // not a topic, another version, sizes that do not fit, impossible words
-    busy,         // somebody who lives has the place
+    busy,         // a living participant has the slot or the turn
     roster_full,
     mismatch,  // the topic is not what was asked for
     timed_out,

@@ -278,7 +278,7 @@ std::unique_ptr<PoolWriter> create_pool(const std::shared_ptr<Directory>& direct
 std::unique_ptr<PoolReader> open_pool(const std::shared_ptr<Directory>& directory, const std::string& topic,
                                       const std::string& name) {
     std::unique_ptr<Participant> participant =
-        join_as_reader(directory, topic, name, Observe::never, FileKind::pool);
+        join_as_reader(directory, topic, name, ObserveMode::never, FileKind::pool);
     return participant ? std::make_unique<PoolReader>(std::move(participant)) : nullptr;
 }
 

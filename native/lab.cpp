@@ -1,10 +1,13 @@
-// What only the lab build has: dying or stopping at a crash point, a record of the points passed, and topics that
-// begin far along. All of it is asked for by environment variables; nothing of it is in the build that ships.
+// What only the lab build has: dying or stopping at a crash point, a log of the points passed, and topics whose
+// positions begin far from 0. Environment variables ask for it; the shipped build has none of it.
 //
-//   RINGMAIN_CRASH="label"        die here with SIGKILL, the first time we come by
-//   RINGMAIN_CRASH="label#3"      the third time;  "stop:label#3": stop with SIGSTOP instead
-//   RINGMAIN_CRASH_LOG=file       append the label of every point passed to this file
-//   RINGMAIN_LAB_ORIGIN=n         topics created begin at position n (a multiple of 8) instead of 0
+//   RINGMAIN_CRASH="label"        die with SIGKILL at the first passage of this crash point
+//   RINGMAIN_CRASH="label#3"      at the third passage;  "stop:label#3": stop with SIGSTOP instead
+//   RINGMAIN_CRASH_LOG=file       append the label of every crash point passed to this file
+//   RINGMAIN_LAB_ORIGIN=n         created topics begin at position n (a multiple of 8) instead of 0
+//
+// The recorder reads the same variable, with the same grammar (src/ringmain/recording/_crash.py). Each ignores the
+// other's labels; `ringmain.testing.die_at` refuses a label that neither has.
 #if defined(RINGMAIN_LAB)
 
 #include "lab.hpp"
@@ -23,11 +26,11 @@ namespace ringmain::lab {
 
 namespace {
 
-// Read at the first crash point, so that a forked child can be armed before it touches a topic.
+// Parsed at the first crash point, so that a forked child can set the variable before it touches a topic.
 struct CrashPlan {
-    size_t index = kCrashPointCount;
+    size_t index = kCrashPointCount;  // none: no plan, or a label of the recorder
     int signal = SIGKILL;
-    long left = 1;
+    long passages_left = 1;
     int log = -1;
 
     CrashPlan() {
@@ -38,7 +41,7 @@ struct CrashPlan {
             wanted.erase(0, 5);
         }
         if (size_t count = wanted.rfind('#'); count != std::string::npos) {
-            left = std::atol(wanted.c_str() + count + 1);
+            passages_left = std::atol(wanted.c_str() + count + 1);
             wanted.erase(count);
         }
         for (size_t i = 0; i < kCrashPointCount; ++i)
@@ -51,12 +54,12 @@ struct CrashPlan {
 }  // namespace
 
 void crash_point(size_t index) {
-    static CrashPlan orders;
-    if (orders.log >= 0) {
+    static CrashPlan plan;
+    if (plan.log >= 0) {
         std::string line = std::string(kCrashPoints[index]) + "\n";
-        (void)!write(orders.log, line.data(), line.size());
+        (void)!write(plan.log, line.data(), line.size());
     }
-    if (index == orders.index && orders.left > 0 && --orders.left == 0) ::raise(orders.signal);
+    if (index == plan.index && plan.passages_left > 0 && --plan.passages_left == 0) ::raise(plan.signal);
 }
 
 uint64_t origin() {

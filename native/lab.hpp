@@ -1,4 +1,4 @@
-// Where a new topic's positions begin: 0, unless the lab wants to see what lies a century ahead. See lab.cpp.
+// Where a new topic's positions begin: 0, unless the lab tests positions that take a century to reach. See lab.cpp.
 #pragma once
 
 #include <cstdint>

@@ -13,9 +13,8 @@
 //   | seq    | time_ns | size   | sender_size| kind_size| flags | sender kind, padded to 8 | payload, padded
 //   to 8 |
 //
-// The first word of the header after the newest message already holds the sequence number of the message to
-// come: that is how a writer that takes over, or a reader that was lapped, knows the number without any other
-// word.
+// The first word of the header after the newest message already holds the sequence number of the next message:
+// a writer that takes over, or a reader that was lapped, reads the number there and needs no other word.
 //
 // docs/spec/shared-memory.md holds these tables in prose; a test compares the two.
 #pragma once
@@ -36,23 +35,22 @@ constexpr uint64_t kHeaderBytes = 4096;
 constexpr uint64_t kMaxCapacityBytes = uint64_t{1} << 40;
 constexpr uint64_t kMaxSchemaBytes = uint64_t{1} << 24;
 constexpr uint64_t kMaxMessageBytes = 0xffffffff;  // `size` is 32 bits
-constexpr size_t kMaxTopicNameBytes = 200;
 constexpr size_t kMaxParticipantNameBytes = 79;
 constexpr size_t kMaxEnvelopeNameBytes = 255;  // sender and kind
 
-// Positions are multiples of 8, so the low bits of a word that holds one are free. Bit 0 says: somebody
-// sleeps on this word; whoever changes it next must wake them. One exchange both publishes and finds out.
+// Positions are multiples of 8, so the low bits of a word that holds one are free. Bit 0 set: a process sleeps on
+// this word, and the process that changes it next must wake it. One exchange both publishes and finds out.
 constexpr uint64_t kAlignBytes = 8;
 constexpr uint64_t kSleeper = 1;
 constexpr uint64_t kPositionMask = ~uint64_t{7};
 constexpr uint64_t kNoHold = kPositionMask;  // no position is this large
-// No ring gets this far in a century; beyond it sums of positions and capacities could overflow.
+// No ring gets this far in a century. Beyond it, sums of positions and capacities could overflow.
 constexpr uint64_t kMaxPosition = kNoHold - 4 * kMaxCapacityBytes;
 
-// `frames` is no topic's contract but that of a pool of buffers (pool_layout.hpp), whose control part is the same.
+// `frames` is the contract of a pool of buffers (pool_layout.hpp), not of a topic. Its control part is the same.
 enum class Contract : uint32_t { broadcast = 1, pipe = 2, bus = 3, reliable = 4, frames = 5 };
 
-// When a reader's hold keeps the writer from overwriting: the one thing in which contracts really differ.
+// When a reader's hold keeps the writer from overwriting: the essential difference between contracts.
 enum class Holds : uint8_t { never, while_borrowed, always };
 
 // One row a contract. Everything that depends on the contract asks this table; Python has it as `CONTRACTS`.
@@ -83,15 +81,15 @@ constexpr bool is_contract(Contract c) { return static_cast<uint32_t>(c) - 1 < k
 constexpr const ContractTraits& traits(Contract c) { return kContracts[static_cast<uint32_t>(c) - 1]; }
 static_assert(traits(Contract::reliable).name[0] == 'r', "a contract's number is its row, counted from 1");
 
-// An observer reads like a reader and never holds; nobody waits for it, or counts it among the readers.
+// An observer reads like a reader but never holds: no writer waits for it, and it does not count as a reader.
 enum class Role : uint32_t { none = 0, writer = 1, reader = 2, observer = 3 };
 enum class SlotState : uint32_t { free = 0, taken = 1 };
 
 enum HeaderFlags : uint32_t { kPersist = 1, kHugePages = 2 };
 
-// `turn`: 0, or 1 + the slot of the writer whose turn it is, and this bit if another sleeps until it ends.
+// `turn`: 0, or 1 + the slot of the writer whose turn it is, and this bit if another writer sleeps until it ends.
 constexpr uint32_t kTurnSleeper = uint32_t{1} << 31;
-constexpr uint32_t kTurnOver = 0x7fffffff;  // the topic was removed: nobody writes here again
+constexpr uint32_t kTurnOver = 0x7fffffff;  // the topic was removed: no more writing here
 
 struct Header {
     // Identity: written by the creator before the file has a name, never again.
@@ -107,7 +105,7 @@ struct Header {
     uint64_t epoch;  // wall clock at creation, ns: which life of the topic this is
     char name[256];  // NUL-terminated
 
-    // Announced by the writer once a stride; readers look at it around every copy.
+    // Announced by the writer once a stride. Readers check it around every copy.
     alignas(128) Word<uint64_t> claim;
     Word<uint64_t> tail;
 
@@ -118,17 +116,17 @@ struct Header {
     // Whose turn it is to write.
     alignas(128) Word<uint32_t> turn;
 
-    // Life and membership; changed under the roster lock.
-    alignas(128) Word<uint32_t> retired;  // 1: this file has lost its name, look for another
+    // Removal and membership; changed under the roster lock.
+    alignas(128) Word<uint32_t> retired;  // 1: this file no longer has its name, look for another
     Word<uint32_t> slots_used;            // slots at and above this index were never taken
-    Word<uint32_t> membership;            // counts joins and leaves: a bell for wait_for_readers
+    Word<uint32_t> membership;            // counts joins and leaves: the bell of wait_for_readers
     Word<uint32_t> schema_version;   // counts changes; its last bit says which half of the part is in use
     Word<uint64_t> schema_bytes[2];  // how much of each half is used
-    Word<uint32_t> roster_pid;       // who has the roster lock, for whoever waits for it too long
+    Word<uint32_t> roster_pid;  // who has the roster lock, for the error of a process that waits too long
 };
 
 struct alignas(256) Slot {
-    // Identity: written under the roster lock by whoever joins.
+    // Identity: written under the roster lock by the participant that joins.
     Word<uint32_t> state;  // SlotState
     Word<uint32_t> role;   // Role
     Word<uint32_t> pid;
@@ -137,7 +135,7 @@ struct alignas(256) Slot {
     Word<uint64_t> joined_ns;
     char name[96];  // NUL-terminated
 
-    // The participant's own line. Only `hold` takes part in the rule; the rest is for whoever watches.
+    // The participant's own line. Only `hold` is part of the rule; the rest is statistics.
     alignas(128) Word<uint64_t> hold;  // kNoHold, or the position from which the bytes must stay; bit 0: a
                                        // writer sleeps
     Word<uint64_t> position;           // reader: of the next message to read
@@ -145,8 +143,7 @@ struct alignas(256) Slot {
     Word<uint64_t> messages;           // moved so far
     Word<uint64_t> bytes;              // payload bytes moved so far
     Word<uint64_t> lost;               // reader: messages lost
-    Word<uint32_t> busy;       // writer where there is one: 1 while inside a publish; reader: 1 until it has
-                               // found its place
+    Word<uint32_t> busy;       // the one writer: 1 while inside a publish; reader: 1 until it has attached
     Word<uint32_t> waits_for;  // writer: 1 + the slot it waits for, or 0
 };
 
@@ -171,13 +168,13 @@ static_assert(offsetof(Slot, hold) == 128);
 constexpr uint64_t kRosterOffset = kHeaderBytes;
 constexpr uint64_t kSchemaOffset = kRosterOffset + uint64_t{kSlotCount} * sizeof(Slot);
 
-// Bytes that are locked, not written: a lock on one is the kernel's word that its owner lives.
+// Bytes that are locked, not written: while one is locked, the kernel vouches that its owner is alive.
 constexpr int64_t kRosterLockByte = 0;
 constexpr int64_t slot_lock_byte(uint32_t slot) {
     return static_cast<int64_t>(kRosterOffset + uint64_t{slot} * sizeof(Slot));
 }
 
-// Of a pool's data part: what precedes its first buffer, and what buffers are aligned to if huge pages are asked for.
+// Of a pool's data part: the bytes before its first buffer, and the alignment of buffers in huge pages.
 constexpr uint64_t kPoolTableBytes = 4096;
 constexpr uint64_t kHugePageBytes = uint64_t{1} << 21;
 
@@ -187,7 +184,7 @@ constexpr uint64_t payload_offset(uint64_t sender_size, uint64_t kind_size) {
     return sizeof(MessageHeader) + align_up(sender_size + kind_size);
 }
 
-// What a message takes in the ring, and what must be free to write it: the first word of the next header too.
+// What a message occupies in the ring, and what must be free to write it: also the first word of the next header.
 constexpr uint64_t footprint(uint64_t size, uint64_t sender_size, uint64_t kind_size) {
     return payload_offset(sender_size, kind_size) + align_up(size);
 }

@@ -7,7 +7,7 @@ namespace ringmain {
 
 enum class Start { latest, oldest };
 
-// A message where it lies. Until still_whole() has said yes after the last access, its bytes may be anything.
+// A message in place. Until still_whole() has returned true after the last access, its bytes may be anything.
 struct View {
     uint64_t position, end;
     uint64_t seq;
@@ -22,113 +22,11 @@ struct View {
 };
 
 class Reader {
-    // An honest writer lets us through at once; a hostile one must not keep us here for ever.
-    static constexpr int kPatience = 10'000;
-
-    Ring ring_;
-    uint32_t slot_;
-    bool always_holds_, holds_borrowed_, conflate_;
-    Start on_lap_;
-    uint64_t position_ = 0;         // of the next message
-    uint64_t expected_ = 0;         // its number
-    uint64_t seen_ = 0;             // `commit` when last looked at: no need to look again before
-    uint64_t hold_ = kNoHold;       // what our hold word says
-    uint64_t held_from_ = kNoHold;  // the hold once it has stood the look at `claim`: no writer goes over it
-    uint64_t number_here_ = 0;      // the number of the message where jump() went
-    uint64_t messages_ = 0, bytes_ = 0;
-
-    Slot& own() const { return ring_.slots[slot_]; }
-
-    // [CHECK] acquire fence, then a relaxed load: if any byte read before was written after a claim, we see
-    // that claim. Pairs with [CLAIM].
-    bool intact(uint64_t position) const {
-        fence(std::memory_order_acquire);
-        return ring_.header.claim.load(std::memory_order_relaxed) <= position + ring_.capacity_bytes;
-    }
-
-    // Held bytes stay, whatever `claim` says: a writer announces first and looks at the holds afterwards, so a
-    // claim may run past a hold while its writer waits for us.
-    bool held(uint64_t position) const { return always_holds_ || position >= held_from_; }
-
-    // Goes to the newest message to come, or to the oldest that is whole, and learns its number.
-    [[gnu::noinline]] bool jump(Start where) {
-        for (int attempt = 0; attempt < kPatience; ++attempt) {
-            // [OLDEST] acquire: pairs with [TAIL]; [OBSERVE] acquire: pairs with [COMMIT].
-            uint64_t commit = ring_.header.commit.load(std::memory_order_acquire) & kPositionMask;
-            uint64_t there =
-                where == Start::latest ? commit : ring_.header.tail.load(std::memory_order_acquire);
-            if (there % kAlignBytes != 0 || there > kMaxPosition ||
-                (where == Start::oldest && there > commit)) {
-                // The writer may have moved both between our two looks.
-                continue;
-            }
-            if (always_holds_) announce_hold(there);
-            // relaxed: checked by intact().
-            uint64_t seq = ring_.word_at(there).load(std::memory_order_relaxed);
-            if (!intact(there)) continue;
-            position_ = there;
-            seen_ = commit;
-            number_here_ = seq;
-            return true;
-        }
-        return false;
-    }
-
-    // Moves the hold. Forward nothing more is needed: release, so that our reads of the bytes below come
-    // before the writer's next writes. Pairs with [LOOK]. False: the slot was not ours any more.
-    bool move_hold(uint64_t position) {
-        uint64_t old = own().hold.exchange(position, std::memory_order_seq_cst);
-        bool ours = (old & kPositionMask) == hold_;
-        hold_ = position;
-        if (held_from_ < position) held_from_ = position;
-        CRASH_POINT("read: hold moved, bell not rung");
-        if (old & kSleeper) wake(own().hold.futex());
-        return ours;
-    }
-
-    // [HOLD] seq_cst exchange, then a fence: announced before we look at `claim`. Pairs with [LOOK] and
-    // [CLAIM].
-    void announce_hold(uint64_t position) {
-        move_hold(position);
-        fence(std::memory_order_seq_cst);
-        CRASH_POINT("read: hold announced");
-    }
-
-    // noinline, as all that is rare: it must not weigh on peek(), which is inlined where messages are taken.
-    [[gnu::noinline]] bool lapped() {
-        if (!jump(conflate_ ? Start::oldest : on_lap_) && !jump(Start::latest)) return false;
-        count_lost(number_here_);
-        return true;
-    }
-
-    // A conflating reader asked to see the newest only: what it passes over is skipped, not lost.
-    void count_lost(uint64_t seq) {
-        if (seq > expected_ && !conflate_) {
-            lost += seq - expected_;
-            pending_lost += seq - expected_;
-        }
-        expected_ = seq;
-    }
-
-    // Goes forward to the newest message that is there, if the hint is good; what is passed over is not lost
-    // but skipped.
-    [[gnu::noinline]] void skip_to_newest() {
-        uint64_t commit = ring_.header.commit.load(std::memory_order_acquire) & kPositionMask;
-        // relaxed: checked below and by peek().
-        uint64_t newest = ring_.header.newest.load(std::memory_order_relaxed);
-        if (newest % kAlignBytes != 0 || newest <= position_ || newest >= commit) return;
-        uint64_t seq = ring_.word_at(newest).load(std::memory_order_relaxed);
-        if (!held(newest) && !intact(newest)) return;
-        position_ = newest;
-        expected_ = seq;
-        seen_ = commit;
-    }
-
   public:
     uint64_t lost = 0;          // since we joined
     uint64_t pending_lost = 0;  // since the message before
 
-    // An observer never holds, whatever the contract: it is in nobody's way, and is lapped like a reader of `broadcast`.
+    // An observer never holds, whatever the contract: it blocks no writer, and is lapped like a reader of `broadcast`.
     Reader(Ring ring, uint32_t slot, Start on_lap, bool conflate, bool observes = false)
         : ring_(ring),
           slot_(slot),
@@ -137,15 +35,14 @@ class Reader {
           conflate_(conflate),
           on_lap_(on_lap) {}
 
-    const Ring& ring() const { return ring_; }
     uint64_t position() const { return position_; }
     uint64_t sequence() const { return expected_; }
     bool always_holds() const { return always_holds_; }
     // Does a borrowed message stay where it is?
     bool keeps_borrowed() const { return always_holds_ || holds_borrowed_; }
 
-    // To be called once after joining. Whoever was there before the topic has a claim on all of its messages: with
-    // `from_the_first` those that are gone already count as lost.
+    // Call once after joining. A reader that waited for the topic to appear expects all of its messages: with
+    // `from_the_first`, those that are already gone count as lost.
     Status attach(Start start, bool from_the_first = false) {
         if (ring_.contract.keeps_unread && always_holds_) {  // goes on where the last reader stopped
             from_the_first = false;                          // and what that one read is not lost
@@ -162,21 +59,12 @@ class Reader {
         expected_ = from_the_first ? 0 : number_here_;
         count_lost(number_here_);
         publish_progress();
-        // [PLACE] release: our place, and our hold if we have one. Pairs with wait_for_readers: a message sent after it
-        // counts us is one that we receive.
+        // [READY] release: our position, and our hold if we have one. Pairs with wait_for_readers: we receive every
+        // message that is sent after it has counted us.
         own().busy.store(0, std::memory_order_release);
         ring_.header.membership.fetch_add(1, std::memory_order_release);
         wake(ring_.header.membership.futex());
         return Status::ok;
-    }
-
-    // relaxed: for whoever watches.
-    void publish_progress() {
-        own().position.store(position_, std::memory_order_relaxed);
-        own().sequence.store(expected_, std::memory_order_relaxed);
-        own().messages.store(messages_, std::memory_order_relaxed);
-        own().bytes.store(bytes_, std::memory_order_relaxed);
-        own().lost.store(lost, std::memory_order_relaxed);
     }
 
     bool has_more() {
@@ -186,7 +74,7 @@ class Reader {
         return position_ != seen_;
     }
 
-    // What to sleep on when there is nothing. Empty bell: something came meanwhile.
+    // What to sleep on while there is no message. An empty bell: one has come meanwhile.
     Bell bell() {
         uint64_t old = ring_.header.commit.fetch_or(kSleeper, std::memory_order_acq_rel);
         CRASH_POINT("read: about to sleep");
@@ -194,33 +82,9 @@ class Reader {
         return {ring_.header.commit.futex(), static_cast<uint32_t>(old | kSleeper)};
     }
 
-    // Finds the next message as peek() does, and holds it: until release() no writer goes over it. On `bus`;
-    // the waiting contracts hold anyway, and `broadcast` and observers never do.
-    Status borrow(View& view) {
-        if (!holds_borrowed_) return peek(view);
-        if (hold_ != kNoHold)
-            return peek(view);  // an older borrowed message holds all that comes after it, too
-        for (int attempt = 0; attempt < kPatience; ++attempt) {
-            announce_hold(position_);
-            Status status = peek(view);
-            if (status == Status::ok && view.position == hold_) {
-                held_from_ = hold_;
-                return status;
-            }
-            if (status != Status::ok) {
-                move_hold(kNoHold);
-                return status;
-            }
-            // Lapped, or gone forward to the newest: what we hold is not what we found. Again from there.
-        }
-        move_hold(kNoHold);
-        return Status::corrupt;
-    }
-
-    // Finds the next message without moving on. After ok, the payload may be read; then still_whole(), then
-    // take().
+    // Finds the next message without moving on. After ok, the payload may be read; then still_whole(), then take().
     [[gnu::always_inline]] Status peek(View& view) {
-        for (int attempt = 0; attempt < kPatience && has_more(); ++attempt) {
+        for (int attempt = 0; attempt < kMaxAttempts && has_more(); ++attempt) {
             if (conflate_) [[unlikely]]
                 skip_to_newest();
             uint64_t at = position_;
@@ -229,7 +93,7 @@ class Reader {
                 if (!lapped()) return Status::corrupt;
                 continue;
             }
-            // The sizes can be trusted as far as the writer can: it may be buggy or hostile.
+            // The sizes can be trusted no further than the writer, which may be buggy or hostile.
             uint64_t bytes = e.bytes(), there = seen_ - at;
             if (there > ring_.capacity_bytes || bytes > there) [[unlikely]]
                 return Status::corrupt;
@@ -240,13 +104,33 @@ class Reader {
         return position_ == seen_ ? Status::empty : Status::corrupt;
     }
 
+    // Finds the next message as peek() does, and on `bus` holds it: no writer overwrites it before release(). Readers
+    // of the waiting contracts hold anyway; readers of `broadcast` and observers never do.
+    Status borrow(View& view) {
+        if (!holds_borrowed_) return peek(view);
+        if (hold_ != kNoHold) return peek(view);  // the hold of an older message covers all later ones
+        for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+            announce_hold(position_);
+            Status status = peek(view);
+            if (status == Status::ok && view.position == hold_) {
+                held_from_ = hold_;
+                return status;
+            }
+            if (status != Status::ok) {
+                move_hold(kNoHold);
+                return status;
+            }
+            // Lapped, or gone forward to the newest: the hold is not at the message found. Try again from there.
+        }
+        move_hold(kNoHold);
+        return Status::corrupt;
+    }
+
     bool still_whole(const View& view) const { return held(view.position) || intact(view.position); }
 
     // Moves on past the message; returns how many were lost just before it.
     uint64_t take(const View& view) {
-        count_lost(view.seq);
-        expected_ = view.seq + 1;
-        position_ = view.end;
+        skip(view);
         ++messages_;
         bytes_ += view.size;
         uint64_t gap = pending_lost;
@@ -255,19 +139,131 @@ class Reader {
         return gap;
     }
 
-    // Moves on past a message that nobody wants to see.
+    // Moves on past a message that is screened out.
     void skip(const View& view) {
         count_lost(view.seq);
         expected_ = view.seq + 1;
         position_ = view.end;
     }
 
-    // Lets the writer have everything below `keep`; on the waiting contracts at most what we have read.
-    // False: the slot is not ours any more. kNoHold: nothing is needed beyond what the contract says.
+    // Lets the writer overwrite everything below `keep`; on the waiting contracts at most what we have read.
+    // kNoHold: nothing is needed beyond what the contract says. False: the slot is no longer ours.
     bool release(uint64_t keep = kNoHold) {
         uint64_t hold = always_holds_ ? std::min(keep, position_) : holds_borrowed_ ? keep : kNoHold;
         publish_progress();
         return hold == hold_ || move_hold(hold);
+    }
+
+  private:
+    // With an honest writer a few attempts are enough; a hostile one must not keep us here endlessly.
+    static constexpr int kMaxAttempts = 10'000;
+
+    Ring ring_;
+    uint32_t slot_;
+    bool always_holds_, holds_borrowed_, conflate_;
+    Start on_lap_;
+    uint64_t position_ = 0;    // of the next message
+    uint64_t expected_ = 0;    // its number
+    uint64_t seen_ = 0;        // `commit` when last looked at: no need to look again before
+    uint64_t hold_ = kNoHold;  // what our hold word says
+    uint64_t held_from_ =
+        kNoHold;                // the hold, once a look at `claim` has confirmed it: no writer overwrites it
+    uint64_t number_here_ = 0;  // the number of the message where jump() went
+    uint64_t messages_ = 0, bytes_ = 0;
+
+    Slot& own() const { return ring_.slots[slot_]; }
+
+    // [CHECK] acquire fence, then a relaxed load: if any byte read before was written after a claim, we see
+    // that claim. Pairs with [CLAIM].
+    bool intact(uint64_t position) const {
+        fence(std::memory_order_acquire);
+        return ring_.header.claim.load(std::memory_order_relaxed) <= position + ring_.capacity_bytes;
+    }
+
+    // Held bytes stay, whatever `claim` says: a writer announces first and looks at the holds afterwards, so a
+    // claim may run past a hold while its writer waits for us.
+    bool held(uint64_t position) const { return always_holds_ || position >= held_from_; }
+
+    // Goes to the next message to come, or to the oldest whole one, and reads its number.
+    [[gnu::noinline]] bool jump(Start where) {
+        for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+            // [OLDEST] acquire: pairs with [TAIL]; [OBSERVE] acquire: pairs with [COMMIT].
+            uint64_t commit = ring_.header.commit.load(std::memory_order_acquire) & kPositionMask;
+            uint64_t there =
+                where == Start::latest ? commit : ring_.header.tail.load(std::memory_order_acquire);
+            if (there % kAlignBytes != 0 || there > kMaxPosition ||
+                (where == Start::oldest && there > commit)) {
+                // The writer may have moved both between our two loads.
+                continue;
+            }
+            if (always_holds_) announce_hold(there);
+            // relaxed: checked by intact().
+            uint64_t seq = ring_.word_at(there).load(std::memory_order_relaxed);
+            if (!intact(there)) continue;
+            position_ = there;
+            seen_ = commit;
+            number_here_ = seq;
+            return true;
+        }
+        return false;
+    }
+
+    // noinline, like all that is rare: it must not weigh on peek(), which is inlined where messages are taken.
+    [[gnu::noinline]] bool lapped() {
+        if (!jump(conflate_ ? Start::oldest : on_lap_) && !jump(Start::latest)) return false;
+        count_lost(number_here_);
+        return true;
+    }
+
+    // Goes forward to the newest message, if the hint is good. What is passed over is skipped, not lost.
+    [[gnu::noinline]] void skip_to_newest() {
+        uint64_t commit = ring_.header.commit.load(std::memory_order_acquire) & kPositionMask;
+        // relaxed: checked below and by peek().
+        uint64_t newest = ring_.header.newest.load(std::memory_order_relaxed);
+        if (newest % kAlignBytes != 0 || newest <= position_ || newest >= commit) return;
+        uint64_t seq = ring_.word_at(newest).load(std::memory_order_relaxed);
+        if (!held(newest) && !intact(newest)) return;
+        position_ = newest;
+        expected_ = seq;
+        seen_ = commit;
+    }
+
+    // A conflating reader asks for the newest only: what it passes over is skipped, not lost.
+    void count_lost(uint64_t seq) {
+        if (seq > expected_ && !conflate_) {
+            lost += seq - expected_;
+            pending_lost += seq - expected_;
+        }
+        expected_ = seq;
+    }
+
+    // [HOLD] seq_cst exchange, then a fence: announced before we look at `claim`. Pairs with [LOOK] and
+    // [CLAIM].
+    void announce_hold(uint64_t position) {
+        move_hold(position);
+        fence(std::memory_order_seq_cst);
+        CRASH_POINT("read: hold announced");
+    }
+
+    // Moves the hold. A move forward needs nothing more than the release: our reads of the bytes below come before
+    // the writer's next writes. Pairs with [LOOK]. False: the slot was no longer ours.
+    bool move_hold(uint64_t position) {
+        uint64_t old = own().hold.exchange(position, std::memory_order_seq_cst);
+        bool ours = (old & kPositionMask) == hold_;
+        hold_ = position;
+        if (held_from_ < position) held_from_ = position;
+        CRASH_POINT("read: hold moved, bell not rung");
+        if (old & kSleeper) wake(own().hold.futex());
+        return ours;
+    }
+
+    // relaxed: statistics.
+    void publish_progress() {
+        own().position.store(position_, std::memory_order_relaxed);
+        own().sequence.store(expected_, std::memory_order_relaxed);
+        own().messages.store(messages_, std::memory_order_relaxed);
+        own().bytes.store(bytes_, std::memory_order_relaxed);
+        own().lost.store(lost, std::memory_order_relaxed);
     }
 };
 

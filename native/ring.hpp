@@ -1,12 +1,11 @@
-// The rule, and what both sides of it share. Nothing in ring.hpp, writer.hpp and reader.hpp blocks, allocates or
+// The rule between writers and readers, and what both sides share. Nothing in ring.hpp, writer.hpp and reader.hpp blocks, allocates or
 // calls the kernel, except to wake a sleeper.
 //
-//   A writer never writes over a held byte. It announces (`claim`), fences, looks at the holds, and waits
-//   until none is in its way. A reader announces (`hold`), fences, and looks at `claim`: if the writer was
+//   A writer never overwrites a held byte. It announces (`claim`), fences, looks at the holds, and waits
+//   until none blocks it. A reader announces (`hold`), fences, and looks at `claim`: if the writer was
 //   first, the reader has been lapped, and knows it.
 //
-// What a contract is, is when a reader holds: `broadcast` never, `bus` while it borrows, `pipe` and
-// `reliable` always.
+// A contract decides when a reader holds: `broadcast` never, `bus` while it borrows, `pipe` and `reliable` always.
 //
 //        tail          positions of readers         commit          claim
 //   ------|================|=============|=============|...............|------>  position
@@ -14,10 +13,10 @@
 //         |<----------------------- at most capacity ----------------->|
 //
 // A position counts the bytes since the topic began; its low bits are the offset in the ring.
-// Invariants: tail <= commit <= claim <= tail + capacity; none of the three ever goes back. Bytes below
-// claim - capacity may be being overwritten; a message at position p is intact if p >= claim - capacity.
+// Invariants: tail <= commit <= claim <= tail + capacity; none of the three ever decreases. Bytes below
+// claim - capacity may be overwritten at any moment; a message at position p is intact if p >= claim - capacity.
 //
-// The order of every access is named where it is made; docs/spec/shared-memory.md lists the pairs.
+// Every access names its memory order; docs/spec/shared-memory.md lists the pairs.
 #pragma once
 
 #include <algorithm>
@@ -33,9 +32,9 @@ namespace ringmain {
 enum class Status {
     ok,
     empty,       // reader: nothing new
-    blocked,     // writer: somebody is in the way; see Writer::obstacle
+    blocked,     // writer: another participant blocks it; see Writer::obstacle
     too_large,   // the message can never fit
-    taken_over,  // writer: another has our place; reader: our slot was given to another
+    taken_over,  // writer: another has the turn; reader: our slot was given to another
     corrupt,     // the words in shared memory contradict each other
 };
 
@@ -65,10 +64,10 @@ struct Envelope {
 
     uint64_t bytes() const { return footprint(size, sender_size, kind_size); }
 
-    // A header may cross the end of the ring; the mirror makes it contiguous all the same.
+    // A header may cross the end of the ring; the mirror makes it contiguous.
     static Envelope load(const Ring& ring, uint64_t position) {
         const Word<uint64_t>* words = &ring.word_at(position);
-        // relaxed: whether what was read can be trusted is decided by the look at `claim` that follows.
+        // relaxed: the look at `claim` that follows decides whether these values can be trusted.
         uint64_t seq = words[0].load(std::memory_order_relaxed);
         uint64_t time = words[1].load(std::memory_order_relaxed);
         uint64_t sizes = words[2].load(std::memory_order_relaxed);

@@ -4,7 +4,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -20,6 +19,8 @@ using std::memory_order_seq_cst;
 
 namespace {
 
+constexpr int64_t kFinishMessage_ns = 1'000'000'000;  // how long a writer may take to finish a message
+
 bool set_lock(int fd, int64_t byte, short type) {
     struct flock lock{};
     lock.l_type = type;
@@ -30,8 +31,8 @@ bool set_lock(int fd, int64_t byte, short type) {
 }
 
 // Makes every running thread of the machine pass a full barrier. It is slow, and only a takeover pays for it,
-// so that a publish need not (see Writer::begin). Where the kernel refuses, give store buffers a time they
-// never need.
+// so that a publish need not (see Writer::begin). Where the kernel refuses, waits longer than any store stays in
+// a store buffer.
 void process_wide_barrier() {
     constexpr int kGlobal = 1;  // MEMBARRIER_CMD_GLOBAL
     if (syscall(SYS_membarrier, kGlobal, 0, 0) != 0) usleep(20'000);
@@ -42,12 +43,11 @@ void ring_membership(const TopicFile& topic_file) {
     wake(topic_file.header().membership.futex());
 }
 
-// The kernel does not tell who has an open file description's lock, so its owner writes it down.
-std::string roster_owner(const TopicFile& topic_file) {
+// The kernel does not say who has the lock of an open file description, so its holder writes its pid down.
+std::string roster_lock_holder(const TopicFile& topic_file) {
     uint32_t pid = topic_file.header().roster_pid.load(memory_order_relaxed);
-    uint32_t used = std::min(topic_file.header().slots_used.load(memory_order_acquire), kSlotCount);
-    for (uint32_t i = 0; i < used; ++i)
-        if (slot_taken(topic_file, i) && topic_file.slot(i).pid.load(memory_order_relaxed) == pid)
+    for (uint32_t i : taken_slots(topic_file))
+        if (topic_file.slot(i).pid.load(memory_order_relaxed) == pid)
             return look_at(topic_file, i, true).describe();
     return "pid " + std::to_string(pid);
 }
@@ -71,8 +71,7 @@ std::string ParticipantInfo::describe() const {
 
 RosterLock::RosterLock(const TopicFile& topic_file, int64_t timeout_ns) : topic_file_(topic_file) {
     int64_t deadline = monotonic_ns() + timeout_ns;
-    // Tried, not waited for: the kernel's waiting form has no time limit, and a stopped holder must not stop
-    // us.
+    // Polled: the kernel's blocking call has no time limit, and a stopped holder must not block us for longer.
     while (!set_lock(topic_file.fd(), kRosterLockByte, F_WRLCK)) {
         if (errno != EAGAIN && errno != EACCES && errno != EINTR)
             throw Failure{
@@ -81,9 +80,9 @@ RosterLock::RosterLock(const TopicFile& topic_file, int64_t timeout_ns) : topic_
         if (monotonic_ns() > deadline)
             throw Failure{Fault::timed_out,
                           "the roster of topic '" + topic_file.topic + "' stayed locked by " +
-                              roster_owner(topic_file) +
-                              ", which has stopped while it joined, left or reaped: let it go "
-                              "on (kill -CONT), or end it (kill -KILL)"};
+                              roster_lock_holder(topic_file) +
+                              ", which has stopped while it joined, left or reaped: resume it (kill -CONT) "
+                              "or kill it (kill -KILL)"};
         usleep(200);
     }
     topic_file.header().roster_pid.store(static_cast<uint32_t>(getpid()), memory_order_relaxed);
@@ -95,14 +94,18 @@ bool slot_taken(const TopicFile& topic_file, uint32_t slot) {
     return topic_file.slot(slot).state.load(memory_order_acquire) == static_cast<uint32_t>(SlotState::taken);
 }
 
+bool slot_has_role(const TopicFile& topic_file, uint32_t slot, Role role) {
+    return topic_file.slot(slot).role.load(memory_order_relaxed) == static_cast<uint32_t>(role);
+}
+
 bool slot_alive(const TopicFile& topic_file, uint32_t slot) {
     struct flock lock{};
     lock.l_type = F_WRLCK;
     lock.l_whence = SEEK_SET;
     lock.l_start = slot_lock_byte(slot);
     lock.l_len = 1;
-    // If the kernel cannot say, the participant lives: burying the living would corrupt, sparing the dead
-    // only waits.
+    // If the kernel cannot say, count it as alive: reaping a living participant would corrupt the ring, sparing a
+    // dead one only costs waiting.
     return fcntl(topic_file.fd(), F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
@@ -130,8 +133,8 @@ ParticipantInfo look_at(const TopicFile& topic_file, uint32_t index, bool alive)
     return m;
 }
 
-// A free slot holds nothing and has no turn. If one does, somebody wrote where it must not (or a participant that had
-// lost its lock moved its hold after it was buried), and nobody else would ever take it back.
+// A free slot holds nothing and does not have the turn. If one does, a process wrote where it must not (or a
+// participant that had lost its lock moved its hold after it was reaped), and nothing else would ever reset it.
 static bool holds_while_free(const TopicFile& topic_file, uint32_t index) {
     if (slot_taken(topic_file, index)) return false;
     bool keeps = traits(topic_file.contract).keeps_unread && index == kOnlyReaderSlot;
@@ -140,10 +143,13 @@ static bool holds_while_free(const TopicFile& topic_file, uint32_t index) {
            (topic_file.header().turn.load(memory_order_acquire) & ~kTurnSleeper) == index + 1;
 }
 
+static bool needs_reaping(const TopicFile& topic_file, uint32_t index) {
+    return slot_taken(topic_file, index) ? !slot_alive(topic_file, index)
+                                         : holds_while_free(topic_file, index);
+}
+
 bool reap_if_dead(const TopicFile& topic_file, uint32_t index, const RosterLock&) {
-    bool buried =
-        slot_taken(topic_file, index) ? !slot_alive(topic_file, index) : holds_while_free(topic_file, index);
-    if (!buried) return false;
+    if (!needs_reaping(topic_file, index)) return false;
     Slot& slot = topic_file.slot(index);
     CRASH_POINT("reap: before the hold");
     // A pipe's reader slot keeps its hold, so that the next reader goes on where this one stopped.
@@ -155,7 +161,7 @@ bool reap_if_dead(const TopicFile& topic_file, uint32_t index, const RosterLock&
     Word<uint32_t>& turn = topic_file.header().turn;
     uint32_t owner = turn.load(memory_order_acquire);
     if ((owner & ~kTurnSleeper) == index + 1) {
-        // Others cannot have it meanwhile: only its owner gives a turn back, and the owner is dead.
+        // No other writer can have it meanwhile: only its owner gives a turn back, and the owner is dead.
         turn.exchange(0, memory_order_acq_rel);
         wake(turn.futex());
     }
@@ -163,42 +169,36 @@ bool reap_if_dead(const TopicFile& topic_file, uint32_t index, const RosterLock&
     slot.waits_for.store(0, memory_order_relaxed);
     slot.busy.store(0, memory_order_relaxed);
     slot.state.store(static_cast<uint32_t>(SlotState::free), memory_order_release);
-    CRASH_POINT("reap: slot free, nobody told");
+    CRASH_POINT("reap: slot free, not announced");
     ring_membership(topic_file);
     return true;
 }
 
 bool reap_if_dead(const TopicFile& topic_file, uint32_t slot) {
-    if (slot_taken(topic_file, slot) ? slot_alive(topic_file, slot) : !holds_while_free(topic_file, slot))
-        return false;
+    if (!needs_reaping(topic_file, slot)) return false;
     RosterLock lock(topic_file);
     return reap_if_dead(topic_file, slot, lock);
 }
 
 uint32_t reap_all(const TopicFile& topic_file, const RosterLock& lock) {
     uint32_t alive = 0;
-    uint32_t used = std::min(topic_file.header().slots_used.load(memory_order_acquire), kSlotCount);
-    for (uint32_t i = 0; i < used; ++i)
-        if (slot_taken(topic_file, i) && !reap_if_dead(topic_file, i, lock)) ++alive;
+    for (uint32_t i : taken_slots(topic_file))
+        if (!reap_if_dead(topic_file, i, lock)) ++alive;
     return alive;
 }
 
-// Waits until no living writer but `newcomer` is inside a publish: the turn says already that it is no longer
-// theirs, but they may have looked before. Not only its last owner: one that died right after it had announced
-// its takeover leaves the writer before it in the middle of a message, and the turn no longer says whose.
-// Returns who did not come to rest in time, or kSlotCount.
-static uint32_t await_rest(const TopicFile& s, uint32_t newcomer, int64_t timeout_ns) {
-    uint32_t used = std::min(s.header().slots_used.load(memory_order_acquire), kSlotCount);
-    int64_t deadline = monotonic_ns() + timeout_ns;
+// Waits until no living writer but `newcomer` is inside a publish: `turn` no longer names them, but they may have
+// looked at it before. Waits for all of them, not only for the turn's last owner: a process that died right after
+// it announced its takeover leaves the writer before it in the middle of a message, and the turn no longer says whose.
+// Returns the slot of a writer that did not finish in time, or kSlotCount.
+static uint32_t wait_until_idle(const TopicFile& s, uint32_t newcomer) {
+    int64_t deadline = monotonic_ns() + kFinishMessage_ns;
     bool fenced = false;
-    for (uint32_t i = 0; i < used; ++i) {
-        // relaxed: slots change under the roster lock, which we have.
-        bool writer = s.slot(i).role.load(memory_order_relaxed) == static_cast<uint32_t>(Role::writer);
-        if (i == newcomer || !writer || !slot_taken(s, i) || !slot_alive(s, i)) continue;
+    for (uint32_t i : taken_slots(s)) {  // slots change under the roster lock, which we have
+        if (i == newcomer || !slot_has_role(s, i, Role::writer) || !slot_alive(s, i)) continue;
         if (!fenced) process_wide_barrier();
         fenced = true;
-        // [REST] acquire: what the old writer committed last is seen by us. Pairs with [RELEASE] in
-        // Writer::end.
+        // [IDLE] acquire: we see what the old writer committed last. Pairs with [RELEASE] in Writer::end.
         while (s.slot(i).busy.load(memory_order_acquire) != 0 && slot_alive(s, i)) {
             if (monotonic_ns() > deadline) return i;
             usleep(100);
@@ -208,7 +208,6 @@ static uint32_t await_rest(const TopicFile& s, uint32_t newcomer, int64_t timeou
 }
 
 void stop_writers(const TopicFile& topic_file, const RosterLock& lock) {
-    constexpr int64_t kPatience_ns = 1'000'000'000;
     Word<uint32_t>& turn = topic_file.header().turn;
     auto give_up = [&](uint32_t owner) {
         throw Failure{Fault::timed_out, "topic '" + topic_file.topic + "' cannot be removed: " +
@@ -217,18 +216,18 @@ void stop_writers(const TopicFile& topic_file, const RosterLock& lock) {
     };
     if (traits(topic_file.contract).one_writer) {
         uint32_t owner = turn.exchange(kTurnOver, memory_order_seq_cst);
-        uint32_t restless = await_rest(topic_file, kSlotCount, kPatience_ns);
-        if (restless == kSlotCount) return;
+        uint32_t unfinished = wait_until_idle(topic_file, kSlotCount);
+        if (unfinished == kSlotCount) return;
         turn.exchange(owner, memory_order_seq_cst);
-        give_up(restless + 1);
+        give_up(unfinished + 1);
     }
-    int64_t deadline = monotonic_ns() + kPatience_ns;
+    int64_t deadline = monotonic_ns() + kFinishMessage_ns;
     for (;;) {
         uint32_t seen = 0;
         if (turn.compare_exchange(seen, kTurnOver, memory_order_acquire)) return;
         uint32_t owner = seen & ~kTurnSleeper;
         if (owner == kTurnOver) return;
-        if (owner > kSlotCount) {  // nonsense: nobody will ever give it back
+        if (owner > kSlotCount) {  // no slot's number, so no writer will ever give it back
             turn.exchange(kTurnOver, memory_order_acquire);
             return;
         }
@@ -241,7 +240,7 @@ void stop_writers(const TopicFile& topic_file, const RosterLock& lock) {
 bool disposable(const TopicFile& topic_file) {
     if (topic_file.flags & kPersist) return false;
     if (topic_file.kind() == FileKind::pool) {
-        // A pool stays as long as its topic: whoever is in there may have descriptors yet to read.
+        // A pool stays as long as its topic, whose readers may still have descriptors to read.
         struct stat st;
         return fstatat(topic_file.directory->fd(), file_name(topic_file.topic).c_str(), &st,
                        AT_SYMLINK_NOFOLLOW) != 0;
@@ -251,23 +250,27 @@ bool disposable(const TopicFile& topic_file) {
     return read == (topic_file.header().commit.load(memory_order_acquire) & kPositionMask);
 }
 
+bool retire_if_dead(TopicFile& topic_file, const RosterLock& lock) {
+    if (topic_file.retired() || !disposable(topic_file) || reap_all(topic_file, lock) != 0) return false;
+    topic_file.retire();
+    retire_dead_pool(topic_file);
+    return true;
+}
+
 void retire_dead_pool(const TopicFile& ring) {
     if (ring.kind() != FileKind::ring) return;
     try {
         std::shared_ptr<TopicFile> pool =
             TopicFile::open(ring.directory, ring.topic, Access::read, FileKind::pool);
         RosterLock lock(*pool);
-        if (!pool->retired() && disposable(*pool) && reap_all(*pool, lock) == 0) pool->retire();
+        retire_if_dead(*pool, lock);
     } catch (const Failure&) {
-        // There is none, as with most topics; or it cannot be read, and `clean` will tell.
+        // Most topics have none. If it cannot be read, `clean` reports it.
     }
 }
 
-Participant::Participant(std::shared_ptr<TopicFile> topic_file, Role role, std::string_view name,
-                         bool takeover, const RosterLock& lock)
-    : topic_file_(std::move(topic_file)) {
+uint32_t Participant::find_slot(Role role, const RosterLock& lock) const {
     const TopicFile& s = *topic_file_;
-    CRASH_POINT("join: roster locked");
     bool one_reader = traits(s.contract).one_reader;
     bool only_reader = one_reader && role == Role::reader;
     uint32_t first = one_reader && !only_reader ? kOnlyReaderSlot + 1 : 0;
@@ -286,8 +289,16 @@ Participant::Participant(std::shared_ptr<TopicFile> topic_file, Role role, std::
     if (found == end)
         throw Failure{Fault::roster_full, "topic '" + s.topic + "' has all of its " +
                                               std::to_string(kSlotCount) +
-                                              " places taken by living participants; close some of them"};
-    slot_ = found;
+                                              " slots taken by living participants; close some of them"};
+    return found;
+}
+
+Participant::Participant(std::shared_ptr<TopicFile> topic_file, Role role, std::string_view name,
+                         bool takeover, const RosterLock& lock)
+    : topic_file_(std::move(topic_file)) {
+    const TopicFile& s = *topic_file_;
+    CRASH_POINT("join: roster locked");
+    slot_ = find_slot(role, lock);
     CRASH_POINT("join: locked, not in the roster");
     Slot& slot = own();
     generation_ = slot.generation.load(memory_order_relaxed) + 1;
@@ -304,26 +315,25 @@ Participant::Participant(std::shared_ptr<TopicFile> topic_file, Role role, std::
     name.copy(padded, kMaxParticipantNameBytes);
     copy_in(reinterpret_cast<std::byte*>(slot.name), padded, sizeof padded);
     Word<uint32_t>& used = s.header().slots_used;
-    // release: a writer that sees this slot also sees its hold. Pairs with the acquire in
-    // Writer::look_at_holds.
+    // release: a writer that sees this slot also sees its hold. Pairs with the acquire in Writer::look_at_holds.
     if (used.load(memory_order_relaxed) < slot_ + 1) used.store(slot_ + 1, memory_order_release);
     slot.state.store(static_cast<uint32_t>(SlotState::taken), memory_order_release);
     CRASH_POINT("join: in the roster");
     if (role == Role::writer && traits(s.contract).one_writer) {
         try {
-            take_turn(takeover, 1'000'000'000);
+            take_turn(takeover);
         } catch (...) {
             slot.state.store(static_cast<uint32_t>(SlotState::free), memory_order_release);
             set_lock(s.fd(), slot_lock_byte(slot_), F_UNLCK);
             throw;
         }
     }
-    CRASH_POINT("join: at its place, nobody told");
+    CRASH_POINT("join: complete, not announced");
     ring_membership(s);
 }
 
-// On a one-writer contract the writer keeps the turn for as long as it stays. Under the roster lock.
-void Participant::take_turn(bool takeover, int64_t timeout_ns) {
+// On a one-writer contract the writer keeps the turn until it leaves. Under the roster lock.
+void Participant::take_turn(bool takeover) {
     const TopicFile& s = *topic_file_;
     Word<uint32_t>& turn = s.header().turn;
     uint32_t owner = turn.load(memory_order_acquire) & ~kTurnSleeper;
@@ -331,16 +341,15 @@ void Participant::take_turn(bool takeover, int64_t timeout_ns) {
     if (alive && !takeover)
         throw Failure{Fault::busy, "topic '" + s.topic +
                                        "' has its one writer: " + look_at(s, owner - 1, true).describe() +
-                                       "; close it, or open with takeover=True to take its place"};
-    // [TAKEOVER] seq_cst: the new owner is announced before the old one's busy flag is looked at. Pairs with
-    // [BUSY].
+                                       "; close it, or open with takeover=True to replace it"};
+    // [TAKEOVER] seq_cst: announce the new owner before looking at the old one's busy flag. Pairs with [BUSY].
     turn.exchange(slot_ + 1, memory_order_seq_cst);
-    CRASH_POINT("takeover: announced, old writer not seen to rest");
-    uint32_t restless = await_rest(s, slot_, timeout_ns);
-    if (restless == kSlotCount) return;
+    CRASH_POINT("takeover: announced, old writer may be busy");
+    uint32_t unfinished = wait_until_idle(s, slot_);
+    if (unfinished == kSlotCount) return;
     turn.exchange(owner, memory_order_seq_cst);
     throw Failure{Fault::busy, "topic '" + s.topic +
-                                   "' could not be taken over: " + look_at(s, restless, true).describe() +
+                                   "' could not be taken over: " + look_at(s, unfinished, true).describe() +
                                    " is in the middle of a message and does not finish it"};
 }
 
@@ -351,19 +360,16 @@ void Participant::leave() {
     try {
         RosterLock lock(*topic_file);
         CRASH_POINT("leave: roster locked");
-        // From here we look dead, and are buried like anybody: one way to give things back.
+        // From here we look dead and are reaped like a dead participant: there is one way to give things back.
         set_lock(topic_file->fd(), slot_lock_byte(slot_), F_UNLCK);
         CRASH_POINT("leave: lock gone, slot taken");
         if (topic_file->slot(slot_).generation.load(memory_order_relaxed) == generation_)
             reap_if_dead(*topic_file, slot_, lock);
         CRASH_POINT("leave: out of the roster");
-        if (!topic_file->retired() && disposable(*topic_file) && reap_all(*topic_file, lock) == 0) {
-            topic_file->retire();
-            retire_dead_pool(*topic_file);
-        }
+        retire_if_dead(*topic_file, lock);
     } catch (const Failure&) {
-        // The roster could not be locked. Our descriptor goes with the topic_file, so whoever needs the slot
-        // reaps it.
+        // The roster could not be locked. Our descriptor is closed with the topic file, so the next process that
+        // needs the slot reaps it.
     }
 }
 

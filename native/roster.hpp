@@ -1,13 +1,15 @@
 // Who takes part in a topic: join, leave, liveness, reaping. Owns this invariant: a slot that is taken and
-// whose byte in the file is not locked belongs to a dead participant, and only whoever has the roster lock
-// may take or free a slot.
+// whose byte in the file is not locked belongs to a dead participant, and only the holder of the roster lock
+// takes or frees a slot.
 //
-// Liveness is asked of the kernel: each participant has its own open file description and locks one byte of
-// the file with it (an OFD lock), so the lock dies with the participant, whatever kills it. Pids would not
-// do: they are reused, and containers have their own.
+// The kernel knows who is alive: each participant has its own open file description and locks one byte of
+// the file with it (an OFD lock). The kernel drops the lock when the participant dies, whatever kills it. Pids
+// are no substitute: they are reused, and each container has its own.
 #pragma once
 
+#include <algorithm>
 #include <memory>
+#include <ranges>
 #include <string>
 #include <string_view>
 
@@ -15,7 +17,7 @@
 
 namespace ringmain {
 
-// What a slot says of its owner, copied out and made safe to print.
+// What a slot says of its participant, copied out and made safe to print.
 struct ParticipantInfo {
     uint32_t slot = 0;
     Role role = Role::none;
@@ -29,7 +31,7 @@ struct ParticipantInfo {
     std::string describe() const;  // "writer 'camera' (pid 12)"
 };
 
-// The roster lock: held for joins, leaves and repairs, microseconds at a time. Dies with its holder.
+// The roster lock: held for joins, leaves and repairs, microseconds at a time. The kernel drops it if its holder dies.
 class RosterLock {
     const TopicFile& topic_file_;
 
@@ -41,43 +43,49 @@ class RosterLock {
 };
 
 bool slot_taken(const TopicFile& topic_file, uint32_t slot);
+bool slot_has_role(const TopicFile& topic_file, uint32_t slot, Role role);
 const char* role_name(Role role);
-// Does the owner of a taken slot live? Not to be asked of one's own slot: one's own lock never stands in
-// one's way.
+// Is the participant of a taken slot alive? Do not ask about your own slot: your own lock does not conflict with you.
 bool slot_alive(const TopicFile& topic_file, uint32_t slot);
 ParticipantInfo look_at(const TopicFile& topic_file, uint32_t slot, bool alive);
 
-// If the slot's owner is dead, gives back all it had: slot, hold, turn. True if there was somebody to bury.
+// The indexes of the slots that are taken, by living or dead participants.
+inline auto taken_slots(const TopicFile& topic_file) {
+    uint32_t used = std::min(topic_file.header().slots_used.load(std::memory_order_acquire), kSlotCount);
+    return std::views::iota(uint32_t{0}, used) |
+           std::views::filter([&topic_file](uint32_t slot) { return slot_taken(topic_file, slot); });
+}
+
+// If the slot's participant is dead, gives back all it had: slot, hold, turn. True if anything was given back.
 bool reap_if_dead(const TopicFile& topic_file, uint32_t slot, const RosterLock&);
 bool reap_if_dead(const TopicFile& topic_file, uint32_t slot);  // takes the lock
-// Reaps all the dead; returns how many participants live.
+// Reaps every dead participant; returns how many are alive.
 uint32_t reap_all(const TopicFile& topic_file, const RosterLock&);
 
-// Makes sure that nobody writes in this topic ever again; a message under way is waited for. Throws timed_out.
+// Stops all writing to this topic for good, after waiting for a message under way. Throws timed_out.
 void stop_writers(const TopicFile& topic_file, const RosterLock&);
 
-// One's place in a topic, given back when it goes.
+// A slot in a topic, taken by the constructor and given back by the destructor.
 class Participant {
     std::shared_ptr<TopicFile> topic_file_;
     uint32_t slot_ = 0;
     uint64_t generation_ = 0;
 
-    void take_turn(bool takeover, int64_t timeout_ns);
+    uint32_t find_slot(Role role, const RosterLock&) const;
+    void take_turn(bool takeover);
 
   public:
-    // Throws roster_full, or busy where the contract has one place for the role and its owner lives. With
-    // `takeover` a living writer is made to stop first: its next publish fails, and one under way is waited
-    // for.
+    // Throws roster_full, or busy where the contract allows one participant of the role and it is alive. With
+    // `takeover` a living writer is stopped first: its next publish fails, and one under way is waited for.
     Participant(std::shared_ptr<TopicFile> topic_file, Role role, std::string_view name, bool takeover,
                 const RosterLock&);
     ~Participant() { leave(); }
     Participant(const Participant&) = delete;
     Participant& operator=(const Participant&) = delete;
 
-    // Leaves, and takes the topic's file away if nobody is left and nothing speaks for keeping it.
+    // Leaves, and removes the topic's file if it was the last participant and the file is disposable.
     void leave();
-    // Gives the descriptor back without touching shared memory (in a forked child, whose slot is its
-    // parent's).
+    // Closes the file without touching shared memory (in a forked child, whose slot is its parent's).
     void abandon() { topic_file_.reset(); }
 
     TopicFile& topic_file() const { return *topic_file_; }
@@ -87,10 +95,12 @@ class Participant {
     Slot& own() const { return topic_file_->slot(slot_); }
 };
 
-// Nothing would be lost with the file: nobody in it, not to persist, no unread message in a pipe.
+// Would nothing be lost with the file? It need not persist, and a pipe has no unread message.
 bool disposable(const TopicFile& topic_file);
+// Removes the file if it is disposable and has no living participant. True if it did.
+bool retire_if_dead(TopicFile& topic_file, const RosterLock&);
 
-// After a topic was taken away: takes away the pool beside it, if it has one and nobody who lives is in it.
+// After a topic was removed: removes the pool beside it, if it has one without living participants.
 void retire_dead_pool(const TopicFile& ring);
 
 }  // namespace ringmain

@@ -1,5 +1,5 @@
-// Text from shared memory, made fit to be shown. Owns this invariant: what comes out is valid UTF-8 without control
-// characters, whatever a peer wrote: it ends up in Python strings, Arrow columns and terminals.
+// Text from shared memory, made safe to show. Owns this invariant: the result is valid UTF-8, and without control
+// characters where it is printed, whatever a peer wrote: it ends up in Python strings, Arrow columns and terminals.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ inline size_t utf8_length(std::string_view text) {
     if (first < 0xc2 || first > 0xf4 || text.size() < length) return 0;
     for (size_t i = 1; i < length; ++i)
         if ((byte(i) & 0xc0) != 0x80) return 0;
-    // Overlong forms, surrogates, and what lies beyond Unicode.
+    // Overlong forms, surrogates, and values beyond Unicode.
     bool wrong = (first == 0xe0 && byte(1) < 0xa0) || (first == 0xed && byte(1) > 0x9f) ||
                  (first == 0xf0 && byte(1) < 0x90) || (first == 0xf4 && byte(1) > 0x8f);
     return wrong ? 0 : length;
@@ -41,7 +41,7 @@ inline bool is_utf8(std::string_view text) {
     return true;
 }
 
-// What is not valid becomes U+FFFD.
+// Replaces what is not valid by U+FFFD.
 inline std::string valid_utf8(std::string_view text) {
     std::string out;
     while (!text.empty()) {
@@ -55,7 +55,7 @@ inline std::string valid_utf8(std::string_view text) {
     return out;
 }
 
-// The same, and control characters become '?': for terminals.
+// The same, and replaces control characters by '?': for terminals.
 inline std::string printable(std::string_view text) {
     std::string out = valid_utf8(text);
     for (size_t i = 0; i < out.size(); ++i) {

@@ -58,8 +58,7 @@ std::string topic_name(std::string_view file, FileKind kind) {
     return name;
 }
 
-// A power of two, so that position & (capacity - 1) is the offset, and whole pages, so that it can be
-// mirrored.
+// A power of two, so that position & (capacity - 1) is the offset, and whole pages, so that it can be mirrored.
 uint64_t round_capacity(uint64_t capacity_bytes) {
     return std::bit_ceil(capacity_bytes < page_bytes() ? page_bytes() : capacity_bytes);
 }
@@ -79,21 +78,22 @@ Directory::Directory(std::string path, bool create) : path_(std::move(path)) {
     struct stat st;
     if (fstat(fd_, &st) != 0) fail_errno("cannot examine " + path_);
     owner_ = st.st_uid;
-    // In /dev/shm anybody could have made the directory that everybody here would take for ours.
+    // In /dev/shm any user could have created the directory under this name.
     bool own = path_ == "/dev/shm/ringmain-" + std::to_string(geteuid());
     if (own && owner_ != geteuid() && owner_ != 0)
         fail(Fault::not_allowed, "the runtime directory " + path_ + " belongs to user " +
                                      std::to_string(owner_) +
                                      ", not to you: refused (have it removed, or set RINGMAIN_DIR)");
-    bool anybody_may_write = (st.st_mode & S_IWOTH) && !(st.st_mode & S_ISVTX);
-    if (anybody_may_write)
-        fail(Fault::not_allowed, "everybody may write in the runtime directory " + path_ +
-                                     ", so its topics could be anybody's: refused (chmod o-w it)");
+    bool writable_by_all = (st.st_mode & S_IWOTH) && !(st.st_mode & S_ISVTX);
+    if (writable_by_all)
+        fail(Fault::not_allowed, "the runtime directory " + path_ +
+                                     " is writable by every user, so its topics could be forged: refused "
+                                     "(chmod o-w it)");
     uint32_t mode = (st.st_mode & S_IWGRP) ? 0660 : 0600;
     FileDescriptor bell{openat(fd_, "bell", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, mode)};
     struct stat bell_st;
     if (bell.fd >= 0 && fstat(bell.fd, &bell_st) == 0 && S_ISREG(bell_st.st_mode) && trusts(bell_st.st_uid)) {
-        if (bell_st.st_uid == geteuid()) (void)fchmod(bell.fd, mode);  // whatever the umask took away
+        if (bell_st.st_uid == geteuid()) (void)fchmod(bell.fd, mode);  // undoes the umask
         if (bell_st.st_size >= 8 || posix_fallocate(bell.fd, 0, 8) == 0) {
             void* at = mmap(nullptr, 8, PROT_READ | PROT_WRITE, MAP_SHARED, bell.fd, 0);
             if (at != MAP_FAILED) bell_ = static_cast<Word<uint32_t>*>(at);
@@ -107,7 +107,7 @@ Directory::~Directory() {
     ::close(fd_);
 }
 
-// Whoever may own a topic here: we, root, and the owner of the directory (who could replace any file anyway).
+// Who may own a topic here: we, root, and the owner of the directory (who could replace any file anyway).
 bool Directory::trusts(uid_t owner) const { return owner == geteuid() || owner == 0 || owner == owner_; }
 
 Bell Directory::bell() const {
@@ -123,9 +123,8 @@ void Directory::ring() {
 
 // ------------------------------------------------------------------------------------------------- fork
 
-// After a fork the child shares our descriptors, and a lock lives as long as any descriptor of it. Were the
-// child to keep them, a parent that dies would look alive. So the child closes them at once, and its topic_files
-// say so.
+// After a fork the child shares our descriptors, and a lock lives as long as any of its descriptors. If the child kept
+// them, a parent that dies would look alive. So the child closes them at once and marks its topic files as forked.
 std::atomic<uint32_t> forks{0};
 
 struct OpenTopicFiles {
@@ -146,7 +145,7 @@ struct OpenTopicFiles {
     }
     static OpenTopicFiles& all() {
         static OpenTopicFiles* topic_files =
-            new OpenTopicFiles;  // never destroyed: forks may come at any time
+            new OpenTopicFiles;  // never destroyed: a fork may come at any time
         return *topic_files;
     }
     void add(TopicFile* s) {
@@ -163,7 +162,7 @@ struct OpenTopicFiles {
     }
 };
 
-// ---------------------------------------------------------------------------------------------- topic_file
+// ---------------------------------------------------------------------------------------------- topic file
 
 TopicFile::~TopicFile() {
     OpenTopicFiles::all().remove(this);
@@ -176,15 +175,15 @@ void TopicFile::map(Access access) {
     control_bytes_ = data_offset;
     int control_protection = access == Access::observe ? PROT_READ : PROT_READ | PROT_WRITE;
     int data_protection = access == Access::write ? PROT_READ | PROT_WRITE : PROT_READ;
-    // A mapping keeps its open file description alive, and with it the locks, also in a forked child that has closed the
-    // descriptor: a parent that dies would look alive. So we map through a description of its own, which has no locks.
+    // A mapping keeps its open file description alive, and with it the locks, even in a forked child that has closed the
+    // descriptor: a parent that dies would look alive. So we map through another description, which has no locks.
     std::string self = "/proc/self/fd/" + std::to_string(fd_);
     FileDescriptor through{::open(self.c_str(), (access == Access::observe ? O_RDONLY : O_RDWR) | O_CLOEXEC)};
     if (through.fd < 0) fail_errno("cannot open topic '" + topic + "' again, to map it");
     void* control = mmap(nullptr, control_bytes_, control_protection, MAP_SHARED, through.fd, 0);
     if (control == MAP_FAILED) fail_errno("cannot map topic '" + topic + "'");
     control_ = static_cast<std::byte*>(control);
-    // A ring is mapped twice; a pool once, with room to begin where a huge page does.
+    // A ring is mapped twice; a pool once, with room to align it to a huge page.
     area_bytes_ = kind() == FileKind::ring ? 2 * capacity_bytes
                                            : capacity_bytes + (flags & kHugePages ? kHugePageBytes : 0);
     void* area = mmap(nullptr, area_bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -203,15 +202,15 @@ void TopicFile::map_ring(int protection, int through) {
     }
 }
 
-// Maps the pages of the ring now. Otherwise the first lap meets a fault on every page, in every process: microseconds, one
-// message in seventy at 32 bytes, which is all there was to see in the 99th centile. Of the second copy only what a message
-// of moderate size reaches across the end. A large ring would take long to open, and its messages are large: it faults.
-// A wish: kernels before 5.14 refuse it, and then it is as it was.
+// Maps the pages of the ring now. Otherwise the first lap takes a fault of microseconds on every page, in every process:
+// one message in seventy at 32 bytes, which dominates the 99th percentile. Of the second copy, only what a message of
+// moderate size reaches across the end. Large rings are left to fault: they would take long to open, and their messages
+// are large. Kernels before 5.14 refuse; then the pages fault one by one.
 void TopicFile::populate() const {
-    constexpr uint64_t kMostBytes = 16 << 20, kAcrossTheEndBytes = 64 << 10;
+    constexpr uint64_t kMaxPopulatedBytes = 16 << 20, kAcrossTheEndBytes = 64 << 10;
     constexpr int kPopulateRead =
-        22;  // MADV_POPULATE_READ; of shared memory, such a page can be written, too
-    if (capacity_bytes > kMostBytes) return;
+        22;  // MADV_POPULATE_READ; in shared memory, such a page can be written, too
+    if (capacity_bytes > kMaxPopulatedBytes) return;
     uint64_t across = std::min(capacity_bytes, kAcrossTheEndBytes);
     (void)madvise(data_, capacity_bytes + across, kPopulateRead);
 }
@@ -225,7 +224,7 @@ void TopicFile::map_pool(int protection, int through) {
     void* at = mmap(data_, capacity_bytes, protection, MAP_SHARED | MAP_FIXED, through,
                     static_cast<off_t>(data_offset));
     if (at == MAP_FAILED) fail_errno("cannot map the buffers of stream '" + topic + "'");
-    // A wish, not a demand: FramePublisher looks at what came of it.
+    // The kernel may ignore it: FramePublisher checks what it got.
     if (flags & kHugePages) (void)madvise(data_, capacity_bytes, MADV_HUGEPAGE);
 }
 
@@ -235,7 +234,7 @@ void TopicFile::populate(bool to_write) {
     (void)madvise(data_, capacity_bytes, to_write ? kPopulateWrite : kPopulateRead);
 }
 
-// All the space now: a full file system is an error here, not a SIGBUS in the middle of a message.
+// Allocates all the space now: a full file system is an error here, not a SIGBUS in the middle of a message.
 void TopicFile::allocate() {
     uint64_t file_bytes = data_offset + capacity_bytes;
     if (flags & kHugePages) {
@@ -270,13 +269,12 @@ std::shared_ptr<TopicFile> TopicFile::create(std::shared_ptr<Directory> director
     s.capacity_bytes = pool ? options.capacity_bytes : round_capacity(options.capacity_bytes);
     s.schema_capacity_bytes = align_up(std::max<uint64_t>(8192, 4 * options.schema.size()), page_bytes());
     s.data_offset = align_up(kSchemaOffset + s.schema_capacity_bytes, page_bytes());
-    if (pool &&
-        options.huge_pages)  // so that the first buffer, after the table, begins where a huge page does
+    if (pool && options.huge_pages)  // aligns the first buffer, which follows the table, to a huge page
         s.data_offset = align_up(s.data_offset + kPoolTableBytes, kHugePageBytes) - kPoolTableBytes;
     s.epoch = static_cast<uint64_t>(wall_ns());
     s.flags = (options.persist ? uint32_t{kPersist} : 0) | (options.huge_pages ? uint32_t{kHugePages} : 0);
 
-    // No name until it is whole: a crash on the way leaves nothing, and nobody ever opens half a topic.
+    // No name until it is complete: a crash before that leaves nothing, and no process ever opens half a topic.
     s.fd_ = openat(directory->fd(), ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (s.fd_ < 0) fail_errno("cannot create topic '" + s.topic + "' in " + directory->path());
     if (fchmod(s.fd_, options.mode) != 0) fail_errno("cannot set the mode of topic '" + s.topic + "'");
@@ -297,7 +295,7 @@ std::shared_ptr<TopicFile> TopicFile::create(std::shared_ptr<Directory> director
     std::memcpy(h.name, topic.data(), topic.size());
     for (auto* word : {&h.claim, &h.tail, &h.commit}) word->store(lab::origin(), std::memory_order_relaxed);
     for (uint32_t i = 0; i < kSlotCount; ++i) s.slot(i).hold.store(kNoHold, std::memory_order_relaxed);
-    if (traits(s.contract).keeps_unread) {  // holds from the beginning, before its reader came
+    if (traits(s.contract).keeps_unread) {  // holds from the beginning, before its reader joins
         s.slot(kOnlyReaderSlot).hold.store(lab::origin(), std::memory_order_relaxed);
         h.slots_used.store(1, std::memory_order_relaxed);
     }
@@ -343,9 +341,9 @@ std::shared_ptr<TopicFile> TopicFile::open(std::shared_ptr<Directory> directory,
     if (pread(s.fd_, bytes, sizeof bytes, 0) != static_cast<ssize_t>(sizeof bytes))
         corrupt("too short to be a topic");
     const Header& h = *reinterpret_cast<const Header*>(bytes);
-    if (h.magic != kMagic) corrupt("it does not begin like a topic (wrong magic)");
+    if (h.magic != kMagic) corrupt("it does not begin as a topic does (wrong magic)");
     if (h.version != kVersion)
-        corrupt("its layout is version " + std::to_string(h.version) + ", this ringmain speaks version " +
+        corrupt("its layout is version " + std::to_string(h.version) + ", this ringmain supports version " +
                 std::to_string(kVersion) + "; close its users and run `ringmain clean`");
     s.contract = h.contract;
     s.capacity_bytes = h.capacity_bytes;
@@ -397,19 +395,19 @@ void TopicFile::retire() {
     header().retired.store(1, std::memory_order_release);
     CRASH_POINT("retire: marked, name kept");
     if (has_its_name()) unlinkat(directory->fd(), file_name(topic, kind()).c_str(), 0);
-    CRASH_POINT("retire: unlinked, nobody told");
+    CRASH_POINT("retire: unlinked, not announced");
     wake(header().commit.futex());
     header().membership.fetch_add(1, std::memory_order_release);
     wake(header().membership.futex());
     directory->ring();
 }
 
-// The schema part has two halves. A new schema goes into the one that is not in use, and one store of the version makes
-// it the one: whoever dies on the way has changed nothing. Readers copy, and look again at the version as with messages.
+// The schema part has two halves. A new schema is written to the half that is not in use, and one store of the version
+// switches to it: a process that dies before that has changed nothing. Readers copy, then check the version again.
 std::string TopicFile::schema() const {
-    constexpr int kPatience = 1000;
+    constexpr int kMaxAttempts = 1000;
     uint64_t room = schema_capacity_bytes / 2;
-    for (int attempt = 0; attempt < kPatience; ++attempt) {
+    for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
         uint32_t version = header().schema_version.load(std::memory_order_acquire);
         uint64_t size = header().schema_bytes[version % 2].load(std::memory_order_relaxed);
         if (size <= room) {
@@ -422,7 +420,7 @@ std::string TopicFile::schema() const {
     }
     fail(Fault::corrupt, "the schema of topic '" + topic +
                              "' cannot be read: some process wrote where it must not. Unlink the topic "
-                             "(force=True) and open it anew");
+                             "(force=True) and open it again");
 }
 
 void TopicFile::set_schema(std::string_view schema) {
@@ -430,10 +428,10 @@ void TopicFile::set_schema(std::string_view schema) {
     if (schema.size() > room)
         fail(Fault::system, "the schema takes " + std::to_string(schema.size()) + " bytes and topic '" +
                                 topic + "' has room for " + std::to_string(room) +
-                                "; unlink the topic so that it is created anew");
+                                "; unlink the topic, so that it is created again");
     uint32_t version = header().schema_version.load(std::memory_order_relaxed) + 1;
     std::byte* half = control_ + kSchemaOffset + version % 2 * room;
-    // release: who reads bytes that we write here, of the schema before last, also sees that the version moved on.
+    // release: a reader of the schema before last that sees bytes written here also sees that the version changed.
     fence(std::memory_order_release);
     copy_in(half, schema.data(), schema.size() / 2);
     CRASH_POINT("schema: half written");

@@ -1,6 +1,5 @@
-// A topic's file: create, open, validate, map, unlink. Owns this invariant: nothing of a file is used before
-// its owner, header and sizes were checked, and the sizes used ever after are the copies checked, not the
-// shared ones.
+// A topic's file: create, open, validate, map, unlink. Owns this invariant: nothing of a file is used before its
+// owner, header and sizes were checked, and from then on only the checked copies of the sizes are used.
 #pragma once
 
 #include <sys/stat.h>
@@ -16,7 +15,7 @@
 
 namespace ringmain {
 
-// A topic's ring, or the pool of buffers beside it. Each has its file.
+// A topic's ring, or the pool of buffers beside it. Each is a file.
 enum class FileKind { ring, pool };
 
 enum class Access { observe, read, write };  // observe: nothing writable; read: control part only; write: all
@@ -36,7 +35,7 @@ std::string file_name(std::string_view topic, FileKind kind = FileKind::ring);
 std::string topic_name(std::string_view file, FileKind kind = FileKind::ring);
 uint64_t round_capacity(uint64_t capacity_bytes);
 
-// The runtime directory, opened once and checked: ours or root's, not a link, not writable by everybody.
+// The runtime directory, opened once and checked: ours or root's, not a link, not writable by every user.
 class Directory {
     int fd_ = -1;
     std::string path_;
@@ -53,13 +52,13 @@ class Directory {
     const std::string& path() const { return path_; }
     bool trusts(uid_t owner) const;
 
-    // Rings whenever a topic appears or goes. Without a bell (a directory we may not write), waits are
-    // slices.
+    // Rings whenever a topic is created or removed. Without a bell (in a directory we may not write), waits poll.
     Bell bell() const;
     void ring();
 };
 
-// How many forks lie between this process and the one that loaded us: tells a child from its parent without a system call.
+// How many forks lie between this process and the one that loaded the module: tells a child from its parent without a
+// system call.
 extern std::atomic<uint32_t> forks;
 
 class TopicFile {
@@ -69,7 +68,8 @@ class TopicFile {
     std::byte* data_ = nullptr;
     std::byte* area_ = nullptr;  // the address space that the data part lies in
     uint64_t area_bytes_ = 0;
-    TopicFile *previous_ = nullptr, *next_ = nullptr;  // all of this process, for the fork handler
+    TopicFile *previous_ = nullptr,
+              *next_ = nullptr;  // the list of all of this process, for the fork handler
     friend struct OpenTopicFiles;
 
     void map(Access access);
@@ -84,7 +84,7 @@ class TopicFile {
     TopicFile(const TopicFile&) = delete;
     TopicFile& operator=(const TopicFile&) = delete;
 
-    // A created topic has no name yet: its creator joins first, so that nobody ever meets it empty.
+    // A created topic has no name yet: its creator joins first, so that no process ever opens it without a participant.
     static std::shared_ptr<TopicFile> create(std::shared_ptr<Directory> directory, std::string_view topic,
                                              const TopicOptions& options);
     static std::shared_ptr<TopicFile> open(std::shared_ptr<Directory> directory, std::string_view topic,
@@ -101,8 +101,7 @@ class TopicFile {
     uint32_t flags = 0;
     uint64_t inode = 0;
 
-    // True in a child that inherited this topic_file through fork: its slot is the parent's, so nothing may be
-    // used.
+    // True in a child that inherited this through fork: the slot is the parent's, so the child must not use it.
     std::atomic<bool> forked{false};
 
     int fd() const { return fd_; }
@@ -111,15 +110,15 @@ class TopicFile {
     Slot& slot(uint32_t index) const { return reinterpret_cast<Slot*>(control_ + kRosterOffset)[index]; }
     std::byte* data() const { return data_; }
 
-    // The pages of a pool's buffers now, all at once, rather than one fault after the other in the middle of the first
-    // frames. A kernel that cannot (before 5.14) does it the slow way.
+    // Maps all pages of a pool's buffers now, rather than fault by fault during the first frames. Kernels before 5.14
+    // cannot, and take the faults.
     void populate(bool to_write);
 
-    // Shows a created topic to the world, under its name; false if another was faster.
+    // Gives a created topic its name, so that others can open it; false if another process was faster.
     bool give_name();
     bool has_its_name() const;  // is the file of this name still this one?
     bool retired() const { return header().retired.load(std::memory_order_acquire) != 0; }
-    // Takes the name away and tells everybody. Only under the roster lock.
+    // Removes the name and wakes all sleepers. Only under the roster lock.
     void retire();
 
     std::string schema() const;

@@ -35,13 +35,13 @@ std::vector<uint64_t> Event::take() {
 
 namespace {
 
-// A thread and the bells it sleeps on. Its own word is one of them, so that it can be told of changes.
+// A thread and the bells it sleeps on. Its own word is one of them, to wake it when the list changes.
 class Watcher {
     std::mutex mutex_;
     std::vector<Watch> watches_;
     Word<uint32_t> changed_{};
 
-    void tell() {
+    void wake_thread() {
         changed_.fetch_add(1, std::memory_order_release);
         wake(changed_.futex());
     }
@@ -70,7 +70,7 @@ class Watcher {
     }
 
   public:
-    static constexpr size_t kMost = kMaxBells - 1;
+    static constexpr size_t kMaxWatches = kMaxBells - 1;
 
     Watcher() {
         std::thread([this] { run(); }).detach();
@@ -78,9 +78,9 @@ class Watcher {
 
     bool add(Watch watch) {
         std::lock_guard lock(mutex_);
-        if (watches_.size() >= kMost) return false;
+        if (watches_.size() >= kMaxWatches) return false;
         watches_.push_back(std::move(watch));
-        tell();
+        wake_thread();
         return true;
     }
     bool remove(uint64_t token) {
@@ -89,8 +89,8 @@ class Watcher {
     }
 };
 
-// All watchers of the process. Threads do not survive a fork, so a child begins with none; what it leaves behind of its
-// parent's is never touched again, since a lock in it may have been held.
+// All watchers of the process. Threads do not survive a fork, so a child begins with none. It never touches those of its
+// parent again, since a lock in them may have been held.
 struct Watchers {
     std::mutex mutex;
     std::vector<Watcher*> list;

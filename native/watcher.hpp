@@ -1,5 +1,5 @@
-// Waiting without being asleep: a thread sleeps on many bells for whoever cannot (an event loop), and makes a descriptor
-// readable when one of them rings. One thread for every 127 bells of the process; none until the first is watched.
+// Waiting for bells in an event loop: a thread sleeps on many bells, and makes a descriptor readable when one of them
+// rings. One thread for every 127 bells of the process; none until the first is watched.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace ringmain {
 
-// A descriptor that an event loop can watch, and the tokens of what rang since it was last read.
+// A descriptor that an event loop can watch, and the tokens of the bells that rang since it was last read.
 class Event {
     int fd_;
     std::mutex mutex_;
@@ -25,7 +25,7 @@ class Event {
 
     int fd() const { return fd_; }
     void ring(uint64_t token);
-    std::vector<uint64_t> take();  // what rang; the descriptor is not readable afterwards
+    std::vector<uint64_t> take();  // the tokens; the descriptor is not readable afterwards
 };
 
 struct Watch {
@@ -33,7 +33,7 @@ struct Watch {
     Bell bell;
     std::shared_ptr<Event> event;
     std::shared_ptr<const void> keep;  // keeps the word mapped
-    // Look again after every slice, rung or not: for waits that end with somebody's death.
+    // Report after every slice, rung or not: for waits that may end because a participant died.
     bool every_slice;
 };
 

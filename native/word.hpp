@@ -2,13 +2,13 @@
 //
 // `Word<T>` is an atomic word in shared memory; `copy_in` and `copy_out` move message bytes, which in a
 // lapping contract may be rewritten while they are read (the reader checks afterwards and discards).
-// Everything goes through here so that the exploration build (RINGMAIN_EXPLORE) can put a scheduler behind
-// each access and run the very code that ships through every interleaving.
+// Everything goes through here, so that the exploration build (RINGMAIN_EXPLORE) can put a scheduler behind
+// each access and run the shipped code through every interleaving.
 //
 // Why not plain memcpy everywhere? Copying bytes that may be overwritten is a data race in C++. What makes it
-// sound is that the bytes are moved by instructions the compiler cannot take apart or repeat, followed by an
-// acquire fence and a second look at `claim`. Under TSan, and wherever RINGMAIN_STRICT is set, the copies are
-// loops over relaxed atomic words, which is what the release build's memcpy compiles to in effect.
+// sound is that the bytes are moved by instructions the compiler cannot split or repeat, followed by an
+// acquire fence and a second look at `claim`. Under TSan, and with RINGMAIN_STRICT, the copies are loops over
+// relaxed atomic words, which is in effect what the release build's memcpy compiles to.
 #pragma once
 
 #include <atomic>
@@ -89,7 +89,7 @@ inline void copy_out(void* to, const std::byte* shared, size_t size) {
 
 #else
 
-// Nothing may come from nowhere: memcpy must not be given a null pointer even with a size of 0.
+// memcpy must not be given a null pointer, even with a size of 0.
 inline void copy_in(std::byte* shared, const void* from, size_t size) {
     if (size != 0) std::memcpy(shared, from, size);
 }

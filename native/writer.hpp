@@ -1,11 +1,11 @@
-// The writer's side of the rule: take the turn, make room, announce, look at the holds, write, commit.
+// The writer's side of the rule: take the turn, make room, announce, look at the holds, write, commit. See ring.hpp.
 #pragma once
 
 #include "ring.hpp"
 
 namespace ringmain {
 
-// Who stops a writer: the owner of a slot, who either has the turn or holds bytes below `end - capacity`.
+// What blocks a writer: the participant in a slot, which either has the turn or holds bytes below `end - capacity`.
 struct Obstacle {
     uint32_t slot = 0;
     bool is_turn = false;
@@ -13,90 +13,28 @@ struct Obstacle {
 };
 
 class Writer {
-    Ring ring_;
-    uint32_t slot_;
-    uint64_t position_ = 0;          // where the next message begins: `commit`, while it is our turn
-    uint64_t seq_ = 0;               // its number
-    uint64_t tail_ = 0, claim_ = 0;  // our copies of the words
-    uint64_t safe_end_ = 0;  // below this no hold is in the way. Stays true for ever: see look_at_holds
-    uint64_t stride_bytes_;
-    uint64_t last_start_ = 0;  // where the newest message begins
-    bool waited_for_turn_ = false;
-    uint64_t messages_ = 0, bytes_ = 0;
-    uint64_t sealed_ = 0, sealed_bytes_ = 0;  // not committed yet
-
-    Slot& own() const { return ring_.slots[slot_]; }
-
-    // What the words say, as left by whoever wrote last.
-    Status refresh() {
-        // acquire: the message before, and the number it left at `commit`. Pairs with [COMMIT].
-        uint64_t commit = ring_.header.commit.load(std::memory_order_acquire) & kPositionMask;
-        // relaxed: both are changed only by whoever has the turn.
-        claim_ = ring_.header.claim.load(std::memory_order_relaxed);
-        tail_ = ring_.header.tail.load(std::memory_order_relaxed);
-        bool sane = claim_ <= kMaxPosition && tail_ <= commit && commit >= position_ && claim_ >= commit &&
-                    claim_ % kAlignBytes == 0 && tail_ % kAlignBytes == 0 &&
-                    claim_ - tail_ <= ring_.capacity_bytes;
-        if (!sane) return Status::corrupt;
-        position_ = commit;
-        seq_ = ring_.word_at(position_).load(std::memory_order_relaxed);  // relaxed: came with `commit`
-        return Status::ok;
-    }
-
-    Status drop_oldest(uint64_t target) {
-        while (tail_ + ring_.capacity_bytes < target) {
-            uint64_t bytes = Envelope::load(ring_, tail_).bytes();
-            if (bytes > position_ - tail_) return Status::corrupt;
-            tail_ += bytes;
-        }
-        // [TAIL] release: whoever starts at the oldest finds a whole message there. Pairs with [OLDEST].
-        ring_.header.tail.store(tail_, std::memory_order_release);
-        return Status::ok;
-    }
-
-    // Below the smallest hold plus the capacity nothing held is overwritten. That stays true without looking
-    // again: a hold only moves forward, and a new one is only good if it is at or above claim - capacity, and
-    // claim is already announced. So one look is enough for a whole stride.
-    Status look_at_holds(uint64_t end) {
-        uint64_t safe_end = claim_;
-        uint32_t used = ring_.contract.holds == Holds::never ? 0 : ring_.slots_used();
-        for (uint32_t i = 0; i < used; ++i) {
-            // [LOOK] seq_cst: after [CLAIM]. Pairs with [HOLD].
-            uint64_t hold = ring_.slots[i].hold.load(std::memory_order_seq_cst) & kPositionMask;
-            if (hold == kNoHold || hold + ring_.capacity_bytes >= safe_end) continue;
-            if (hold + ring_.capacity_bytes < end) {
-                obstacle = {i, false, end};
-                return Status::blocked;
-            }
-            safe_end = std::min(safe_end, hold + ring_.capacity_bytes);
-        }
-        // Only now, when nobody is in the way: a writer that was stopped must look again.
-        safe_end_ = safe_end;
-        return Status::ok;
-    }
-
   public:
     Obstacle obstacle;
 
     Writer(Ring ring, uint32_t slot)
         : ring_(ring),
           slot_(slot),
-          // An eighth of the ring at a time; at most 256 KiB, or a big ring would forget too early.
+          // An eighth of the ring at a time. At most 256 KiB: a longer stride would drop too much history of a big ring.
           stride_bytes_(std::min<uint64_t>(ring.capacity_bytes / 8, 256 * 1024)) {}
 
     const Ring& ring() const { return ring_; }
     uint64_t seq() const { return seq_; }
     uint64_t position() const { return position_; }
 
-    // To be called once after joining: on a one-writer contract the turn is ours from now on.
+    // Call once after joining: on a one-writer contract the turn is ours from now on.
     Status attach() { return refresh(); }
 
-    // Our turn to write. Either end() or a commit must follow.
+    // Takes the turn to write. Either end() or commit() must follow.
     Status begin() {
         if (ring_.contract.one_writer) {
-            // [BUSY] relaxed, then a compiler barrier: the processor may still let the load pass the store,
-            // and whoever takes over makes up for it with a barrier for everybody (see Participant::take_turn). So
-            // we pay nothing.
+            // [BUSY] relaxed, then a compiler barrier: the processor may still let the load pass the store. A writer
+            // that takes over makes up for it with a process-wide barrier (see Participant::take_turn), so a publish
+            // pays nothing.
             own().busy.store(1, std::memory_order_relaxed);
             compiler_barrier();
             if (ring_.header.turn.load(std::memory_order_relaxed) == slot_ + 1) return Status::ok;
@@ -104,7 +42,7 @@ class Writer {
             return Status::taken_over;
         }
         uint32_t seen = 0;
-        // Having slept, we cannot know that nobody else sleeps: keep the flag up, for one wake-up too many.
+        // A writer that slept cannot know whether others still sleep. It keeps the flag set: at worst one wake-up too many.
         uint32_t mine = (slot_ + 1) | (waited_for_turn_ ? kTurnSleeper : 0);
         // [TURN] acquire: all that the previous writer did. Pairs with [RELEASE].
         if (ring_.header.turn.compare_exchange(seen, mine, std::memory_order_acquire)) return took_turn();
@@ -115,7 +53,12 @@ class Writer {
         return Status::blocked;
     }
 
-    // After `blocked`: what to sleep on until the obstacle is gone. An empty bell: gone already, try again.
+    // Makes `room` bytes writable at position(). May be called again with more.
+    Status prepare(uint64_t room) {
+        return position_ + room <= safe_end_ ? Status::ok : prepare_stride(room);
+    }
+
+    // After `blocked`: what to sleep on until the obstacle is gone. An empty bell: it is gone already, try again.
     Bell arm() {
         CRASH_POINT("publish: about to sleep");
         if (obstacle.is_turn) {
@@ -136,47 +79,11 @@ class Writer {
         return {word.futex(), static_cast<uint32_t>(seen)};
     }
 
-  private:
-    Status took_turn() {
-        CRASH_POINT("publish: turn taken");
-        waited_for_turn_ = false;
-        Status status = refresh();
-        if (status != Status::ok) end();
-        return status;
-    }
-
-  public:
-    // Makes `room` bytes writable at position(). May be called again with more.
-    Status prepare(uint64_t room) {
-        return position_ + room <= safe_end_ ? Status::ok : prepare_stride(room);
-    }
-
-  private:
-    // noinline: once a stride, it must not weigh on what is done for every message.
-    [[gnu::noinline]] Status prepare_stride(uint64_t room) {
-        uint64_t end = position_ + room;
-        if (room > ring_.capacity_bytes) return Status::too_large;
-        uint64_t target = std::max({end, position_ + stride_bytes_, claim_});
-        if (target > claim_) {
-            if (Status status = drop_oldest(target); status != Status::ok) return status;
-            CRASH_POINT("publish: tail moved, not claimed");
-            // [CLAIM] seq_cst exchange: announced before we look at the holds, and before any byte below is
-            // written. Pairs with [HOLD] (one of the two sees the other) and with [CHECK] (who read new bytes
-            // sees it).
-            ring_.header.claim.exchange(target, std::memory_order_seq_cst);
-            claim_ = target;
-        }
-        fence(std::memory_order_seq_cst);
-        CRASH_POINT("publish: claimed, not written");
-        return look_at_holds(end);
-    }
-
-  public:
     std::byte* payload(uint64_t sender_size, uint64_t kind_size) const {
         return ring_.at(position_) + payload_offset(sender_size, kind_size);
     }
 
-    // Everything but the payload, which the caller has written or writes before commit().
+    // Writes everything but the payload, which the caller writes before commit().
     void seal(uint64_t seq, int64_t time_ns, uint64_t size, std::string_view sender, std::string_view kind) {
         Envelope{seq, time_ns, static_cast<uint32_t>(size), static_cast<uint8_t>(sender.size()),
                  static_cast<uint8_t>(kind.size())}
@@ -199,14 +106,13 @@ class Writer {
         // relaxed: made visible by [COMMIT].
         ring_.word_at(position_).store(seq_, std::memory_order_relaxed);
         ring_.header.newest.store(last_start_, std::memory_order_relaxed);
-        // [COMMIT] acq_rel exchange: the bytes above become visible, and we learn whether anybody sleeps: a
-        // sleeper's fetch_or is either before (we see its bit) or after (it sees our position). Pairs with
-        // [OBSERVE].
+        // [COMMIT] acq_rel exchange: the bytes above become visible, and we learn whether a reader sleeps: its
+        // fetch_or is either before (we see its bit) or after (it sees our position). Pairs with [OBSERVE].
         uint64_t old = ring_.header.commit.exchange(position_, std::memory_order_acq_rel);
         CRASH_POINT("publish: committed, turn kept");
         messages_ += std::exchange(sealed_, 0);
         bytes_ += std::exchange(sealed_bytes_, 0);
-        // relaxed: for whoever watches.
+        // relaxed: statistics.
         own().messages.store(messages_, std::memory_order_relaxed);
         own().bytes.store(bytes_, std::memory_order_relaxed);
         end();
@@ -214,21 +120,111 @@ class Writer {
         if (old & kSleeper) wake(ring_.header.commit.futex());
     }
 
-    // Ends the turn; what was written and not committed is as if it had never been.
+    // Ends the turn. What was sealed and not committed is discarded.
     void end() {
-        if (sealed_ != 0) {  // where there is one writer, begin() does not look at the words again
+        if (sealed_ != 0) {  // on a one-writer contract, begin() does not look at the words again
             sealed_ = sealed_bytes_ = 0;
-            position_ = 0;  // back to `commit`, which refresh() takes only forward
+            position_ = 0;  // back to `commit`: refresh() only moves forward
             (void)refresh();
         }
         if (ring_.contract.one_writer) {
-            // [RELEASE] release: pairs with [REST].
+            // [RELEASE] release: pairs with [IDLE].
             own().busy.store(0, std::memory_order_release);
             return;
         }
         // [RELEASE] release: pairs with [TURN].
         uint32_t old = ring_.header.turn.exchange(0, std::memory_order_release);
         if (old & kTurnSleeper) wake(ring_.header.turn.futex(), 1);
+    }
+
+  private:
+    Ring ring_;
+    uint32_t slot_;
+    uint64_t position_ = 0;          // where the next message begins: `commit`, while it is our turn
+    uint64_t seq_ = 0;               // its number
+    uint64_t tail_ = 0, claim_ = 0;  // our copies of the words
+    uint64_t safe_end_ = 0;          // no hold blocks the bytes below this, now or later: see look_at_holds
+    uint64_t stride_bytes_;
+    uint64_t last_start_ = 0;  // where the newest message begins
+    bool waited_for_turn_ = false;
+    uint64_t messages_ = 0, bytes_ = 0;
+    uint64_t sealed_ = 0, sealed_bytes_ = 0;  // not committed yet
+
+    Slot& own() const { return ring_.slots[slot_]; }
+
+    Status took_turn() {
+        CRASH_POINT("publish: turn taken");
+        waited_for_turn_ = false;
+        Status status = refresh();
+        if (status != Status::ok) end();
+        return status;
+    }
+
+    // Reads the words as the previous writer left them.
+    Status refresh() {
+        // acquire: the message before, and the number it left at `commit`. Pairs with [COMMIT].
+        uint64_t commit = ring_.header.commit.load(std::memory_order_acquire) & kPositionMask;
+        // relaxed: only the writer that has the turn changes these two.
+        claim_ = ring_.header.claim.load(std::memory_order_relaxed);
+        tail_ = ring_.header.tail.load(std::memory_order_relaxed);
+        bool sane = claim_ <= kMaxPosition && tail_ <= commit && commit >= position_ && claim_ >= commit &&
+                    claim_ % kAlignBytes == 0 && tail_ % kAlignBytes == 0 &&
+                    claim_ - tail_ <= ring_.capacity_bytes;
+        if (!sane) return Status::corrupt;
+        position_ = commit;
+        seq_ = ring_.word_at(position_).load(std::memory_order_relaxed);  // relaxed: came with `commit`
+        return Status::ok;
+    }
+
+    // noinline: runs once a stride, and must not weigh on what is done for every message.
+    [[gnu::noinline]] Status prepare_stride(uint64_t room) {
+        uint64_t end = position_ + room;
+        if (room > ring_.capacity_bytes) return Status::too_large;
+        uint64_t target = std::max({end, position_ + stride_bytes_, claim_});
+        if (target > claim_) {
+            if (Status status = drop_oldest(target); status != Status::ok) return status;
+            CRASH_POINT("publish: tail moved, not claimed");
+            // [CLAIM] seq_cst exchange: announced before we look at the holds, and before any byte below is
+            // written. Pairs with [HOLD] (one of the two sees the other) and with [CHECK] (a reader of new bytes
+            // sees it).
+            ring_.header.claim.exchange(target, std::memory_order_seq_cst);
+            claim_ = target;
+        }
+        fence(std::memory_order_seq_cst);
+        CRASH_POINT("publish: claimed, not written");
+        return look_at_holds(end);
+    }
+
+    Status drop_oldest(uint64_t target) {
+        while (tail_ + ring_.capacity_bytes < target) {
+            uint64_t bytes = Envelope::load(ring_, tail_).bytes();
+            if (bytes > position_ - tail_) return Status::corrupt;
+            tail_ += bytes;
+        }
+        // [TAIL] release: a reader that starts at the oldest finds a whole message there. Pairs with [OLDEST].
+        ring_.header.tail.store(tail_, std::memory_order_release);
+        return Status::ok;
+    }
+
+    // Nothing held is overwritten below the smallest hold plus the capacity. That stays true without another look:
+    // a hold only moves forward, and a new one is only good if it is at or above claim - capacity, and claim is
+    // already announced. So one look is enough for a whole stride.
+    Status look_at_holds(uint64_t end) {
+        uint64_t safe_end = claim_;
+        uint32_t used = ring_.contract.holds == Holds::never ? 0 : ring_.slots_used();
+        for (uint32_t i = 0; i < used; ++i) {
+            // [LOOK] seq_cst: after [CLAIM]. Pairs with [HOLD].
+            uint64_t hold = ring_.slots[i].hold.load(std::memory_order_seq_cst) & kPositionMask;
+            if (hold == kNoHold || hold + ring_.capacity_bytes >= safe_end) continue;
+            if (hold + ring_.capacity_bytes < end) {
+                obstacle = {i, false, end};
+                return Status::blocked;
+            }
+            safe_end = std::min(safe_end, hold + ring_.capacity_bytes);
+        }
+        // Only now, when no hold blocks us: a writer that was blocked must look again.
+        safe_end_ = safe_end;
+        return Status::ok;
     }
 };
 

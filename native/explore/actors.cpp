@@ -16,9 +16,9 @@ Topic topic;
 
 namespace {
 
-// Objects live in zeroed memory, so that their bytes, padding included, say all there is to say of their state.
+// Objects live in zeroed memory, so that their bytes, padding included, are their whole state.
 template <class T>
-struct Place {
+struct Storage {
     alignas(16) std::byte bytes[(sizeof(T) + 7) / 8 * 8];
     template <class... A>
     T& make(A&&... arguments) {
@@ -28,21 +28,21 @@ struct Place {
     T& get() { return *std::launder(reinterpret_cast<T*>(bytes)); }
 };
 
-struct Me {
+struct ActorState {
     std::shared_ptr<TopicFile>* topic_file = nullptr;  // never freed: a process that dies frees nothing
     Participant* participant = nullptr;
-    Place<Writer> writer;
-    Place<Reader> reader;
+    Storage<Writer> writer;
+    Storage<Reader> reader;
     uint64_t first = 0, next = 0, received = 0, lost = 0;  // reader's account
 };
-Me participants[kMaxActors];
+ActorState actor_states[kMaxActors];
 
 Ring ring_of(const TopicFile& s) {
     return {s.header(), &s.slot(0), s.data(), s.capacity_bytes, traits(s.contract)};
 }
 
 void join(int actor, Role role, bool takeover) {
-    Me& me = participants[actor];
+    ActorState& me = actor_states[actor];
     me.topic_file =
         new std::shared_ptr<TopicFile>(TopicFile::open(nullptr, std::to_string(actor), Access::write));
     RosterLock lock(**me.topic_file);
@@ -50,14 +50,14 @@ void join(int actor, Role role, bool takeover) {
 }
 
 Writer& make_writer(int actor) {
-    Me& me = participants[actor];
+    ActorState& me = actor_states[actor];
     Writer& writer = me.writer.make(ring_of(**me.topic_file), me.participant->slot());
     require(writer.attach() == Status::ok, "a new writer finds the words corrupt");
     return writer;
 }
 
 Reader& make_reader(int actor, const Reads& reads) {
-    Me& me = participants[actor];
+    ActorState& me = actor_states[actor];
     Reader& reader =
         me.reader.make(ring_of(**me.topic_file), me.participant->slot(), reads.on_lap, reads.conflates);
     require(reader.attach(reads.start) == Status::ok, "a new reader finds the words corrupt");
@@ -81,7 +81,7 @@ void wait_for_obstacle(const TopicFile& topic_file, Writer& writer) {
 }
 
 // Reads and checks one message. False: there was none.
-bool take_one(Me& me, Reader& reader, const Reads& reads) {
+bool take_one(ActorState& me, Reader& reader, const Reads& reads) {
     View view{};
     Status status = reads.borrows ? reader.borrow(view) : reader.peek(view);
     require(status == Status::ok || status == Status::empty, "a reader finds the words corrupt");
@@ -115,7 +115,7 @@ bool take_one(Me& me, Reader& reader, const Reads& reads) {
     return true;
 }
 
-// A pipe has one place for a reader. If it is taken, there is nothing to do here.
+// A pipe has one reader's slot. If it is taken, there is nothing to do here.
 bool try_to_join() {
     try {
         join(self(), Role::reader, false);
@@ -127,12 +127,12 @@ bool try_to_join() {
     }
 }
 
-void settle_reader(const Me& me, const Place<Reader>& place, uint64_t more) {
-    settle(place.bytes, sizeof place.bytes, mix(mix(me.next, me.received), more));
+void settle_reader(const ActorState& me, const Storage<Reader>& storage, uint64_t more) {
+    settle(storage.bytes, sizeof storage.bytes, mix(mix(me.next, me.received), more));
     forget_stale_looks();
 }
 
-void last_look(Me& me, Reader& reader, const Reads& reads) {
+void last_look(ActorState& me, Reader& reader, const Reads& reads) {
     refresh(self());
     while (take_one(me, reader, reads)) {
     }
@@ -147,7 +147,7 @@ void last_look(Me& me, Reader& reader, const Reads& reads) {
 
 void open_topic(Contract contract, uint64_t capacity_bytes) {
     topic = {contract, capacity_bytes};
-    for (Me& me : participants) me.first = me.next = me.received = me.lost = 0;
+    for (ActorState& me : actor_states) me.first = me.next = me.received = me.lost = 0;
     set_capacity(capacity_bytes);
     auto& header = *reinterpret_cast<Header*>(control());
     auto* slots = reinterpret_cast<Slot*>(control() + kRosterOffset);
@@ -177,14 +177,14 @@ void add_reader(int actor, const Reads& reads) {
 uint64_t account() {
     uint64_t hash = committed_number();
     for (int i = 0; i < actor_count(); ++i) {
-        const Me& me = participants[i];
+        const ActorState& me = actor_states[i];
         hash = mix(hash, mix(me.received, mix(me.next, me.lost)));
     }
     return hash;
 }
 
 void write(const Sends& sends) {
-    Me& me = participants[self()];
+    ActorState& me = actor_states[self()];
     if (sends.joins) {
         join(self(), Role::writer, sends.takeover);
         make_writer(self());
@@ -236,7 +236,7 @@ void write(const Sends& sends) {
 }
 
 void read(const Reads& reads) {
-    Me& me = participants[self()];
+    ActorState& me = actor_states[self()];
     if (reads.joins) {
         if (reads.when_free) {
             await_end(true);

@@ -1,4 +1,4 @@
-// Those who take part: writers and readers that use the core as the binding does, and check what they get.
+// The actors: writers and readers that use the core as the binding does, and check what they receive.
 #pragma once
 
 #include <vector>
@@ -20,7 +20,7 @@ struct Sends {
     bool batch = false;           // one commit for all
     bool joins = false;           // while the others run; otherwise it is there from the start
     bool takeover = false;
-    bool leaves = false;       // gives its participant back at the end
+    bool leaves = false;       // leaves the topic at the end
     bool gives_up = false;     // rather than wait for a hold, ends its turn and sends the next
     bool drops_first = false;  // seals the first message and ends the turn without a commit
 };
@@ -31,14 +31,14 @@ struct Reads {
     Start on_lap = Start::oldest;
     bool joins = false;
     bool only_at_the_end = false;  // the last look alone
-    bool when_free = false;        // the place is taken: tries when somebody has died, or at the end
+    bool when_free = false;  // the one reader's slot is taken: tries when an actor has died, or at the end
     bool borrows = false;
     bool conflates = false;
     int leaves_after = 0;  // so many messages; 0: stays
 };
 
 void open_topic(Contract contract, uint64_t capacity_bytes);
-// In setup: takes a participant. The writer may have sent something before the story begins.
+// In setup: joins. The writer may send messages before the execution begins.
 void add_writer(int actor, const std::vector<uint32_t>& sent_before = {});
 void add_reader(int actor, const Reads& reads);
 

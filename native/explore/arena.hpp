@@ -1,5 +1,5 @@
-// What actors allocate. An execution is left in the middle, and the dead free nothing, so their memory comes from an
-// arena that is emptied before each execution.
+// Memory for actors. An execution may be abandoned in the middle, and dead actors free nothing, so their memory comes
+// from an arena that is emptied before each execution.
 #pragma once
 
 namespace ringmain::explore {

@@ -23,7 +23,7 @@ const char* name_of(Contract c) {
     }
 }
 
-// The parts of a case: who is there, in the order of their all_participants.
+// The parts of a case: its actors, in the order of their slots.
 struct Part {
     std::string name;
     bool writes;
@@ -72,7 +72,7 @@ Case make(std::string name, Contract contract, std::vector<Part> parts, int deat
     return c;
 }
 
-// What was sent before the story begins: the next message laps, or has to wait for, whoever is at the beginning.
+// What was sent before the execution begins: the next message laps, or must wait for, a reader at the beginning.
 const std::vector<uint32_t> kBrim{200, 232};
 const std::vector<uint32_t> kOne{456};  // the same with a single message, for cases with many actors
 
@@ -208,7 +208,7 @@ void add_reliable(std::vector<Case>& cases) {
         1);
 }
 
-// Explored whole, too, but in minutes.
+// Explored completely, too, but in minutes.
 bool takes_long(const Case& c) {
     std::string name = c.contract + ": " + c.name;
     for (const char* deep :

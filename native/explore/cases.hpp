@@ -1,4 +1,4 @@
-// The stories that are explored, and the ones that are only told when asked for more.
+// The cases that are explored, and those that are explored only with --deep.
 #pragma once
 
 #include <vector>

@@ -12,11 +12,11 @@ namespace {
 
 constexpr size_t kMaxMessages = 48;
 struct Number {
-    std::array<uint64_t, 4> sealed;  // by several writers, if some did not come to commit
+    std::array<uint64_t, 4> sealed;  // by several writers, if some did not commit
     uint64_t delivered;
 };
 std::array<Number, kMaxMessages> numbers;
-uint64_t ghosts;  // hash of the above, kept along
+uint64_t ghosts;  // hash of the above, updated with it
 uint64_t last_claim, last_commit, last_tail;
 
 const Header& header() { return *reinterpret_cast<const Header*>(control()); }
@@ -33,19 +33,19 @@ uint64_t ghost_hash() { return ghosts; }
 
 void note_sealed(uint64_t seq, uint64_t id) {
     require(seq < kMaxMessages, "a number that was never given");
-    for (uint64_t& place : numbers[seq].sealed)
-        if (place == 0 || place == id) {
-            if (place == 0) ghosts += mix(seq, id);
-            place = id;
+    for (uint64_t& sealed : numbers[seq].sealed)
+        if (sealed == 0 || sealed == id) {
+            if (sealed == 0) ghosts += mix(seq, id);
+            sealed = id;
             return;
         }
     give_up("the case writes one number too often");
 }
 
 void note_dropped(uint64_t seq, uint64_t id) {
-    for (uint64_t& place : numbers[seq].sealed)
-        if (place == id) {
-            place = 0;
+    for (uint64_t& sealed : numbers[seq].sealed)
+        if (sealed == id) {
+            sealed = 0;
             ghosts -= mix(seq, id);
         }
 }

@@ -1,13 +1,13 @@
-// What an onlooker who sees everything knows, and holds against what the actors see.
+// Global knowledge of what was written, to check against what the actors read.
 #pragma once
 
 #include <cstdint>
 
 namespace ringmain::explore {
 
-void note_sealed(uint64_t seq, uint64_t id);     // a writer has written this message under this number
+void note_sealed(uint64_t seq, uint64_t id);     // a writer has sealed this message with this number
 void note_dropped(uint64_t seq, uint64_t id);    // and ended its turn without a commit
-void note_delivered(uint64_t seq, uint64_t id);  // a reader was given it
-uint64_t committed_number();                     // of the message to come
+void note_delivered(uint64_t seq, uint64_t id);  // a reader received it
+uint64_t committed_number();                     // of the next message
 
 }  // namespace ringmain::explore

@@ -60,15 +60,15 @@ class Seen {
             std::vector<uint64_t> old(2 * table_.size());
             old.swap(table_);
             for (uint64_t h : old)
-                if (h) place(h);
+                if (h) insert_hash(h);
         }
-        if (!place(hash)) return false;
+        if (!insert_hash(hash)) return false;
         ++count_;
         return true;
     }
 
   private:
-    bool place(uint64_t hash) {
+    bool insert_hash(uint64_t hash) {
         size_t mask = table_.size() - 1, i = hash & mask;
         for (; table_[i]; i = (i + 1) & mask)
             if (table_[i] == hash) return false;
@@ -83,14 +83,14 @@ Fiber fibers[kMaxActors];
 ucontext_t creator;
 jmp_buf main_loop;
 const Case* current_case;
-int running = kNobody;
+int running = kNoActor;
 std::vector<Choice> choices;
 size_t depth;
 std::unique_ptr<Seen> seen;
 int deaths;
 bool closing_down, trace;
 std::set<uint64_t> ends;
-bool scouting;  // chance decides, to find out what is shared before the search begins
+bool scouting;  // random choices, to find out what is shared before the search begins
 uint64_t chance;
 uint64_t steps, all_steps;
 End ending;
@@ -99,7 +99,7 @@ std::string why;
 [[noreturn]] void finish(End how) {
     explorer_allocates();
     ending = how;
-    running = kNobody;
+    running = kNoActor;
     _longjmp(main_loop, 1);
 }
 
@@ -107,10 +107,10 @@ void switch_to(int next) {
     auto* exceptions = reinterpret_cast<ExceptionState*>(abi::__cxa_get_globals());
     int previous = running;
     if (previous == next) return;
-    if (previous != kNobody) fibers[previous].exceptions = *exceptions;
+    if (previous != kNoActor) fibers[previous].exceptions = *exceptions;
     *exceptions = fibers[next].exceptions;
     static jmp_buf never;  // from setup there is no way back
-    if (_setjmp(previous == kNobody ? never : fibers[previous].resume) == 0) {
+    if (_setjmp(previous == kNoActor ? never : fibers[previous].resume) == 0) {
         running = next;
         bool first = !fibers[next].started;
         fibers[next].started = true;
@@ -146,7 +146,7 @@ void schedule() {
     int options[kMaxActors], count = 0;
     auto can_run = [](int i) { return fibers[i].life == Life::running; };
     do {
-        if (running != kNobody && can_run(running)) options[count++] = running;
+        if (running != kNoActor && can_run(running)) options[count++] = running;
         for (int i = 0; i < actor_count(); ++i)
             if (i != running && can_run(i)) options[count++] = i;
         if (count == 0 && kernel_is_quiet()) {
@@ -161,15 +161,15 @@ void schedule() {
 }
 
 void body(int actor) {
-    observe(1);  // to have begun is a step, too
+    observe(1);  // having begun is a step, too
     current_case->actors[static_cast<size_t>(actor)]();
     fibers[actor].life = Life::done;
     schedule();
-    std::abort();  // nobody hands over to an actor that is done
+    std::abort();  // no actor hands over to one that is done
 }
 
 void entry(int actor) {
-    // The frame stays at the top of the stack for ever, so that every execution can begin here anew.
+    // The frame stays at the top of the stack, so that every execution can begin here.
     if (_setjmp(fibers[actor].start) == 0) setcontext(&creator);
     body(running);
 }
@@ -267,7 +267,7 @@ void count_step() {
 // Two decisions without a step between them would find the state of the first among those seen, and give up what
 // follows from it unexplored.
 void reach() {
-    if (running == kNobody) return;
+    if (running == kNoActor) return;
     if (!std::exchange(fibers[running].stirred, false))
         give_up("an actor that has done nothing lets others go first");
     schedule();
@@ -298,7 +298,7 @@ bool may_die(int actor) {
 }
 
 bool dies_here() {
-    if (running == kNobody || !may_die(running)) return false;
+    if (running == kNoActor || !may_die(running)) return false;
     if (choose(scouting ? kScoutsCourage : 2) != 1)
         return false;  // a scout dies seldom, or it would never get far
     if (trace) record("dies");
@@ -306,13 +306,13 @@ bool dies_here() {
     fibers[running].life = Life::dead;
     kernel_buries(running);
     schedule();
-    std::abort();  // the dead do not come back
+    std::abort();  // a dead actor never runs again
 }
 
 void block(Life how) {
     fibers[running].life = how;
     schedule();
-    observe(3);  // to have woken is a step: others had theirs meanwhile
+    observe(3);  // having woken is a step: others had theirs meanwhile
 }
 
 void unblock(int actor) { fibers[actor].life = Life::running; }
@@ -320,7 +320,7 @@ void unblock(int actor) { fibers[actor].life = Life::running; }
 void record(const std::string& text) {
     if (!trace) return;
     Allocates ours(false);
-    std::string who = running == kNobody ? "setup" : current_case->names[static_cast<size_t>(running)];
+    std::string who = running == kNoActor ? "setup" : current_case->names[static_cast<size_t>(running)];
     told.push_back("      " + who + std::string(who.size() < 10 ? 10 - who.size() : 1, ' ') + text + "\n");
     if (told.size() > kToldSteps) told.pop_front();
 }
@@ -359,7 +359,7 @@ Outcome explore(const Case& c, double limit_s) {
     trace = false;
     ends.clear();
     all_steps = 0;
-    // Of the processor, not of the wall: whether a case is explored whole must not depend on who else is busy.
+    // Processor time, not wall time: whether a case is explored completely must not depend on the machine's load.
     std::clock_t begin = std::clock();
     auto elapsed = [&] { return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC; };
     scouting = true;

@@ -1,7 +1,7 @@
-// The kernel: locks that die with their owner, futexes, and a barrier for everybody. roster.cpp is compiled with its
-// system calls renamed to these, so that what is explored is the file that ships.
+// The model of the kernel: locks that are dropped when their owner dies, futexes, and the process-wide barrier. roster.cpp
+// is compiled with its system calls renamed to these, so that the explored file is the shipped one.
 //
-// The kernel synchronises: who gets a lock, or finds that its owner is dead, knows all that the owner did. A wait on a
+// The kernel synchronises: an actor that gets a lock, or finds that its owner is dead, knows all that the owner did. A wait on a
 // futex compares and sleeps in one step. A wake-up carries no knowledge.
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -19,10 +19,10 @@ namespace ringmain::explore {
 
 namespace {
 
-constexpr int kMaxExpiries = 4;  // of slices with nothing else happening: then somebody waits for ever
+constexpr int kMaxExpiries = 4;  // of slices with nothing else happening: then an actor waits forever
 
 struct Lock {
-    int owner = kNobody;
+    int owner = kNoActor;
     Knowledge left;  // what its past owners knew
 };
 
@@ -36,10 +36,10 @@ struct Sleeper {
 };
 
 Lock locks[1 + kSlots];
-uint8_t touched[1 + kSlots];  // for the whole case: by whom, as a bit set
+uint8_t touched[1 + kSlots];  // for the whole case: by which actors, as a bit set
 Sleeper sleepers[kMaxActors];
 int expiries;
-int slices_left;  // that may end although nothing is amiss
+int slices_left;  // that may end although no wake-up was lost
 
 size_t lock_index(int64_t byte) {
     if (byte == kRosterLockByte) return 0;
@@ -47,7 +47,7 @@ size_t lock_index(int64_t byte) {
 }
 
 void let_go(Lock& lock) {
-    lock.owner = kNobody;
+    lock.owner = kNoActor;
     for (int i = 0; i < actor_count(); ++i)
         if (life(i) == Life::blocked && &locks[sleepers[i].wants] == &lock) unblock(i);
 }
@@ -67,7 +67,7 @@ std::string who_waits() {
 int get_or_set_lock(int fd, int command, struct flock* request) {
     size_t index = lock_index(request->l_start);
     Lock& lock = locks[index];
-    bool setup = self() == kNobody;
+    bool setup = self() == kNoActor;
     // The owner touches its lock even if it does nothing more: it may die.
     auto touches = static_cast<uint8_t>(1u << fd);
     bool surprise = !(touched[index] & touches);
@@ -82,7 +82,7 @@ int get_or_set_lock(int fd, int command, struct flock* request) {
         count_step();
     }
     if (command == F_OFD_GETLK) {
-        bool taken = lock.owner != kNobody && lock.owner != fd;
+        bool taken = lock.owner != kNoActor && lock.owner != fd;
         request->l_type = taken ? F_WRLCK : F_UNLCK;
         if (!setup && !taken) learn(self(), lock.left);
         if (!setup) observe(taken);
@@ -99,11 +99,11 @@ int get_or_set_lock(int fd, int command, struct flock* request) {
         return 0;
     }
     // The roster lock is tried again and again, with a time limit that no honest holder exceeds: here it is waited for.
-    while (index == 0 && lock.owner != kNobody && lock.owner != fd) {
+    while (index == 0 && lock.owner != kNoActor && lock.owner != fd) {
         sleepers[self()].wants = index;
         block(Life::blocked);
     }
-    bool taken = lock.owner != kNobody && lock.owner != fd;
+    bool taken = lock.owner != kNoActor && lock.owner != fd;
     if (!taken) lock.owner = fd;
     if (!taken && !setup) learn(self(), lock.left);
     if (!setup) observe(taken);
@@ -153,23 +153,23 @@ void kernel_notices(size_t where) {
 }
 
 bool kernel_is_quiet() {
-    bool anybody = false, only_legitimate = true, somebody_missed = false;
+    bool any_waits = false, only_legitimate = true, any_missed = false;
     for (int i = 0; i < actor_count(); ++i) {
         if (life(i) == Life::done || life(i) == Life::dead) continue;
-        anybody = true;
+        any_waits = true;
         auto* commit = control() + offsetof(Header, commit);
         bool waits_for_messages = !sleepers[i].word || sleepers[i].word == commit;
         if (life(i) != Life::asleep || !waits_for_messages) only_legitimate = false;
-        if (life(i) == Life::asleep && missed(sleepers[i])) somebody_missed = true;
+        if (life(i) == Life::asleep && missed(sleepers[i])) any_missed = true;
     }
-    if (!anybody) return true;
+    if (!any_waits) return true;
     if (closing()) fail("the last look at the ring did not come to an end:" + who_waits());
-    if (somebody_missed && deaths_so_far() == 0)
+    if (any_missed && deaths_so_far() == 0)
         fail("a lost wake-up: the word has changed and its sleeper was not woken:" + who_waits());
-    bool last = only_legitimate && !somebody_missed;
+    bool last = only_legitimate && !any_missed;
     if (!last && (deaths_so_far() == 0 || ++expiries > kMaxExpiries))
-        fail("somebody waits for ever:" + who_waits());
-    // Either the end, or a slice is over: the wake-up died with its waker, or whoever is waited for is dead.
+        fail("an actor waits forever:" + who_waits());
+    // Either the end, or a slice is over: the waker died before its wake-up, or the awaited actor is dead.
     if (last) begin_closing();
     for (int i = 0; i < actor_count(); ++i) {
         if (life(i) != Life::asleep || (!last && !sleepers[i].word)) continue;
@@ -206,7 +206,7 @@ Woken sleep_on(Bell bell, int64_t) {
         if (tracing()) record("sleeps for a slice on " + name_of(bell.word));
     } else if (!missed(s)) {
         if (tracing()) record("sleeps on " + name_of(bell.word));
-        observe(7);  // to have slept is not to be about to
+        observe(7);  // having slept differs from being about to sleep
         block(Life::asleep);
         if (tracing()) record(s.how == Woken::timed_out ? "wakes: time is up" : "wakes");
     }
@@ -217,7 +217,7 @@ Woken sleep_on(Bell bell, int64_t) {
 }
 
 void wake(const uint32_t* word, int how_many) {
-    if (self() == kNobody) return;
+    if (self() == kNoActor) return;
     reach();
     count_step();
     dies_here();
@@ -248,7 +248,7 @@ int explored_fcntl(int fd, int command, ...) {
     return get_or_set_lock(fd, command, request);
 }
 
-// Whoever naps looks at a word again and again: until it changes, or somebody dies, there is nothing new to see.
+// A napping actor polls a word: until it changes, or an actor dies, there is nothing new to see.
 int explored_usleep(unsigned) {
     size_t where = last_looked_at(self());
     dies_here();
@@ -264,14 +264,14 @@ long explored_syscall(long number, ...) {
     reach();
     dies_here();
     count_step();
-    if (tracing()) record("barrier for everybody");
+    if (tracing()) record("process-wide barrier");
     barrier_for_all();
     observe(5);
     return 0;
 }
 
 int explored_clock_gettime(clockid_t, struct timespec* now) noexcept {
-    *now = {1, 0};  // time stands still: what is waited for comes, or is found never to come
+    *now = {1, 0};  // time stands still: an awaited event comes, or the explorer finds that it never does
     return 0;
 }
 }

@@ -1,5 +1,5 @@
-// The explorer explored: small programs whose possible outcomes are known, so that a verdict about the ring rests on a
-// memory model that was itself looked at. Each is run three times: as the cases are, with every access interleaved
+// Litmus tests of the explorer: small programs whose possible outcomes are known, so that a verdict about the ring rests
+// on a memory model that was itself tested. Each is run three times: as the cases are, with every access interleaved
 // whether ordered or not, and so without leaving out states seen before. All three must find exactly the
 // outcomes that C++20 allows (without load buffering).
 #include "litmus.hpp"

@@ -1,4 +1,4 @@
-// Does the explorer find what it should? See litmus.cpp.
+// Tests of the explorer itself. See litmus.cpp.
 #pragma once
 
 namespace ringmain::explore {

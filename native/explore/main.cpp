@@ -21,7 +21,7 @@ constexpr const char* kHelp =
     "explore [--only TEXT] [--deep] [--seconds LIMIT] [--caught | --compare | --litmus]\n"
     "  --only     cases whose \"contract: name\" contains TEXT\n"
     "  --deep     the larger cases too\n"
-    "  --seconds  of processor time; a case that takes longer is a failure: it was not explored whole\n"
+    "  --seconds  of processor time; a case that takes longer is a failure: it was not explored completely\n"
     "  --caught   the code is a mutant: succeed if some case fails\n"
     "  --compare  explore each case with every access interleaved, too: it must end in the same ways, or, "
     "if\n"
@@ -54,9 +54,9 @@ Outcome run(const Case& c, double limit_s) {
     Outcome o = explore(c, limit_s);
     std::printf("%-10s %-48s %10lu %10lu %12lu %6zu %8.2f%s\n", c.contract.c_str(),
                 (c.name + (c.plain ? " (plain)" : "")).c_str(), o.executions, o.states, o.steps,
-                o.ends.size(), o.seconds, o.error.empty() && !o.whole ? "  NOT WHOLE" : "");
+                o.ends.size(), o.seconds, o.error.empty() && !o.whole ? "  INCOMPLETE" : "");
     if (!o.error.empty())
-        std::printf("  %s: %s\n", o.beyond ? "BEYOND THE EXPLORER" : "BROKEN", o.error.c_str());
+        std::printf("  %s: %s\n", o.beyond ? "BEYOND THE EXPLORER'S LIMITS" : "BROKEN", o.error.c_str());
     std::fflush(stdout);
     return o;
 }
@@ -72,11 +72,11 @@ int main(int argc, char** argv) {
     if (options.litmus) return run_litmus() != 0;
     std::printf("%-10s %-48s %10s %10s %12s %6s %8s\n", "contract", "case", "executions", "states", "steps",
                 "ends", "seconds");
-    int failures = 0, told = 0;
+    int failures = 0, cases_run = 0;
     for (Case& c : all_cases()) {
         bool asked_for = (c.contract + ": " + c.name).find(options.only) != std::string::npos;
         if (!asked_for || (c.deep && !options.deep)) continue;
-        ++told;
+        ++cases_run;
         Outcome o = run(c, options.limit_s);
         if (options.caught && !o.error.empty()) return o.beyond;
         failures += !o.error.empty() || !o.whole;
@@ -84,12 +84,12 @@ int main(int argc, char** argv) {
         c.plain = true;
         Outcome plain = run(c, options.limit_s);
         bool same = plain.whole ? plain.ends == o.ends
-                                : std::ranges::includes(o.ends, plain.ends);  // of what there was time for
+                                : std::ranges::includes(o.ends, plain.ends);  // of those explored in time
         if (plain.error.empty() && same) continue;
         std::puts("  DIFFERENT: the reduction leaves out, or makes up, ways to end");
         ++failures;
     }
-    if (told == 0) std::puts("there is no such case");
+    if (cases_run == 0) std::puts("there is no such case");
     if (options.caught) std::puts("the mutant survived: no case caught it");
-    return failures != 0 || told == 0 || options.caught;
+    return failures != 0 || cases_run == 0 || options.caught;
 }

@@ -7,7 +7,7 @@
 // only, which allows more than C++ does: what holds here holds there.
 //
 // What the search need not interleave. A store that is ordered with all other stores to its word may come at once:
-// whoever should still see the older value can, for that is what stale loads are. A load that is ordered with all
+// an actor that should still see the older value can, through a stale load. A load that is ordered with all
 // stores of others can see only one version, whenever it comes. Which accesses are not ordered is found on the way,
 // with the epochs of a race detector: a surprise is remembered and starts the search again, so the search that
 // ends has met none. Two plain stores that are not ordered are themselves an error: two writers at once.
@@ -44,7 +44,7 @@ struct Location {
     uint8_t lookers = 0;     // those who load it, or update it
     uint8_t racing = 0;      // those whose loads are not ordered with the stores of others
     bool contended = false;  // its stores are not ordered
-    // Nobody ever learns what another stored here: it makes no difference, and no death before it does.
+    // No actor ever reads what another stored here: it makes no difference, nor does a death before it.
     bool idle() const {
         return lookers == 0 || std::has_single_bit(static_cast<unsigned>(lookers | writers));
     }
@@ -68,10 +68,10 @@ size_t location_count;
 uint8_t location_at[sizeof memory / kGranule];  // 1 + index
 const void* address_of[kMaxLocations];
 uint8_t fencers;  // actors that were seen to use a seq_cst fence
-bool barriers;    // somebody was seen to use a barrier for everybody
+bool barriers;    // an actor was seen to use the process-wide barrier
 Mind minds[kMaxActors];
 Knowledge total;   // what has passed through seq_cst fences
-Knowledge passed;  // by everybody who is left; set by memory_hash()
+Knowledge passed;  // by every actor that is left; set by memory_hash()
 
 size_t offset_of(const void* address) {
     auto offset = static_cast<size_t>(static_cast<const std::byte*>(address) - memory);
@@ -94,7 +94,7 @@ size_t locate(const void* address, size_t bytes) {
         address_of[entry - 1] = memory + offset;
     }
     Location& l = locations[entry - 1];
-    if (l.count == 0) l.history[l.count++] = {raw(address, bytes), {}, kNobody, false};
+    if (l.count == 0) l.history[l.count++] = {raw(address, bytes), {}, kNoActor, false};
     return entry - size_t{1};
 }
 
@@ -131,8 +131,8 @@ uint8_t others(uint8_t actors) {
     return left & actors;
 }
 
-// An actor's epoch ends whenever it releases. It is kept with the locations: to know somebody's epoch is to come
-// after all that it did in it.
+// An actor's epoch ends whenever it releases. It is kept with the locations: to know an actor's epoch is to come
+// after all that the actor did in it.
 size_t epoch_of(int actor) { return kMaxLocations - 1 - static_cast<size_t>(actor); }
 
 void end_epoch(Mind& m, int actor) {
@@ -265,12 +265,12 @@ void memory_reset() {
     for (size_t i = 0; i < kMaxLocations; ++i) locations[i].count = 0, locations[i].looked_in = {};
     for (int i = 0; i < kMaxActors; ++i) {
         minds[i] = {};
-        end_epoch(minds[i], i);  // the first epoch is 1: nobody knows it yet
+        end_epoch(minds[i], i);  // the first epoch is 1: no other actor knows it yet
     }
     total = {};
 }
 
-// What everybody who is left has passed cannot be seen again: it is no part of the state, and positions in the
+// What every actor that is left has passed cannot be seen again: it is no part of the state, and positions in the
 // histories count from there. So two ways to the same situation meet, however much happened on them.
 uint64_t memory_hash() {
     passed.at.fill(255);
@@ -327,7 +327,7 @@ void learn(int actor, const Knowledge& what) {
 }
 
 uint64_t load(const void* address, size_t bytes, std::memory_order order) {
-    if (self() == kNobody) return raw(address, bytes);
+    if (self() == kNoActor) return raw(address, bytes);
     size_t where = locate(address, bytes);
     Location& l = locations[where];
     count_step();
@@ -345,7 +345,7 @@ uint64_t load(const void* address, size_t bytes, std::memory_order order) {
 }
 
 void store(void* address, size_t bytes, uint64_t value, std::memory_order order) {
-    if (self() == kNobody) {
+    if (self() == kNoActor) {
         std::memcpy(memory + offset_of(address), &value, bytes);
         return;
     }
@@ -361,7 +361,7 @@ uint64_t update(void* address, size_t bytes, Update how, uint64_t operand, std::
     auto result = [&](uint64_t old) {
         return how == Update::exchange ? operand : how == Update::bit_or ? old | operand : old + operand;
     };
-    if (self() == kNobody) {
+    if (self() == kNoActor) {
         uint64_t old = raw(address, bytes), value = result(old);
         std::memcpy(memory + offset_of(address), &value, bytes);
         return old;
@@ -382,7 +382,7 @@ uint64_t update(void* address, size_t bytes, Update how, uint64_t operand, std::
 
 bool compare_exchange(void* address, size_t bytes, uint64_t& expected, uint64_t desired,
                       std::memory_order order) {
-    if (self() == kNobody) {
+    if (self() == kNoActor) {
         uint64_t old = raw(address, bytes);
         bool done = old == expected;
         if (done) std::memcpy(memory + offset_of(address), &desired, bytes);
@@ -413,7 +413,7 @@ bool compare_exchange(void* address, size_t bytes, uint64_t& expected, uint64_t 
 }
 
 void fence(std::memory_order order) {
-    if (self() == kNobody) return;
+    if (self() == kNoActor) return;
     count_step();
     if (order == std::memory_order_seq_cst) {
         if (!(fencers & bit(self()))) {

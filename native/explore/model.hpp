@@ -12,7 +12,7 @@ namespace ringmain::explore {
 
 constexpr size_t kMaxLocations = 128;
 
-// How far an actor has come along the history of each location: it can no longer see what is older.
+// The oldest store of each location that an actor can still see.
 struct alignas(16) Knowledge {
     std::array<uint8_t, kMaxLocations> at{};
 
@@ -39,10 +39,10 @@ std::string name_of(const void* address);
 void memory_forget();  // a new case: nothing is known of any location
 void memory_reset();   // a new execution
 uint64_t memory_hash();
-uint64_t hash_ahead(const Knowledge& k);  // of what not everybody knows; after memory_hash()
+uint64_t hash_ahead(const Knowledge& k);  // of what some actor does not know; after memory_hash()
 uint64_t latest(const void* address, size_t bytes);
 void learn(int actor, const Knowledge& what);  // synchronises: the actor now knows this
-Knowledge pass_on(int actor);                  // what the actor knows, for somebody to learn
+Knowledge pass_on(int actor);                  // what the actor knows, for another actor to learn
 void barrier_for_all();
 // The kernel compares the newest value there, never an older one: so stores to it cannot come at any time.
 void compared_by_kernel(const void* address);
@@ -54,12 +54,11 @@ void refresh(int actor);  // time passes: the actor sees the newest of everythin
 // kernel.cpp
 void kernel_forget();
 void kernel_reset();
-void await_end(
-    bool or_death = false);  // nothing more to do until everything has come to rest, or somebody dies
+void await_end(bool or_death = false);  // waits until all other actors are done or waiting, or one dies
 uint64_t kernel_hash();
 void kernel_buries(int actor);
 void kernel_notices(size_t where);  // a store
-bool kernel_is_quiet();  // nobody can go on: false if that has woken somebody; fails if it should not have come to that
+bool kernel_is_quiet();             // no actor can go on: false if that woke one; fails if it is a deadlock
 
 // checks.cpp
 uint64_t ghost_hash();

@@ -1,9 +1,9 @@
-"""The core, broken on purpose: each mutant is a copy of the real sources with one step changed, and some case must
-catch it. Owns this invariant: a mutant whose pattern is no longer in the sources is an error, so the list
-cannot drift from the code.
+"""Mutants of the core: each is a copy of the real sources with one step broken on purpose, and some case must catch
+it. Owns this invariant: a mutant whose pattern is no longer in the sources is an error, so the list cannot drift from
+the code.
 
     mutants.py --list                 the names
-    mutants.py --table                name, what is broken, which cases are to catch it, as a Markdown table
+    mutants.py --table                name, what is broken, which cases must catch it, as a Markdown table
     mutants.py NAME NATIVE OUT        write the patched copies of NATIVE/*.hpp and NATIVE/roster.cpp to OUT
     mutants.py --cases NAME           the text that selects the cases which catch it
 """
@@ -134,21 +134,21 @@ MUTANTS = [
     ),
     Mutant(
         "turn-forgets-sleepers",
-        "a writer that slept takes the turn without the flag for those who still sleep",
+        "a writer that slept takes the turn without the flag for writers that still sleep",
         "bus: three writers",
         WRITER,
         (("(waited_for_turn_ ? kTurnSleeper : 0)", "0"),),
     ),
     Mutant(
         "sleeps-without-flag",
-        "a writer sleeps on a hold without saying so in the word",
+        "a writer sleeps on a hold without setting the flag in the word",
         "reliable: full, both sleep",
         WRITER,
         (("word.fetch_or(kSleeper, std::memory_order_seq_cst) | kSleeper", "word.load(std::memory_order_seq_cst)"),),
     ),
     Mutant(
         "sealed-not-forgotten",
-        "a turn ends without a commit and the writer stays behind what it dropped",
+        "a turn ends without a commit, and the writer keeps its position after the discarded message",
         "broadcast: sealed",
         WRITER,
         (("if (sealed_ != 0) {", "if (false) {"),),
@@ -212,32 +212,32 @@ MUTANTS = [
     ),
     Mutant(
         "takeover-without-barrier",
-        "whoever takes over looks at the busy flag without a barrier for everybody",
+        "a takeover looks at the busy flag without the process-wide barrier",
         "broadcast: taken over alive",
         ROSTER,
         (("if (!fenced) process_wide_barrier();", ""),),
     ),
     Mutant(
-        "takeover-without-rest",
-        "whoever takes over does not wait for a message under way",
+        "takeover-without-waiting",
+        "a takeover does not wait for a message under way",
         "broadcast: taken over alive",
         ROSTER,
         (
             (
-                "uint32_t restless = await_rest(s, slot_, timeout_ns);",
-                "uint32_t restless = kSlotCount; (void)timeout_ns;",
+                "uint32_t unfinished = wait_until_idle(s, slot_);",
+                "uint32_t unfinished = kSlotCount;",
             ),
         ),
     ),
     Mutant(
         "takeover-waits-for-owner-only",
-        "whoever takes over waits only if the turn's last owner lives",
+        "a takeover waits only if the turn's last owner is alive",
         "broadcast: a taker dies",
         ROSTER,
         (
             (
-                "uint32_t restless = await_rest(s, slot_, timeout_ns);",
-                "uint32_t restless = alive ? await_rest(s, slot_, timeout_ns) : kSlotCount;",
+                "uint32_t unfinished = wait_until_idle(s, slot_);",
+                "uint32_t unfinished = alive ? wait_until_idle(s, slot_) : kSlotCount;",
             ),
         ),
     ),
@@ -250,7 +250,7 @@ MUTANTS = [
     ),
     Mutant(
         "reap-frees-slot-first",
-        "the slot is free before its hold and turn are, and nobody looks at what a free slot holds",
+        "the slot is freed before its hold and turn, and what a free slot holds is ignored",
         "its reaper dies",
         ROSTER,
         (

@@ -1,5 +1,5 @@
-// TopicFile without a file: the explorer's memory, seen by one actor. The descriptor is the actor's number, which is
-// what kernel.cpp knows a lock's owner by.
+// TopicFile without a file: the explorer's memory, as one actor sees it. The descriptor is the actor's number, by which
+// kernel.cpp identifies a lock's owner.
 #include "topic_file.hpp"
 
 #include "actors.hpp"
@@ -22,7 +22,7 @@ std::shared_ptr<TopicFile> TopicFile::open(std::shared_ptr<Directory>, std::stri
     topic_file->data_ = explore::data();
     topic_file->contract = explore::topic.contract;
     topic_file->capacity_bytes = explore::topic.capacity_bytes;
-    topic_file->flags = kPersist;  // the file's life is not explored here
+    topic_file->flags = kPersist;  // removal is not explored here
     return topic_file;
 }
 

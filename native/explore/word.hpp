@@ -34,7 +34,7 @@ void crash_point(const char* label);
 
 template <class T>
 class Word {
-    T initial_;  // the value before anybody moved; what came later is in the explorer's history
+    T initial_;  // the value before the first step; later values are in the explorer's history
 
   public:
     T load(std::memory_order order) const { return static_cast<T>(explore::load(this, sizeof(T), order)); }

@@ -252,15 +252,15 @@ int main(int argc, char** argv) {
         mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
     std::printf("seed %lu\n", seed);
     std::fflush(stdout);
-    char place[] = "/dev/shm/ringmain-fuzz-XXXXXX";
-    if (!mkdtemp(place)) return std::perror(place), 2;
-    ringmain::fuzz::work_in(place);
+    char directory[] = "/dev/shm/ringmain-fuzz-XXXXXX";
+    if (!mkdtemp(directory)) return std::perror(directory), 2;
+    ringmain::fuzz::work_in(directory);
     pid_t child = fork();
     if (child == 0) fuzz(folder, seconds, seed, keep);
     int status = 0;
     waitpid(child, &status, 0);
     std::printf("%lu inputs, %lu edges, %lu kept\n", shared->executions, shared->edges, shared->kept);
-    fs::remove_all(place);
+    fs::remove_all(directory);
     if (status == 0) return 0;
     save("fuzz-finding", shared->input, shared->size);
     std::printf("FOUND: %s; the input is in ./fuzz-finding: put it into the corpus once it is mended\n",

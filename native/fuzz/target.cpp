@@ -40,10 +40,10 @@ struct Template {
     uint64_t schema_offset, data_offset;
 };
 
-const char* place;
+const char* runtime_directory;
 
 std::shared_ptr<Directory> directory() {
-    static std::shared_ptr<Directory> made = std::make_shared<Directory>(place, false);
+    static std::shared_ptr<Directory> made = std::make_shared<Directory>(runtime_directory, false);
     return made;
 }
 
@@ -158,7 +158,8 @@ void require(bool holds, const char* what) {
 }
 
 void read_all(Topic& topic, uint8_t how) {
-    auto participant = join_as_reader(directory(), "t", "fuzz", how & 1 ? Observe::always : Observe::never);
+    auto participant =
+        join_as_reader(directory(), "t", "fuzz", how & 1 ? ObserveMode::always : ObserveMode::never);
     if (!participant) return;
     const TopicFile& s = participant->topic_file();
     Reader reader(ring_of(s), participant->slot(), how & 2 ? Start::oldest : Start::latest, how & 4, how & 1);
@@ -206,7 +207,7 @@ void write_some(Topic& topic, uint8_t how) {
     }
 }
 
-// Whatever is a Failure is as it should be: somebody was told.
+// A Failure is a correct result: the caller was told.
 template <class Step>
 void attempt(Step step) {
     try {
@@ -217,7 +218,7 @@ void attempt(Step step) {
 
 }  // namespace
 
-void work_in(const char* path) { place = path; }
+void work_in(const char* path) { runtime_directory = path; }
 
 void try_input(const uint8_t* bytes, size_t size) {
     static const bool templates_made = (template_of(Contract::broadcast), true);

@@ -1,4 +1,4 @@
-// The Arrow C data interface: the two structs that its specification fixes, and nothing of any library.
+// The Arrow C data interface: the two structs that its specification defines.
 #pragma once
 
 #include <cstdint>

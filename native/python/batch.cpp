@@ -1,5 +1,5 @@
-// ringmain._ring.Batch: many messages drained into Arrow columns, with no Python object for each. pyarrow, polars and
-// DuckDB take it through __arrow_c_array__ without a copy; this module needs none of them.
+// ringmain._ring.Batch: many messages received into Arrow columns, with no Python object for each. pyarrow, polars and
+// DuckDB import it through __arrow_c_array__ without a copy; this module needs none of them.
 #include <cstdlib>
 #include <mutex>
 
@@ -11,7 +11,7 @@ namespace ringmain::py {
 
 namespace {
 
-// Memory that grows without being cleared first, and moves cheaply when it is large.
+// Memory that grows without being cleared first, and is moved cheaply when it is large.
 class Buffer {
     char* at_ = nullptr;
     size_t size_ = 0, room_ = 0;
@@ -31,7 +31,7 @@ class Buffer {
     Buffer(const Buffer&) = delete;
     Buffer& operator=(const Buffer&) = delete;
 
-    // Makes room for `more` bytes behind the last; false when memory is short.
+    // Makes room for `more` bytes after the last; false if there is no memory.
     bool make_room(size_t more) { return size_ + more <= room_ || grow_to(size_ + more); }
     char* end() const { return at_ + size_; }  // where make_room() has made some
     void grew(size_t by) { size_ += by; }
@@ -41,7 +41,7 @@ class Buffer {
     size_t room() const { return room_; }
 };
 
-// A column of numbers. Room is made for many rows at once, and a row is put where its number says: keeping six sizes a
+// A column of numbers. Room is made for many rows at once, and put() writes by row number: updating six sizes for each
 // message would cost as much as copying it.
 template <class T>
 class Numbers {
@@ -56,7 +56,7 @@ class Numbers {
     const void* data() const { return buffer_.data(); }
 };
 
-// A column of texts or payloads: where each ends, and all of them, one behind the other.
+// A column of texts or payloads: where each ends, and the bytes of all, concatenated.
 struct TextColumn {
     static constexpr size_t kShort = 16;
 
@@ -73,8 +73,8 @@ struct TextColumn {
     }
     void close_row(int64_t row) { offsets.put(row + 1, static_cast<int32_t>(bytes.size())); }
 
-    // Copies behind the last row, which it does not belong to yet. Senders and kinds are short, and mostly none: no call for
-    // those.
+    // Copies the bytes after the last row, as part of none yet. Senders and kinds are short or empty: those are copied
+    // without a call.
     bool push(const std::byte* from, size_t size) {
         if (size == 0) return true;
         if (!bytes.make_room(size)) return false;
@@ -90,7 +90,7 @@ struct TextColumn {
         }
         return true;
     }
-    // Keeps the `size` bytes just pushed, as valid UTF-8: what a peer calls text need not be any. Mostly it is what it was
+    // Keeps the `size` bytes just pushed, as valid UTF-8, since a peer may send anything. Mostly the text is the same as
     // in the row before.
     [[gnu::always_inline]] bool keep_text(size_t size) {
         if (size != last || !is_as_before(bytes.end(), size)) [[unlikely]]
@@ -100,7 +100,7 @@ struct TextColumn {
     }
 
   private:
-    // Are the `size` bytes here the same as those before them? Without a call where they are few.
+    // Are the `size` bytes here the same as those before them? Without a call if they are few.
     static bool is_as_before(const char* here, size_t size) {
         const char* before = here - size;
         if (size < 8 || size > kShort) return size == 0 || std::memcmp(before, here, size) == 0;
@@ -127,7 +127,7 @@ struct TextColumn {
 
 struct Columns {
     int64_t rows = 0, room = 0;
-    uint64_t epoch = 0;       // all of one life of the topic
+    uint64_t epoch = 0;       // all rows are of one life of the topic
     uint64_t lost_total = 0;  // the sum of `lost`
     Numbers<uint64_t> seq, lost;
     Numbers<int64_t> time_ns;
@@ -139,7 +139,7 @@ struct Columns {
         return sender.start() && kind.start() && data.start();
     }
     bool make_room() { return rows < room || grow(); }
-    size_t bytes() const {  // three columns of eight bytes, and three of where texts end
+    size_t bytes() const {  // three columns of eight bytes, and three of offsets
         return sender.bytes.room() + kind.bytes.room() + data.bytes.room() + static_cast<size_t>(room) * 36;
     }
 
@@ -153,15 +153,15 @@ struct Columns {
     }
 };
 
-// The memory of batches that are gone, for those to come. Whoever drains a topic needs the same few megabytes again and
-// again; the allocator would give them back to the kernel each time, and have every page cleared and mapped anew, which
-// costs more than the copy. A few batches at most are kept, and none that is very large.
+// The memory of freed batches, for reuse. A program that drains a topic needs the same few megabytes again and again; the
+// allocator would return them to the kernel each time, and have every page cleared and mapped again, which costs more than
+// the copy. Only a few batches are kept, and none that is very large.
 class Spare {
-    static constexpr size_t kMost = 4, kMostBytes = size_t{16} << 20;
+    static constexpr size_t kMaxSpares = 4, kMaxSpareBytes = size_t{16} << 20;
     std::mutex mutex_;
     std::vector<std::unique_ptr<Columns>> spare_;
 
-    // Never destroyed: what Arrow holds may come back after the last line of the program.
+    // Never destroyed: Arrow may free a batch while the program exits.
     static Spare& all() {
         static Spare& spare = *new Spare;
         return spare;
@@ -169,10 +169,10 @@ class Spare {
 
     static void give_back(Columns* gone) {
         std::unique_ptr<Columns> columns(gone);
-        if (columns->bytes() > kMostBytes) return;
-        // Tried, not waited for: in a forked child the lock may be held by a thread that is not there.
+        if (columns->bytes() > kMaxSpareBytes) return;
+        // try_to_lock: in a forked child the lock may be held by a thread of the parent.
         std::unique_lock lock(all().mutex_, std::try_to_lock);
-        if (lock && all().spare_.size() < kMost) all().spare_.push_back(std::move(columns));
+        if (lock && all().spare_.size() < kMaxSpares) all().spare_.push_back(std::move(columns));
     }
 
   public:
@@ -192,7 +192,7 @@ constexpr Column kColumns[] = {{"seq", "L"},  {"time_ns", "l"}, {"sender", "u"},
                                {"kind", "u"}, {"lost", "L"},    {"data", "z"}};
 constexpr int64_t kColumnCount = std::size(kColumns);
 
-// What one exported array owns: all of it, shared with the others of the same batch.
+// What one exported array owns: all columns, shared with the other arrays of the batch.
 struct Exported {
     std::shared_ptr<Columns> columns;
     const void* buffers[3] = {};
@@ -256,7 +256,7 @@ void export_schema(ArrowSchema* schema) {
             kColumns[i].format, kColumns[i].name, nullptr, 0, 0, nullptr, nullptr, release_schema, nullptr};
 }
 
-// A capsule that was never taken over by a consumer still owns what it points to.
+// A capsule that no consumer has imported still owns its struct.
 template <class T>
 void drop_capsule(PyObject* capsule, const char* name) {
     auto* thing = static_cast<T*>(PyCapsule_GetPointer(capsule, name));
@@ -275,36 +275,29 @@ struct BatchObject {
     PyObject_HEAD std::shared_ptr<Columns>* columns;
 };
 
+const std::shared_ptr<Columns>& columns_of(PyObject* self) {
+    return *reinterpret_cast<BatchObject*>(self)->columns;
+}
+
 PyObject* arrow_c_array(PyObject* self, PyObject*) {
-    PyObject* schema = schema_capsule();
+    Ref schema(schema_capsule());
     auto* array = new ArrowArray;
-    export_array(array, *reinterpret_cast<BatchObject*>(self)->columns);
-    PyObject* capsule =
-        PyCapsule_New(array, "arrow_array", [](PyObject* c) { drop_capsule<ArrowArray>(c, "arrow_array"); });
-    if (!schema || !capsule) {
-        Py_XDECREF(schema);
-        Py_XDECREF(capsule);
-        return nullptr;
-    }
-    return Py_BuildValue("NN", schema, capsule);
+    export_array(array, columns_of(self));
+    Ref capsule(
+        PyCapsule_New(array, "arrow_array", [](PyObject* c) { drop_capsule<ArrowArray>(c, "arrow_array"); }));
+    return schema && capsule ? Py_BuildValue("OO", schema.get(), capsule.get()) : nullptr;
 }
 
 PyObject* arrow_c_schema(PyObject*, PyObject*) { return schema_capsule(); }
 
-Py_ssize_t length(PyObject* self) {
-    return static_cast<Py_ssize_t>((*reinterpret_cast<BatchObject*>(self)->columns)->rows);
-}
+Py_ssize_t length(PyObject* self) { return static_cast<Py_ssize_t>(columns_of(self)->rows); }
 
-PyObject* get_nbytes(PyObject* self, void*) {
-    return PyLong_FromSize_t((*reinterpret_cast<BatchObject*>(self)->columns)->data.bytes.size());
-}
+PyObject* get_nbytes(PyObject* self, void*) { return PyLong_FromSize_t(columns_of(self)->data.bytes.size()); }
 
-PyObject* get_epoch(PyObject* self, void*) {
-    return PyLong_FromUnsignedLongLong((*reinterpret_cast<BatchObject*>(self)->columns)->epoch);
-}
+PyObject* get_epoch(PyObject* self, void*) { return PyLong_FromUnsignedLongLong(columns_of(self)->epoch); }
 
 PyObject* get_lost(PyObject* self, void*) {
-    return PyLong_FromUnsignedLongLong((*reinterpret_cast<BatchObject*>(self)->columns)->lost_total);
+    return PyLong_FromUnsignedLongLong(columns_of(self)->lost_total);
 }
 
 void destroy(PyObject* self) {
@@ -312,8 +305,8 @@ void destroy(PyObject* self) {
     deallocate(self);
 }
 
-// Copies one message behind the others. 1: done; 0: it was overwritten meanwhile, look again; -1: memory is short.
-[[gnu::always_inline]] inline int append(Reader& reader, Columns& c, const View& view) {
+// Copies one message after the others. 1: done; 0: it was overwritten meanwhile, try again; -1: no memory.
+[[gnu::always_inline]] inline int append_row(Reader& reader, Columns& c, const View& view) {
     bool room = c.make_room() && c.sender.push(view.sender(), view.sender_size) &&
                 c.kind.push(view.kind(), view.kind_size) && c.data.bytes.make_room(view.size);
     if (!room) [[unlikely]]
@@ -332,7 +325,7 @@ void destroy(PyObject* self) {
     c.seq.put(c.rows, view.seq);
     c.time_ns.put(c.rows, view.time_ns);
     c.lost.put(c.rows, lost);
-    c.sender.close_row(c.rows);  // not in a loop: building its list costs as much as all the rest
+    c.sender.close_row(c.rows);  // not in a loop: building its list costs as much as everything else
     c.kind.close_row(c.rows);
     c.data.close_row(c.rows);
     ++c.rows;
@@ -342,17 +335,17 @@ void destroy(PyObject* self) {
 // recv_batch(subscriber, max_messages, timeout, max_bytes): the module's function behind Subscriber.recv_batch.
 PyObject* recv_batch(PyObject*, PyObject* args) {
     PyObject *self, *timeout;
-    long long most, most_bytes;
+    long long max_messages, max_bytes;
     int64_t timeout_ns;
-    if (!PyArg_ParseTuple(args, "O!LOL", subscriber_type, &self, &most, &timeout, &most_bytes) ||
+    if (!PyArg_ParseTuple(args, "O!LOL", subscriber_type, &self, &max_messages, &timeout, &max_bytes) ||
         !parse_timeout(timeout, timeout_ns))
         return nullptr;
     SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
-    if (most < 0 || most_bytes < 0) {
+    if (max_messages < 0 || max_bytes < 0) {
         PyErr_SetString(PyExc_ValueError, "max_messages and max_bytes must be 0 or more");
         return nullptr;
     }
-    constexpr size_t kMostBytes = 0x7fffffff;  // offsets are 32 bits
+    constexpr size_t kMaxColumnBytes = 0x7fffffff;  // offsets are 32 bits
     std::shared_ptr<Columns> columns = Spare::take();
     Columns& c = *columns;
     if (!c.start()) return PyErr_NoMemory();
@@ -361,59 +354,59 @@ PyObject* recv_batch(PyObject*, PyObject* args) {
     Deadline deadline(timeout_ns);
     View view;
     int laps = 0;
-    int found = most > 0 ? next_message(self, *s, deadline, view) : 0;
+    int found = max_messages > 0 ? wait_for_message(self, *s, deadline, view) : 0;
     while (found == 1) {
-        // The topic was made anew: sequence numbers begin again, so its next life is the next batch's.
+        // The topic was created again: sequence numbers begin again, so its messages go into the next batch.
         uint64_t epoch = s->participant->topic_file().epoch;
         if (c.rows > 0 && epoch != c.epoch) break;
         c.epoch = epoch;
         size_t bytes = c.data.bytes.size() + view.size;
-        if (c.rows > 0 && (bytes > static_cast<size_t>(most_bytes) || bytes > kMostBytes)) break;
-        if (std::max(c.sender.bytes.size(), c.kind.bytes.size()) > kMostBytes - 3 * UINT8_MAX) break;
-        if (bytes > kMostBytes) {
-            PyErr_Format(
-                PyExc_ValueError,
-                "the next message of topic '%s' has %u bytes, more than an Arrow batch holds: take it with "
-                "recv()",
-                s->topic.c_str(), view.size);
+        if (c.rows > 0 && (bytes > static_cast<size_t>(max_bytes) || bytes > kMaxColumnBytes)) break;
+        if (std::max(c.sender.bytes.size(), c.kind.bytes.size()) > kMaxColumnBytes - 3 * UINT8_MAX) break;
+        if (bytes > kMaxColumnBytes) {
+            PyErr_Format(PyExc_ValueError,
+                         "the next message of topic '%s' has %u bytes, more than an Arrow batch holds: "
+                         "receive it with "
+                         "recv()",
+                         s->topic.c_str(), view.size);
             found = -1;
             break;
         }
-        int done = append(*s->reader, c, view);
+        int done = append_row(*s->reader, c, view);
         if (done < 0) {
             PyErr_NoMemory();
             found = -1;
             break;
         }
-        if (c.rows >= most || (done == 0 && c.rows > 0)) break;
-        if (done == 0 && !look_again(deadline, laps)) {
+        if (c.rows >= max_messages || (done == 0 && c.rows > 0)) break;
+        if (done == 0 && !try_again(deadline, laps)) {
             found = PyErr_Occurred() ? -1 : 0;
             break;
         }
         Deadline now(0);
-        found = next_message_quickly(self, *s, now, view);
+        found = next_message(self, *s, now, view);
     }
     if (s->reader && !s->reader->release(s->keep()) && !PyErr_Occurred()) return raise_evicted(*s);
     if (found < 0) {
         if (c.rows == 0) return nullptr;
-        PyErr_Clear();  // what was taken is not thrown away: the next call meets the same trouble first
+        PyErr_Clear();  // what was taken is not discarded: the next call meets the same error first
     }
     PyObject* batch = allocate(batch_type);
     if (batch) reinterpret_cast<BatchObject*>(batch)->columns = new std::shared_ptr<Columns>(columns);
     return batch;
 }
 
-PyMethodDef methods[] = {{"__arrow_c_array__", method(+[](PyObject* self, PyObject*, PyObject*) {
-                              return arrow_c_array(self, nullptr);
-                          }),
-                          METH_VARARGS | METH_KEYWORDS, "The batch through the Arrow C data interface."},
-                         {"__arrow_c_schema__", arrow_c_schema, METH_NOARGS, "Its schema likewise."},
-                         {nullptr, nullptr, 0, nullptr}};
+PyMethodDef methods[] = {
+    {"__arrow_c_array__",
+     method(+[](PyObject* self, PyObject*, PyObject*) { return arrow_c_array(self, nullptr); }),
+     METH_VARARGS | METH_KEYWORDS, "The batch through the Arrow C data interface."},
+    {"__arrow_c_schema__", arrow_c_schema, METH_NOARGS, "Its schema through the Arrow C data interface."},
+    {nullptr, nullptr, 0, nullptr}};
 
 PyGetSetDef attributes[] = {
     {"nbytes", get_nbytes, nullptr, "Bytes of payload in it.", nullptr},
     {"lost", get_lost, nullptr, "Messages lost before those in it.", nullptr},
-    {"epoch", get_epoch, nullptr, "Which life of the topic it is of; 0 if empty.", nullptr},
+    {"epoch", get_epoch, nullptr, "The epoch of the topic's life it is from; 0 if empty.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
@@ -425,15 +418,14 @@ PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
 PyType_Spec spec = {"ringmain._ring.Batch", sizeof(BatchObject), 0,
                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
 
-PyMethodDef functions[] = {{"recv_batch", recv_batch, METH_VARARGS, "What is there, as Arrow columns."},
-                           {nullptr, nullptr, 0, nullptr}};
+PyMethodDef functions[] = {
+    {"recv_batch", recv_batch, METH_VARARGS, "The messages that are there, as Arrow columns."},
+    {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
 
 bool add_batch(PyObject* module) {
-    batch_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
-    return batch_type && PyModule_AddFunctions(module, functions) == 0 &&
-           PyModule_AddObjectRef(module, "Batch", reinterpret_cast<PyObject*>(batch_type)) == 0;
+    return (batch_type = add_type(module, spec)) && PyModule_AddFunctions(module, functions) == 0;
 }
 
 }  // namespace ringmain::py

@@ -72,7 +72,7 @@ bool publish(DraftState& d) {
     if (!encoded_meta(d, *p, meta)) return false;
     uint64_t meta_bytes = meta ? static_cast<uint64_t>(PyBytes_Size(meta)) : 0;
     uint64_t size = sizeof(Descriptor) + meta_bytes;
-    OneAtATime turn(p->occupant);
+    OneAtATime turn(p->caller);
     Deadline deadline(kForever);
     bool started =
         turn.entered && start_message(*p, room_for(footprint(size, p->sender.size(), 0)), deadline);

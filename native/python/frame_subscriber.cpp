@@ -110,7 +110,7 @@ PyObject* make_frame(SubscriberState& s, FrameSubscriberState& f, const View& vi
 PyObject* receive(PyObject* self, FrameSubscriberState& f, SubscriberState& s, Deadline& deadline) {
     for (;;) {
         View view;
-        if (next_message_quickly(f.subscriber, s, deadline, view) != 1) return nullptr;
+        if (next_message(f.subscriber, s, deadline, view) != 1) return nullptr;
         Descriptor descriptor{};
         PyObject* meta = nullptr;
         copy_out(&descriptor, view.payload(), std::min<size_t>(view.size, sizeof descriptor));

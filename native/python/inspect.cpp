@@ -1,5 +1,5 @@
-// Looking at topics from outside: what is in a directory, who takes part in what, and taking topics away. An observer
-// takes no slot, writes nothing and slows nobody.
+// Inspecting topics from outside: the topics of a directory, their participants, their newest messages; and removing
+// topics. Inspecting takes no slot, writes nothing and slows no process.
 #include <dirent.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ PyObject* participant_record(const ParticipantInfo& p) {
                          p.alive ? Py_True : Py_False, "name", p.name.c_str());
 }
 
-// inspect(directory, topic): a dict of all there is to know.
+// inspect(directory, topic): an Inspection, as _ring.pyi types it.
 PyObject* inspect(PyObject*, PyObject* args) {
     const char *path, *topic;
     if (!PyArg_ParseTuple(args, "ss", &path, &topic)) return nullptr;
@@ -34,42 +34,35 @@ PyObject* inspect(PyObject*, PyObject* args) {
         Ring ring = ring_of(*s);
         uint64_t next = ring.word_at(commit).load(std::memory_order_relaxed);
         std::string schema = s->schema();
-        PyObject* participants = PyList_New(0);
-        if (!participants) return nullptr;
-        uint32_t used = ring.slots_used();
-        for (uint32_t i = 0; i < used; ++i) {
-            if (!slot_taken(*s, i)) continue;
-            PyObject* participant = participant_record(look_at(*s, i, slot_alive(*s, i)));
-            if (!participant || PyList_Append(participants, participant) != 0) {
-                Py_XDECREF(participant);
-                Py_DECREF(participants);
+        Ref participants(PyList_New(0));
+        for (uint32_t i : taken_slots(*s))
+            if (!append(participants, Ref(participant_record(look_at(*s, i, slot_alive(*s, i))))))
                 return nullptr;
-            }
-            Py_DECREF(participant);
-        }
+        if (!participants) return nullptr;
         uint32_t turn = h.turn.load(std::memory_order_relaxed) & ~kTurnSleeper;
         return Py_BuildValue(
-            "{sssKsKsKsKsKsOsy#sIsN}", "contract", traits(s->contract).name, "capacity_bytes",
+            "{sssKsKsKsKsKsOsy#sIsO}", "contract", traits(s->contract).name, "capacity_bytes",
             s->capacity_bytes, "epoch", s->epoch, "next_sequence", next, "position", commit, "used_bytes",
             commit >= tail ? std::min(commit - tail, s->capacity_bytes) : 0, "persist",
             (s->flags & kPersist) ? Py_True : Py_False, "schema", schema.data(),
-            static_cast<Py_ssize_t>(schema.size()), "turn", turn, "participants", participants);
+            static_cast<Py_ssize_t>(schema.size()), "turn", turn, "participants", participants.get());
     } catch (const Failure& failure) {
         return raise(failure);
     }
 }
 
-// Where the newest messages begin, oldest first. Nothing is held while we walk, so a writer may come round: what was read
-// counts only if it was whole afterwards, and if it was not we begin again, and at last content ourselves with less.
+// [CHECK] as Reader::intact.
+bool intact(const Ring& ring, uint64_t position) {
+    fence(std::memory_order_acquire);
+    return ring.header.claim.load(std::memory_order_relaxed) <= position + ring.capacity_bytes;
+}
+
+// Where the newest messages begin, oldest first. Nothing is held during the walk, so a writer may lap it: a message counts
+// only if it is intact afterwards. Otherwise the walk starts again; the last attempt returns only the newest message.
 std::vector<uint64_t> newest_positions(const Ring& ring, size_t count) {
     constexpr int kAttempts = 4;
-    constexpr uint64_t kMostSteps = 1 << 20;  // a ring full of tiny messages is not walked for ever
+    constexpr uint64_t kMaxSteps = 1 << 20;  // bounds the walk through a ring full of tiny messages
     std::vector<uint64_t> found;
-    auto intact = [&](uint64_t position) {
-        // [CHECK] as Reader::intact.
-        fence(std::memory_order_acquire);
-        return ring.header.claim.load(std::memory_order_relaxed) <= position + ring.capacity_bytes;
-    };
     for (int attempt = 0; attempt <= kAttempts && count > 0; ++attempt) {
         found.clear();
         // [OBSERVE] acquire: pairs with [COMMIT]; [OLDEST] acquire: pairs with [TAIL].
@@ -78,9 +71,9 @@ std::vector<uint64_t> newest_positions(const Ring& ring, size_t count) {
                                                        : ring.header.newest.load(std::memory_order_relaxed);
         uint64_t steps = 0;
         bool whole = at % kAlignBytes == 0 && at <= commit && commit - at <= ring.capacity_bytes;
-        while (whole && at < commit && steps++ < kMostSteps) {
+        while (whole && at < commit && steps++ < kMaxSteps) {
             uint64_t bytes = Envelope::load(ring, at).bytes();
-            whole = intact(at) && bytes <= commit - at;
+            whole = intact(ring, at) && bytes <= commit - at;
             found.push_back(at);
             at += bytes;
         }
@@ -95,10 +88,9 @@ std::vector<uint64_t> newest_positions(const Ring& ring, size_t count) {
 // kind, size, data). The data of one larger than max_bytes is None.
 PyObject* peek(PyObject*, PyObject* args) {
     const char *path, *topic;
-    Py_ssize_t count, most_bytes;
-    if (!PyArg_ParseTuple(args, "ssnn", &path, &topic, &count, &most_bytes)) return nullptr;
-    PyObject* list = PyList_New(0);
-    if (!list) return nullptr;
+    Py_ssize_t count, max_bytes;
+    if (!PyArg_ParseTuple(args, "ssnn", &path, &topic, &count, &max_bytes)) return nullptr;
+    Ref list(PyList_New(0));
     try {
         auto directory = std::make_shared<Directory>(path, false);
         std::shared_ptr<TopicFile> s = TopicFile::open(directory, topic, Access::observe);
@@ -110,34 +102,25 @@ PyObject* peek(PyObject*, PyObject* args) {
         }
         for (uint64_t at : positions) {
             Envelope e = Envelope::load(ring, at);
-            bool shown = static_cast<Py_ssize_t>(e.size) <= most_bytes && e.bytes() <= ring.capacity_bytes;
+            bool shown = static_cast<Py_ssize_t>(e.size) <= max_bytes && e.bytes() <= ring.capacity_bytes;
             std::string names(static_cast<size_t>(e.sender_size) + e.kind_size, '\0'),
                 data(shown ? e.size : 0, '\0');
             copy_out(names.data(), ring.at(at) + sizeof(MessageHeader), names.size());
             copy_out(data.data(), ring.at(at) + payload_offset(e.sender_size, e.kind_size), data.size());
-            fence(std::memory_order_acquire);  // [CHECK] as Reader::intact
-            if (ring.header.claim.load(std::memory_order_relaxed) > at + ring.capacity_bytes) continue;
-            PyObject* body =
-                shown ? PyBytes_FromStringAndSize(data.data(), static_cast<Py_ssize_t>(data.size()))
-                      : Py_NewRef(Py_None);
-            PyObject* sender = PyUnicode_DecodeUTF8(names.data(), e.sender_size, "replace");
-            PyObject* kind = PyUnicode_DecodeUTF8(names.data() + e.sender_size, e.kind_size, "replace");
-            PyObject* item = body && sender && kind
-                                 ? Py_BuildValue("KLNNIN", e.seq, static_cast<long long>(e.time_ns), sender,
-                                                 kind, e.size, body)
-                                 : nullptr;
-            if (!item || PyList_Append(list, item) != 0) {
-                Py_XDECREF(item);
-                Py_DECREF(list);
-                return nullptr;
-            }
-            Py_DECREF(item);
+            if (!intact(ring, at)) continue;
+            Ref body(shown ? PyBytes_FromStringAndSize(data.data(), static_cast<Py_ssize_t>(data.size()))
+                           : Py_NewRef(Py_None));
+            Ref sender(PyUnicode_DecodeUTF8(names.data(), e.sender_size, "replace"));
+            Ref kind(PyUnicode_DecodeUTF8(names.data() + e.sender_size, e.kind_size, "replace"));
+            if (!body || !sender || !kind) return nullptr;
+            Ref item(Py_BuildValue("KLOOIO", e.seq, static_cast<long long>(e.time_ns), sender.get(),
+                                   kind.get(), e.size, body.get()));
+            if (!append(list, std::move(item))) return nullptr;
         }
     } catch (const Failure& failure) {
-        Py_DECREF(list);
         return raise(failure);
     }
-    return list;
+    return list.release();
 }
 
 // topics(directory): the names of the topics in it.
@@ -157,17 +140,12 @@ PyObject* topics(PyObject*, PyObject* args) {
         if (failure.fault != Fault::not_found) return raise(failure);
     }
     std::sort(names.begin(), names.end());
-    PyObject* list = PyList_New(0);
+    Ref list(PyList_New(0));
     for (const std::string& name : names) {
-        PyObject* str = PyUnicode_DecodeFSDefaultAndSize(name.data(), static_cast<Py_ssize_t>(name.size()));
-        if (!list || !str || PyList_Append(list, str) != 0) {
-            Py_XDECREF(str);
-            Py_XDECREF(list);
-            return nullptr;
-        }
-        Py_DECREF(str);
+        Ref str(PyUnicode_DecodeFSDefaultAndSize(name.data(), static_cast<Py_ssize_t>(name.size())));
+        if (!append(list, std::move(str))) return nullptr;
     }
-    return list;
+    return list.release();
 }
 
 // unlink(directory, topic, force): False if there is no such topic.
@@ -175,37 +153,38 @@ PyObject* unlink(PyObject*, PyObject* args) {
     const char *path, *topic;
     int force;
     if (!PyArg_ParseTuple(args, "ssp", &path, &topic, &force)) return nullptr;
+    bool removed;
     try {
         WithoutGil unlocked;
-        force = unlink_topic(std::make_shared<Directory>(path, false), topic, force);
+        removed = unlink_topic(std::make_shared<Directory>(path, false), topic, force);
     } catch (const Failure& failure) {
         return raise(failure);
     }
-    return PyBool_FromLong(force);
+    return PyBool_FromLong(removed);
 }
 
-// unlink_if_dead(directory, topic): True if everybody in it was dead and it is gone now.
+// unlink_if_dead(directory, topic): True if it had no living participants and was removed.
 PyObject* unlink_dead(PyObject*, PyObject* args) {
     const char *path, *topic;
     if (!PyArg_ParseTuple(args, "ss", &path, &topic)) return nullptr;
-    bool gone;
+    bool removed;
     try {
         WithoutGil unlocked;
-        gone = unlink_if_dead(std::make_shared<Directory>(path, false), topic);
+        removed = unlink_if_dead(std::make_shared<Directory>(path, false), topic);
     } catch (const Failure& failure) {
         return raise(failure);
     }
-    return PyBool_FromLong(gone);
+    return PyBool_FromLong(removed);
 }
 
 }  // namespace
 
 PyMethodDef inspect_methods[] = {
-    {"inspect", inspect, METH_VARARGS, "All there is to know of a topic."},
-    {"peek", peek, METH_VARARGS, "The newest messages of a topic, without taking part."},
+    {"inspect", inspect, METH_VARARGS, "An Inspection of a topic."},
+    {"peek", peek, METH_VARARGS, "The newest messages of a topic, without joining it."},
     {"topics", topics, METH_VARARGS, "The names of the topics in a directory."},
-    {"unlink", unlink, METH_VARARGS, "Take a topic away."},
-    {"unlink_if_dead", unlink_dead, METH_VARARGS, "Take a topic away if everybody in it is dead."},
+    {"unlink", unlink, METH_VARARGS, "Remove a topic."},
+    {"unlink_if_dead", unlink_dead, METH_VARARGS, "Remove a topic if it has no living participants."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace ringmain::py

@@ -1,5 +1,5 @@
-// ringmain._ring.Lease: a message read where it lies. Owns this invariant: on the contracts that hold, the hold stays as
-// long as the block or any view made from it; the mapping stays as long as the lease.
+// ringmain._ring.Lease: a message read in place. Owns this invariant: on the contracts that hold, the hold stays as long
+// as the block or any view made from it; the mapping stays as long as the lease.
 #include "subscriber.hpp"
 
 namespace ringmain::py {
@@ -7,12 +7,11 @@ namespace ringmain::py {
 namespace {
 
 struct LeaseState {
-    PyObject* subscriber = nullptr;         // kept alive
+    Ref subscriber;
     std::shared_ptr<TopicFile> topic_file;  // keeps the mapping
     View view{};
-    PyObject *sender = nullptr, *kind = nullptr;
-    PyObject* data_ref =
-        nullptr;  // weak, to the view that was given out: it keeps us, so we must not keep it
+    Ref sender, kind;
+    Ref data_ref;  // a weak reference to the view that was given out: it owns us, so we must not own it
     uint64_t lost = 0;
     Py_ssize_t exports = 0;
     bool open = true;
@@ -25,16 +24,16 @@ struct LeaseObject {
 
 LeaseState& state_of(PyObject* self) { return *reinterpret_cast<LeaseObject*>(self)->state; }
 SubscriberState& subscriber_of(const LeaseState& l) {
-    return *reinterpret_cast<SubscriberObject*>(l.subscriber)->state;
+    return *reinterpret_cast<SubscriberObject*>(l.subscriber.get())->state;
 }
 
-// Is the subscriber still where it was when this was borrowed?
+// Is the subscriber still in the topic file it borrowed from?
 bool still_there(const LeaseState& l) {
     const SubscriberState& s = subscriber_of(l);
     return s.attached() && s.participant->shared() == l.topic_file;
 }
 
-// The bytes go back when the block has ended and the last view is gone.
+// Gives the bytes back once the block has ended and the last view is gone.
 void settle(LeaseState& l) {
     if (l.open || l.exports > 0 || !l.held) return;
     l.held = false;
@@ -45,25 +44,9 @@ void settle(LeaseState& l) {
     s.reader->release(s.keep());
 }
 
-// The view that was given out, if it lives. A new reference.
-PyObject* given_out(const LeaseState& l) {
-    PyObject* view = l.data_ref ? PyWeakref_GetObject(l.data_ref) : nullptr;
-    return view && view != Py_None ? Py_NewRef(view) : nullptr;
-}
-
-// Takes back the view that was given out, if nobody made another of it.
-void drop_data(LeaseState& l) {
-    if (PyObject* view = given_out(l)) {
-        PyObject* done = PyObject_CallMethod(view, "release", nullptr);
-        if (!done) PyErr_Clear();
-        Py_XDECREF(done);
-        Py_DECREF(view);
-    }
-    Py_CLEAR(l.data_ref);
-}
-
 void end(LeaseState& l) {
-    drop_data(l);
+    if (Ref view = live_target(l.data_ref)) release_view(view);
+    l.data_ref = Ref();
     l.open = false;
     settle(l);
 }
@@ -92,12 +75,9 @@ PyObject* leave(PyObject* self, PyObject* args) {
 }
 
 PyObject* release(PyObject* self, PyObject*) {
-    PyObject* nothing = PyTuple_New(0);
-    if (!nothing) return nullptr;
-    PyObject* done = leave(self, nothing);
-    Py_DECREF(nothing);
+    Ref no_error(PyTuple_New(0));
+    Ref done(no_error ? leave(self, no_error.get()) : nullptr);
     if (!done) return nullptr;
-    Py_DECREF(done);
     Py_RETURN_NONE;
 }
 
@@ -121,25 +101,22 @@ void release_buffer(PyObject* self, Py_buffer*) {
 
 PyObject* get_data(PyObject* self, void*) {
     LeaseState& l = state_of(self);
-    if (PyObject* view = given_out(l)) return view;
-    PyObject* view = PyMemoryView_FromObject(self);
+    if (Ref view = live_target(l.data_ref)) return view.release();
+    Ref view(PyMemoryView_FromObject(self));
     if (!view) return nullptr;
-    if (PyObject* decoder = subscriber_of(l).decoder) {
-        PyObject* object = PyObject_CallFunctionObjArgs(decoder, view, nullptr);
-        Py_DECREF(view);
+    if (const Ref& decoder = subscriber_of(l).decoder) {
+        PyObject* object = PyObject_CallFunctionObjArgs(decoder.get(), view.get(), nullptr);
         return object ? object : raise_decode_error(subscriber_of(l), l.view.seq);
     }
-    Py_XDECREF(l.data_ref);
-    l.data_ref = PyWeakref_NewRef(view, nullptr);
-    if (!l.data_ref) Py_CLEAR(view);
-    return view;
+    l.data_ref = Ref(PyWeakref_NewRef(view.get(), nullptr));
+    return l.data_ref ? view.release() : nullptr;
 }
 
 PyObject* get_seq(PyObject* self, void*) { return PyLong_FromUnsignedLongLong(state_of(self).view.seq); }
 PyObject* get_time(PyObject* self, void*) { return PyLong_FromLongLong(state_of(self).view.time_ns); }
 PyObject* get_lost(PyObject* self, void*) { return PyLong_FromUnsignedLongLong(state_of(self).lost); }
-PyObject* get_sender(PyObject* self, void*) { return Py_NewRef(state_of(self).sender); }
-PyObject* get_kind(PyObject* self, void*) { return Py_NewRef(state_of(self).kind); }
+PyObject* get_sender(PyObject* self, void*) { return state_of(self).sender.new_ref(); }
+PyObject* get_kind(PyObject* self, void*) { return state_of(self).kind.new_ref(); }
 
 Py_ssize_t length(PyObject* self) { return static_cast<Py_ssize_t>(state_of(self).view.size); }
 
@@ -147,9 +124,6 @@ void destroy(PyObject* self) {
     LeaseState* l = reinterpret_cast<LeaseObject*>(self)->state;
     if (l) {
         end(*l);
-        Py_XDECREF(l->sender);
-        Py_XDECREF(l->kind);
-        Py_XDECREF(l->subscriber);
         delete l;
     }
     deallocate(self);
@@ -160,7 +134,7 @@ PyMethodDef methods[] = {{"__enter__", enter, METH_NOARGS, nullptr},
                          {"release", release, METH_NOARGS, "release()\n--\n\nGive the message back."},
                          {nullptr, nullptr, 0, nullptr}};
 
-PyGetSetDef attributes[] = {{"data", get_data, nullptr, "The message where it lies, read-only.", nullptr},
+PyGetSetDef attributes[] = {{"data", get_data, nullptr, "The message in place, read-only.", nullptr},
                             {"seq", get_seq, nullptr, "Its sequence number.", nullptr},
                             {"time_ns", get_time, nullptr, "When it was published.", nullptr},
                             {"sender", get_sender, nullptr, "Who sent it.", nullptr},
@@ -174,7 +148,7 @@ PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
                        {Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
                        {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
                        {Py_sq_length, reinterpret_cast<void*>(length)},
-                       {Py_tp_doc, const_cast<char*>("A message read where it lies.")},
+                       {Py_tp_doc, const_cast<char*>("A message read in place.")},
                        {0, nullptr}};
 PyType_Spec spec = {"ringmain._ring.Lease", sizeof(LeaseObject), 0,
                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
@@ -192,48 +166,44 @@ PyObject* borrow(PyObject*, PyObject* args) {
     Deadline deadline(timeout_ns);
     for (int laps = 0;;) {
         View view;
-        int found = next_message(self, *s, deadline, view, true);
+        int found = wait_for_message(self, *s, deadline, view, true);
         if (found == 0) return raise_timeout(*s, deadline);
         if (found < 0) return nullptr;
-        PyObject* lease = allocate(lease_type);
+        Ref lease(allocate(lease_type));
         if (!lease) {
             s->reader->release(s->keep());
             return nullptr;
         }
         auto* l = new LeaseState;
-        reinterpret_cast<LeaseObject*>(lease)->state = l;
+        reinterpret_cast<LeaseObject*>(lease.get())->state = l;
         l->held = false;
-        l->subscriber = Py_NewRef(self);
+        l->subscriber = Ref::to(self);
         l->topic_file = s->participant->shared();
         l->view = view;
-        l->sender = sender_of(*s, view);
-        l->kind = kind_of(*s, view);
+        l->sender = Ref(sender_of(*s, view));
+        l->kind = Ref(kind_of(*s, view));
         bool whole = s->reader->still_whole(view);
         if (!l->sender || !l->kind || !whole) {
-            Py_DECREF(lease);
             s->reader->release(s->keep());
             if (PyErr_Occurred()) return nullptr;
-            if (look_again(deadline, laps)) continue;
+            if (try_again(deadline, laps)) continue;
             return PyErr_Occurred() ? nullptr : raise_timeout(*s, deadline);
         }
         l->lost = s->reader->take(view);
         l->held = true;
         s->leases.push_back(view.position);
-        if (s->reader->release(s->keep())) return lease;
-        Py_DECREF(lease);
+        if (s->reader->release(s->keep())) return lease.release();
         return raise_evicted(*s);
     }
 }
 
-PyMethodDef functions[] = {{"borrow", borrow, METH_VARARGS, "The next message, where it lies."},
+PyMethodDef functions[] = {{"borrow", borrow, METH_VARARGS, "The next message, in place."},
                            {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
 
 bool add_lease(PyObject* module) {
-    lease_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
-    return lease_type && PyModule_AddFunctions(module, functions) == 0 &&
-           PyModule_AddObjectRef(module, "Lease", reinterpret_cast<PyObject*>(lease_type)) == 0;
+    return (lease_type = add_type(module, spec)) && PyModule_AddFunctions(module, functions) == 0;
 }
 
 }  // namespace ringmain::py

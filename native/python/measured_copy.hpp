@@ -1,4 +1,4 @@
-// Copying a message or a frame in, without the GIL once it is large, and in the way that has been fastest lately.
+// Copying a large message or frame into shared memory, without the GIL and with the method that was fastest recently.
 #pragma once
 
 #include "bulk_copy.hpp"
@@ -6,17 +6,17 @@
 
 namespace ringmain::py {
 
-// Large enough to be worth measuring. Whoever calls has the GIL, under which alone `choice` is touched.
+// For copies of kBulkBytes or more. The caller has the GIL, which protects `choice`.
 inline void copy_measured(CopyChoice& choice, std::byte* to, const char* from, size_t size) {
-    CopyMethod way = choice.next();
+    CopyMethod method = choice.next();
     int64_t took_ns;
     {
         WithoutGil unlocked;
         int64_t start_ns = monotonic_ns();
-        copy_bulk(way, to, from, size);
+        copy_bulk(method, to, from, size);
         took_ns = monotonic_ns() - start_ns;
     }
-    choice.learn(way, static_cast<float>(took_ns) / static_cast<float>(size));
+    choice.learn(method, static_cast<float>(took_ns) / static_cast<float>(size));
 }
 
 }  // namespace ringmain::py

@@ -1,6 +1,6 @@
-// The module: its functions, its types, its constants, and the helpers declared in py.hpp.
+// The module: its functions, types and constants, and the helpers declared in py.hpp.
 #include <cmath>
-#include <cstdlib>
+#include <cstring>
 
 #include "endpoint.hpp"
 #include "frame_types.hpp"
@@ -11,20 +11,23 @@ PyTypeObject *publisher_type, *subscriber_type, *reservation_type, *lease_type, 
 PyObject *message_class, *empty_str;
 
 PyObject* raise(const char* error_class, const std::string& text, int error) {
-    PyObject* errors = PyImport_ImportModule("ringmain.errors");
-    PyObject* type = errors ? PyObject_GetAttrString(errors, error_class) : nullptr;
-    PyObject* instance = type ? PyObject_CallFunction(type, "s", text.c_str()) : nullptr;
-    if (instance) {
-        PyObject* number = error ? PyLong_FromLong(error) : nullptr;
-        if (!number || PyObject_SetAttrString(instance, "errno", number) == 0)
-            PyErr_SetObject(type, instance);
-        Py_XDECREF(number);
-    }
-    Py_XDECREF(instance);
-    Py_XDECREF(type);
-    Py_XDECREF(errors);
+    Ref errors(PyImport_ImportModule("ringmain.errors"));
+    Ref type(errors ? PyObject_GetAttrString(errors.get(), error_class) : nullptr);
+    Ref instance(type ? PyObject_CallFunction(type.get(), "s", text.c_str()) : nullptr);
+    if (!instance) return nullptr;
+    Ref number(error ? PyLong_FromLong(error) : nullptr);
+    if (!number || PyObject_SetAttrString(instance.get(), "errno", number.get()) == 0)
+        PyErr_SetObject(type.get(), instance.get());
     return nullptr;
 }
+
+std::string corrupt_text(const std::string& topic) {
+    return "the ring of topic '" + topic +
+           "' is corrupt: some process wrote where it must not. Unlink the topic (force=True) and open it "
+           "again";
+}
+
+PyObject* raise_corrupt(const std::string& topic) { return raise("Corrupt", corrupt_text(topic)); }
 
 PyObject* raise(const Failure& failure) {
     switch (failure.fault) {
@@ -48,6 +51,21 @@ PyObject* raise(const Failure& failure) {
     return nullptr;
 }
 
+PyTypeObject* add_type(PyObject* module, PyType_Spec& spec) {
+    Ref type(PyType_FromSpec(&spec));
+    bool added = type && PyModule_AddObjectRef(module, std::strrchr(spec.name, '.') + 1, type.get()) == 0;
+    return added ? reinterpret_cast<PyTypeObject*>(type.release()) : nullptr;
+}
+
+PyObject* schema_of(const TopicFile& topic_file) {
+    try {
+        std::string schema = topic_file.schema();
+        return PyBytes_FromStringAndSize(schema.data(), static_cast<Py_ssize_t>(schema.size()));
+    } catch (const Failure& failure) {
+        return raise(failure);
+    }
+}
+
 bool parse_timeout(PyObject* object, int64_t& timeout_ns) {
     if (!object || object == Py_None) {
         timeout_ns = kForever;
@@ -56,8 +74,7 @@ bool parse_timeout(PyObject* object, int64_t& timeout_ns) {
     double value = PyFloat_AsDouble(object);
     if (value == -1.0 && PyErr_Occurred()) return false;
     if (std::isnan(value) || value < 0) {
-        PyErr_SetString(PyExc_ValueError,
-                        "timeout is a number of seconds, 0 or more, or None to wait for ever");
+        PyErr_SetString(PyExc_ValueError, "timeout is a number of seconds, 0 or more, or None for no limit");
         return false;
     }
     timeout_ns = value > 9e9 ? kForever : static_cast<int64_t>(value * 1e9);
@@ -71,26 +88,24 @@ std::string seconds(int64_t ns) {
 }
 
 bool parse_count(const char* name, PyObject* object, uint64_t& count) {
-    PyObject* number = PyNumber_Index(object);
-    if (!number) return false;
-    PyObject* zero = PyLong_FromLong(0);
-    int negative = zero ? PyObject_RichCompareBool(number, zero, Py_LT) : -1;
-    Py_XDECREF(zero);
+    Ref number(PyNumber_Index(object));
+    Ref zero(number ? PyLong_FromLong(0) : nullptr);
+    if (!zero) return false;
+    int negative = PyObject_RichCompareBool(number.get(), zero.get(), Py_LT);
     if (negative == 0) {
-        count = PyLong_AsUnsignedLongLong(number);
+        count = PyLong_AsUnsignedLongLong(number.get());
         if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_OverflowError)) {
             PyErr_Clear();
             count = UINT64_MAX;
         }
     }
-    if (negative == 1) PyErr_Format(PyExc_ValueError, "%s must be 0 or more, not %S", name, number);
-    Py_DECREF(number);
+    if (negative == 1) PyErr_Format(PyExc_ValueError, "%s must be 0 or more, not %S", name, number.get());
     return !PyErr_Occurred();
 }
 
 bool text_of(PyObject* str, std::string_view& out) {
     if (!PyUnicode_Check(str)) {
-        PyErr_Format(PyExc_TypeError, "a str is needed here, not %R", str);
+        PyErr_Format(PyExc_TypeError, "expected a str, not %R", str);
         return false;
     }
     Py_ssize_t size;
@@ -121,7 +136,7 @@ bool parse_arguments(const char* function, PyObject* const* args, Py_ssize_t cou
     }
     for (int i = 0; i < required; ++i) {
         if (out[i]) continue;
-        PyErr_Format(PyExc_TypeError, "%s() misses its argument '%s'", function, expected[i]);
+        PyErr_Format(PyExc_TypeError, "%s() is missing its argument '%s'", function, expected[i]);
         return false;
     }
     return true;
@@ -131,53 +146,56 @@ namespace {
 
 #if defined(RINGMAIN_LAB)
 PyObject* crash_points(PyObject*, PyObject*) {
-    PyObject* labels = PyTuple_New(kCrashPointCount);
+    Ref labels(PyTuple_New(kCrashPointCount));
     for (size_t i = 0; labels && i < kCrashPointCount; ++i) {
         PyObject* label = PyUnicode_FromString(kCrashPoints[i]);
-        if (!label || PyTuple_SetItem(labels, static_cast<Py_ssize_t>(i), label) != 0) Py_CLEAR(labels);
+        if (!label || PyTuple_SetItem(labels.get(), static_cast<Py_ssize_t>(i), label) != 0) return nullptr;
     }
-    return labels;
+    return labels.release();
 }
 #endif
 
-// An empty call, for measuring what a call costs by itself.
+// An empty call, to measure what a call costs by itself.
 PyObject* nothing(PyObject*, PyObject*) { Py_RETURN_NONE; }
 
 PyMethodDef functions[] = {
     {"nothing", nothing, METH_NOARGS, "Do nothing: the cost of a call, for benchmarks."},
 #if defined(RINGMAIN_LAB)
-    {"crash_points", crash_points, METH_NOARGS, "The labels of the places where a process may die."},
+    {"crash_points", crash_points, METH_NOARGS, "The labels of the crash points, as CRASH_POINTS."},
 #endif
     {nullptr, nullptr, 0, nullptr}};
+
+// In the lab module alone: the labels at which a process can die.
+bool add_crash_points([[maybe_unused]] PyObject* module) {
+#if defined(RINGMAIN_LAB)
+    Ref labels(crash_points(nullptr, nullptr));
+    return labels && PyModule_AddObjectRef(module, "CRASH_POINTS", labels.get()) == 0;
+#else
+    return true;
+#endif
+}
 
 // The table of contracts, a dict a row; ringmain/_contracts.py gives it names and types.
 bool add_contracts(PyObject* module) {
     constexpr const char* kHolds[] = {"never", "while borrowed", "always"};
-    PyObject* rows = PyList_New(0);
-    if (!rows) return false;
-    bool done = true;
+    Ref rows(PyList_New(0));
     for (const ContractTraits& contract : kContracts) {
-        PyObject* row = Py_BuildValue("{sssOsOsssO}", "name", contract.name, "one_writer",
-                                      contract.one_writer ? Py_True : Py_False, "one_reader",
-                                      contract.one_reader ? Py_True : Py_False, "holds",
-                                      kHolds[static_cast<size_t>(contract.holds)], "keeps_unread",
-                                      contract.keeps_unread ? Py_True : Py_False);
-        done = done && row && PyList_Append(rows, row) == 0;
-        Py_XDECREF(row);
+        Ref row(Py_BuildValue("{sssOsOsssO}", "name", contract.name, "one_writer",
+                              contract.one_writer ? Py_True : Py_False, "one_reader",
+                              contract.one_reader ? Py_True : Py_False, "holds",
+                              kHolds[static_cast<size_t>(contract.holds)], "keeps_unread",
+                              contract.keeps_unread ? Py_True : Py_False));
+        if (!append(rows, std::move(row))) return false;
     }
-    done = done && PyModule_AddObjectRef(module, "CONTRACTS", rows) == 0;
-    Py_DECREF(rows);
-    return done;
+    return rows && PyModule_AddObjectRef(module, "CONTRACTS", rows.get()) == 0;
 }
 
 bool add_constants(PyObject* module) {
-    PyObject* offsets = PyDict_New();
+    Ref offsets(PyDict_New());
     if (!offsets) return false;
     auto put = [&](const char* name, uint64_t value) {
-        PyObject* number = PyLong_FromUnsignedLongLong(value);
-        bool done = number && PyDict_SetItemString(offsets, name, number) == 0;
-        Py_XDECREF(number);
-        return done;
+        Ref number(PyLong_FromUnsignedLongLong(value));
+        return number && PyDict_SetItemString(offsets.get(), name, number.get()) == 0;
     };
 #define FIELD(type, field) put(#type "." #field, offsetof(type, field))
     bool done =
@@ -197,18 +215,16 @@ bool add_constants(PyObject* module) {
         put("MessageHeader", sizeof(MessageHeader)) && put("roster_offset", kRosterOffset) &&
         put("schema_offset", kSchemaOffset) && put("slot_count", kSlotCount) && put("version", kVersion);
 #undef FIELD
-    done = done && PyModule_AddObjectRef(module, "LAYOUT", offsets) == 0;
-    Py_DECREF(offsets);
-    return done && add_contracts(module) &&
+    return done && PyModule_AddObjectRef(module, "LAYOUT", offsets.get()) == 0 && add_contracts(module) &&
+           add_crash_points(module) &&
            PyModule_AddIntConstant(module, "DEFAULT_CAPACITY", kDefaultCapacityBytes) == 0 &&
            PyModule_AddIntConstant(module, "SLOT_COUNT", kSlotCount) == 0;
 }
 
 int execute(PyObject* module) {
-    PyObject* message_module = PyImport_ImportModule("ringmain._message");
+    Ref message_module(PyImport_ImportModule("ringmain._message"));
     if (!message_module) return -1;
-    message_class = PyObject_GetAttrString(message_module, "Message");
-    Py_DECREF(message_module);
+    message_class = PyObject_GetAttrString(message_module.get(), "Message");
     empty_str = PyUnicode_InternFromString("");
     bool done = message_class && empty_str && add_constants(module) &&
                 PyModule_AddFunctions(module, inspect_methods) == 0 && add_publisher(module) &&
@@ -233,7 +249,7 @@ PyMODINIT_FUNC RINGMAIN_GLUE(PyInit_, RINGMAIN_MODULE)() {
     static PyModuleDef definition = {
         PyModuleDef_HEAD_INIT,
         RINGMAIN_TEXT(RINGMAIN_MODULE),
-        "The ring, as Python sees it. Use the names of the package `ringmain` instead.",
+        "The native module of the package `ringmain`. Import from the package instead.",
         0,
         ringmain::py::functions,
         slots,

@@ -1,4 +1,4 @@
-// ringmain._ring.Publisher: what of a publisher is hot. The rest is src/ringmain/publisher.py.
+// ringmain._ring.Publisher: the hot half of a publisher. The rest is src/ringmain/_publisher.py.
 #include "publisher.hpp"
 
 #include <vector>
@@ -20,7 +20,7 @@ void copy_payload(CopyChoice& choice, std::byte* to, const char* from, size_t si
     }
 }
 
-// Sends bytes that are already there. Explicit numbers are for whoever carries messages on (bridge, replay).
+// Sends encoded bytes. A bridge or a replay passes the number and time that the message had.
 PyObject* send_bytes(PublisherState& p, const Bytes& data, std::string_view kind, int64_t timeout_ns,
                      const uint64_t* explicit_seq = nullptr, int64_t explicit_time_ns = 0) {
     uint64_t size = static_cast<uint64_t>(data.size);
@@ -36,17 +36,18 @@ PyObject* send_bytes(PublisherState& p, const Bytes& data, std::string_view kind
     return PyLong_FromUnsignedLongLong(seq);
 }
 
-// msgspec would encode whatever it is given, so what the topic is not meant for is refused here.
+// msgspec would encode any object, so objects of other classes are refused here.
 PyObject* encode(const PublisherState& p, PyObject* object) {
     if (p.accepts) {
-        int fits = PyObject_IsInstance(object, p.accepts);
+        int fits = PyObject_IsInstance(object, p.accepts.get());
         if (fits == 0) {
             PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(object));
-            PyErr_Format(PyExc_TypeError, "topic '%s' takes %R, not %R", p.topic.c_str(), p.accepts, type);
+            PyErr_Format(PyExc_TypeError, "topic '%s' takes %R, not %R", p.topic.c_str(), p.accepts.get(),
+                         type);
         }
         if (fits != 1) return nullptr;
     }
-    return PyObject_CallFunctionObjArgs(p.encoder, object, nullptr);
+    return PyObject_CallFunctionObjArgs(p.encoder.get(), object, nullptr);
 }
 
 PyObject* send(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
@@ -61,25 +62,19 @@ PyObject* send(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject
     int64_t timeout_ns = kForever;
     if (given[1] && (!text_of(given[1], kind) || !check_kind(kind))) return nullptr;
     if (given[2] && !parse_timeout(given[2], timeout_ns)) return nullptr;
-    PyObject* encoded = nullptr;
+    Ref encoded;
     if (p->encoder) {
-        encoded = encode(*p, given[0]);
+        encoded = Ref(encode(*p, given[0]));
         if (!encoded) return nullptr;
     }
-    PyObject* result = nullptr;
-    {
-        Bytes data;
-        if (data.get(encoded ? encoded : given[0])) {
-            OneAtATime turn(p->occupant);
-            if (turn.entered && usable(self)) result = send_bytes(*p, data, kind, timeout_ns);
-        }
-    }
-    Py_XDECREF(encoded);
-    return result;
+    Bytes data;
+    if (!data.get(encoded ? encoded.get() : given[0])) return nullptr;
+    OneAtATime turn(p->caller);
+    return turn.entered && usable(self) ? send_bytes(*p, data, kind, timeout_ns) : nullptr;
 }
 
-// send_as(data, seq, time_ns, kind): under the number and time it had elsewhere, or new ones if the number is negative. The
-// data is not encoded: it is what some encoder has made before.
+// send_as(data, seq, time_ns, kind): with the number and time the message had elsewhere, or new ones if the number is
+// negative. The data is already encoded.
 PyObject* send_as(PyObject* self, PyObject* args) {
     PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
     PyObject *object, *kind_object = nullptr;
@@ -90,14 +85,14 @@ PyObject* send_as(PyObject* self, PyObject* args) {
     if (kind_object && (!text_of(kind_object, kind) || !check_kind(kind))) return nullptr;
     Bytes data;
     if (!data.get(object)) return nullptr;
-    OneAtATime turn(p->occupant);
+    OneAtATime turn(p->caller);
     uint64_t number = static_cast<uint64_t>(seq);
     if (!turn.entered || !usable(self)) return nullptr;
     return send_bytes(*p, data, kind, timeout < 0 ? kForever : static_cast<int64_t>(timeout * 1e9),
                       seq < 0 ? nullptr : &number, time_ns);
 }
 
-// set_sender(name): what is written on the messages from now on.
+// set_sender(name): the sender of messages from now on.
 PyObject* set_sender(PyObject* self, PyObject* name) {
     PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
     std::string_view sender;
@@ -107,15 +102,15 @@ PyObject* set_sender(PyObject* self, PyObject* name) {
                      kMaxEnvelopeNameBytes, sender.size());
         return nullptr;
     }
-    OneAtATime turn(p->occupant);
+    OneAtATime turn(p->caller);
     if (!turn.entered || !usable(self)) return nullptr;
     p->sender = sender;
     Py_RETURN_NONE;
 }
 
-// As many messages as there is room for become visible together, with one look at the clock and one wake-up. But never so
-// many that the oldest dropped for them would be one of their own: `tail` must not pass `commit`, or a death in the middle
-// leaves a ring that contradicts itself.
+// As many messages as there is room for become visible together, with one reading of the clock and one wake-up. But never
+// so many that they would overwrite one of their own: `tail` must not pass `commit`, or a death in the middle leaves a
+// corrupt ring.
 bool send_all(PublisherState& p, const std::vector<std::string_view>& batch, std::string_view kind,
               Deadline& deadline, uint64_t& sent) {
     Writer& w = *p.writer;
@@ -149,14 +144,11 @@ PyObject* send_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
     if (!parse_arguments("send_many", args, count, names, kNames, 1, given, 3)) return nullptr;
     if (given[1] && (!text_of(given[1], kind) || !check_kind(kind))) return nullptr;
     if (given[2] && !parse_timeout(given[2], timeout_ns)) return nullptr;
-    PyObject* list = PySequence_List(given[0]);
+    Ref owner(PySequence_List(given[0]));
+    PyObject* list = owner.get();
     if (!list) return nullptr;
-    struct Owner {
-        PyObject* object;
-        ~Owner() { Py_DECREF(object); }
-    } owner{list};
 
-    // Everything is looked at before anything is sent.
+    // Every message is checked before the first is sent.
     std::vector<std::string_view> batch;
     std::vector<std::unique_ptr<Bytes>> buffers;  // of what is not exactly `bytes`
     Py_ssize_t total = PyList_Size(list);
@@ -176,34 +168,28 @@ PyObject* send_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
             batch.emplace_back(buffers.back()->data, static_cast<size_t>(buffers.back()->size));
         }
     }
-    OneAtATime turn(p->occupant);
+    OneAtATime turn(p->caller);
     if (!turn.entered || !usable(self)) return nullptr;
     for (std::string_view data : batch)
         if (data.size() + envelope > p->largest_bytes) return raise_too_large(*p, data.size(), envelope);
     Deadline deadline(timeout_ns);
     uint64_t sent = 0;
     if (!send_all(*p, batch, kind, deadline, sent)) {
-        // Full says how many went out, so that nothing is sent twice or lost.
-        PyObject *type, *value, *traceback;
-        PyErr_Fetch(&type, &value, &traceback);
-        PyErr_NormalizeException(&type, &value, &traceback);
-        PyObject* number = PyLong_FromUnsignedLongLong(sent);
-        if (value && number) PyObject_SetAttrString(value, "sent", number);
-        Py_XDECREF(number);
-        PyErr_Restore(type, value, traceback);
+        // The error says how many were sent, so that none is sent twice or lost.
+        SavedError error;
+        error.normalize();
+        Ref number(PyLong_FromUnsignedLongLong(sent));
+        if (error.value && number) PyObject_SetAttrString(error.value, "sent", number.get());
         return nullptr;
     }
     return PyLong_FromUnsignedLongLong(sent);
 }
 
-// arm(event): after Full, have the event rung when there may be room. The token it will give; 0: try again now.
+// arm(event): after Full, rings the event when there may be room. Returns its token; 0: try again now.
 PyObject* arm(PyObject* self, PyObject* event) {
     PublisherState* p = usable(self);
     if (!p) return nullptr;
-    if (!PyObject_TypeCheck(event, event_type)) {
-        PyErr_SetString(PyExc_TypeError, "arm() takes an Event");
-        return nullptr;
-    }
+    if (!check_event(event)) return nullptr;
     Bell bell = p->writer->arm();
     uint64_t token = bell.word ? watch(bell, event_of(event), p->participant->shared(), true) : 0;
     return PyLong_FromUnsignedLongLong(token);
@@ -245,7 +231,7 @@ PyObject* open(PyObject* self, PyObject* args) {
     try {
         WithoutGil unlocked;
         p->directory = std::make_shared<Directory>(directory, true);
-        p->reserved = false;  // after a fork: the reservation is the parent's
+        p->reserved = false;  // after a fork, the reservation is the parent's
         p->writer.reset();
         if (p->participant && p->participant->topic_file().forked) p->participant->abandon();
         p->participant.reset();
@@ -253,9 +239,7 @@ PyObject* open(PyObject* self, PyObject* args) {
         p->writer = std::make_unique<Writer>(ring_of(participant->topic_file()), participant->slot());
         bool attached =
             traits(participant->topic_file().contract).one_writer ? p->writer->attach() == Status::ok : true;
-        if (!attached)
-            throw Failure{Fault::corrupt, "the ring of topic '" + p->topic +
-                                              "' contradicts itself; unlink the topic to begin anew"};
+        if (!attached) throw Failure{Fault::corrupt, corrupt_text(p->topic)};
         p->largest_bytes =
             largest_message(participant->topic_file().contract, participant->topic_file().capacity_bytes);
         p->participant = std::move(participant);
@@ -273,13 +257,13 @@ PyObject* close(PyObject* self, PyObject*) {
         return raise("InUse",
                      "topic '" + p->topic +
                          "' cannot be closed: a reservation or stream is open, or a view of one is alive");
-    p->closing = true;  // whoever waits inside gives up, and closes for us
-    if (p->occupant.is_us()) Py_RETURN_NONE;
-    OneAtATime turn(p->occupant);
+    p->closing = true;  // a thread that waits inside gives up, and closes for us
+    if (p->caller.is_us()) Py_RETURN_NONE;
+    OneAtATime turn(p->caller);
     if (turn.entered && p->participant && !p->reserved) leave_topic(*p);
     p->closing = false;
     if (!turn.entered) return nullptr;
-    if (p->participant) return close(self, nullptr);  // reserved meanwhile: says so
+    if (p->participant) return close(self, nullptr);  // reserved meanwhile: raises
     Py_RETURN_NONE;
 }
 
@@ -297,19 +281,17 @@ PyObject* wait_for_readers(PyObject* self, PyObject* const* args, Py_ssize_t cou
     for (;;) {
         Bell bell{s.header().membership.futex(), s.header().membership.load(std::memory_order_acquire)};
         long readers = 0;
-        uint32_t used = p->ring().slots_used();
-        for (uint32_t i = 0; i < used; ++i)
-            readers +=
-                i != p->participant->slot() && slot_taken(s, i) &&
-                s.slot(i).role.load(std::memory_order_relaxed) == static_cast<uint32_t>(Role::reader) &&
-                s.slot(i).busy.load(std::memory_order_acquire) == 0 && slot_alive(s, i);  // [PLACE]
+        for (uint32_t i : taken_slots(s))
+            readers += slot_has_role(s, i, Role::reader) &&
+                       s.slot(i).busy.load(std::memory_order_acquire) == 0 && slot_alive(s, i);  // [READY]
         if (readers >= wanted) return PyLong_FromLong(readers);
         int64_t left = deadline.left_ns();
         if (left == 0)
             return raise("Timeout", "topic '" + p->topic + "' has " + std::to_string(readers) + " of the " +
                                         std::to_string(wanted) + " readers waited for, after " +
                                         seconds(timeout_ns));
-        std::shared_ptr<TopicFile> keep = p->participant->shared();  // another thread may close us meanwhile
+        std::shared_ptr<TopicFile> keep =
+            p->participant->shared();  // another thread may close the publisher meanwhile
         sleep_without_gil(bell, std::min(kSlice_ns, left));
         if (PyErr_CheckSignals() != 0 || !(p = usable(self))) return nullptr;
     }
@@ -320,14 +302,12 @@ PyObject* all_read(PyObject* self, void*) {
     if (!p) return nullptr;
     const TopicFile& s = p->participant->topic_file();
     uint64_t commit = s.header().commit.load(std::memory_order_acquire) & kPositionMask;
-    if (traits(s.contract).keeps_unread)  // counts its reader even before it came
+    if (traits(s.contract).keeps_unread)  // its reader counts even before it has joined
         return PyBool_FromLong(
             (s.slot(kOnlyReaderSlot).hold.load(std::memory_order_acquire) & kPositionMask) >= commit);
-    uint32_t used = p->ring().slots_used();
-    for (uint32_t i = 0; i < used; ++i) {
-        bool behind = i != p->participant->slot() && slot_taken(s, i) &&
-                      s.slot(i).role.load(std::memory_order_relaxed) == static_cast<uint32_t>(Role::reader) &&
-                      s.slot(i).position.load(std::memory_order_relaxed) < commit;
+    for (uint32_t i : taken_slots(s)) {
+        bool behind =
+            slot_has_role(s, i, Role::reader) && s.slot(i).position.load(std::memory_order_relaxed) < commit;
         if (behind && slot_alive(s, i)) Py_RETURN_FALSE;
     }
     Py_RETURN_TRUE;
@@ -356,13 +336,7 @@ PyObject* describe(PyObject* self, PyObject*) {
 
 PyObject* get_schema(PyObject* self, PyObject*) {
     PublisherState* p = usable(self);
-    if (!p) return nullptr;
-    try {
-        std::string schema = p->participant->topic_file().schema();
-        return PyBytes_FromStringAndSize(schema.data(), static_cast<Py_ssize_t>(schema.size()));
-    } catch (const Failure& failure) {
-        return raise(failure);
-    }
+    return p ? schema_of(p->participant->topic_file()) : nullptr;
 }
 
 PyObject* set_schema(PyObject* self, PyObject* schema) {
@@ -378,15 +352,13 @@ PyObject* set_schema(PyObject* self, PyObject* schema) {
     Py_RETURN_NONE;
 }
 
-// set_encoder(encode, accepts): what turns an object into bytes, and the classes it is meant for, or None for any.
+// set_encoder(encode, accepts): what turns an object into bytes, and the classes it accepts, or None for any.
 PyObject* set_encoder(PyObject* self, PyObject* args) {
     PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
     PyObject *encoder, *accepts;
     if (!PyArg_ParseTuple(args, "OO", &encoder, &accepts)) return nullptr;
-    Py_XDECREF(p->encoder);
-    Py_XDECREF(p->accepts);
-    p->encoder = Py_NewRef(encoder);
-    p->accepts = accepts == Py_None ? nullptr : Py_NewRef(accepts);
+    p->encoder = Ref::to(encoder);
+    p->accepts = Ref::to(accepts == Py_None ? nullptr : accepts);
     Py_RETURN_NONE;
 }
 
@@ -397,10 +369,7 @@ PyObject* create(PyTypeObject* type, PyObject*, PyObject*) {
 }
 
 void destroy(PyObject* self) {
-    PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
-    Py_XDECREF(p->encoder);
-    Py_XDECREF(p->accepts);
-    delete p;
+    delete reinterpret_cast<PublisherObject*>(self)->state;
     deallocate(self);
 }
 
@@ -413,14 +382,14 @@ PyMethodDef methods[] = {
      "wait_for_readers(count=1, timeout=None)\n--\n\nWait until so many readers have joined; returns how "
      "many."},
     {"_send_as", send_as, METH_VARARGS, "Send under a given sequence number and time."},
-    {"_set_sender", set_sender, METH_O, "What is written on the messages from now on."},
-    {"_arm", arm, METH_O, "Have an Event rung when there may be room."},
-    {"_open", open, METH_VARARGS, "Take a participant in the topic."},
+    {"_set_sender", set_sender, METH_O, "Set the sender of the messages from now on."},
+    {"_arm", arm, METH_O, "Ring an Event when there may be room."},
+    {"_open", open, METH_VARARGS, "Join the topic."},
     {"_close", close, METH_NOARGS, "Leave the topic."},
-    {"_describe", describe, METH_NOARGS, "An EndpointRecord"},
+    {"_describe", describe, METH_NOARGS, "An EndpointRecord."},
     {"_schema", get_schema, METH_NOARGS, "The topic's schema, as bytes."},
     {"_set_schema", set_schema, METH_O, "Replace the topic's schema."},
-    {"_set_encoder", set_encoder, METH_VARARGS, "What turns an object into bytes."},
+    {"_set_encoder", set_encoder, METH_VARARGS, "Set what turns an object into bytes."},
     {nullptr, nullptr, 0, nullptr}};
 
 PyGetSetDef attributes[] = {
@@ -439,10 +408,6 @@ PyType_Spec spec = {"ringmain._ring.Publisher", sizeof(PublisherObject), 0,
 
 }  // namespace
 
-bool add_publisher(PyObject* module) {
-    publisher_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
-    return publisher_type &&
-           PyModule_AddObjectRef(module, "Publisher", reinterpret_cast<PyObject*>(publisher_type)) == 0;
-}
+bool add_publisher(PyObject* module) { return (publisher_type = add_type(module, spec)) != nullptr; }
 
 }  // namespace ringmain::py

@@ -1,4 +1,4 @@
-// The native half of ringmain.Publisher, as its reservation needs to see it too.
+// The state of the native half of ringmain.Publisher, shared with its reservations.
 #pragma once
 
 #include <memory>
@@ -20,11 +20,11 @@ struct PublisherState {
     Clock clock;
     uint64_t largest_bytes = 0;  // of a payload without sender and kind
     Spin spin;
-    CopyChoice copying;           // how large messages are copied in
-    PyObject* encoder = nullptr;  // object -> buffer, for typed topics
-    PyObject* accepts = nullptr;  // the classes it is meant for, or nullptr for any object
-    Occupant occupant;            // see OneAtATime
-    bool reserved = false;        // a reservation is open: the turn is its own
+    CopyChoice copying;     // how large messages are copied in
+    Ref encoder;            // object -> buffer, for typed topics
+    Ref accepts;            // the classes it is meant for; none: any object
+    CallingThread caller;   // see OneAtATime
+    bool reserved = false;  // a reservation is open and has the turn
     bool closing = false;
 
     bool open() const {
@@ -37,7 +37,7 @@ struct PublisherObject {
     PyObject_HEAD PublisherState* state;
 };
 
-// Raises unless the publisher can send now; nullptr then. To be asked inside OneAtATime.
+// The state, if the publisher can send now; otherwise raises. Call inside OneAtATime.
 PublisherState* usable_slowly(PyObject* self);
 inline PublisherState* usable(PyObject* self) {
     PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
@@ -49,13 +49,13 @@ PyObject* raise_too_large(const PublisherState& p, uint64_t size, uint64_t envel
 PyObject* raise_status(const PublisherState& p, Status status);
 bool check_kind(std::string_view kind);
 
-// Gives the participant back. Only inside OneAtATime.
+// Leaves the topic. Call inside OneAtATime.
 void leave_topic(PublisherState& p);
 
-// Waits until what stopped the writer is gone. 1: try again; 0: time is up, Full is raised; -1: another exception.
-int wait_for_way(PublisherState& p, Deadline& deadline);
+// Waits until what blocked the writer may be gone. 1: try again; 0: timed out, Full is raised; -1: another exception.
+int wait_for_room(PublisherState& p, Deadline& deadline);
 
-// begin() and prepare(), waiting as long as it takes. While it waits the turn is somebody else's. False: raised.
+// begin() and prepare(), waiting until the deadline. While it waits, it does not have the turn. False: raised.
 bool start_message_slowly(PublisherState& p, uint64_t room, Deadline& deadline);
 inline bool start_message(PublisherState& p, uint64_t room, Deadline& deadline) {
     Writer& w = *p.writer;

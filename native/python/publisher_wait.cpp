@@ -1,4 +1,4 @@
-// A publisher whose way is not free: waiting for whoever is in it, and saying who that is.
+// A publisher that is blocked: waits for room or for the turn, reaps a dead participant, and names the one it waits for.
 #include "publisher.hpp"
 
 namespace ringmain::py {
@@ -32,10 +32,7 @@ PyObject* raise_status(const PublisherState& p, Status status) {
         return raise("TakenOver",
                      "another writer has taken over topic '" + p.topic + "'; this one cannot send any more",
                      ECONNABORTED);
-    return raise("Corrupt",
-                 "the ring of topic '" + p.topic +
-                     "' contradicts itself: some process wrote where it must not. Unlink the topic "
-                     "(force=True) and open it anew");
+    return raise_corrupt(p.topic);
 }
 
 PublisherState* usable_slowly(PyObject* self) {
@@ -45,17 +42,15 @@ PublisherState* usable_slowly(PyObject* self) {
                            "' is still open, or a view of one is still alive: finish it first");
         return nullptr;
     }
-    if (p->participant &&
-        !p->closing) {  // inherited through fork: the slot is the parent's, take one of our own
-        PyObject* revived = PyObject_CallMethod(self, "_revive", nullptr);
-        Py_XDECREF(revived);
+    if (p->participant && !p->closing) {  // inherited through fork: the slot is the parent's, so join again
+        Ref revived(PyObject_CallMethod(self, "_revive", nullptr));
         return revived ? usable(self) : nullptr;
     }
     raise("Closed", "the publisher of topic '" + p->topic + "' is closed");
     return nullptr;
 }
 
-static std::string who_is_in_the_way(const PublisherState& p) {
+static std::string describe_obstacle(const PublisherState& p) {
     const TopicFile& s = p.participant->topic_file();
     const Obstacle& o = p.writer->obstacle;
     if (!slot_taken(s, o.slot)) return "its reader, who has not come yet";
@@ -74,7 +69,7 @@ void leave_topic(PublisherState& p) {
     participant.reset();
 }
 
-int wait_for_way(PublisherState& p, Deadline& deadline) {
+int wait_for_room(PublisherState& p, Deadline& deadline) {
     const TopicFile& s = p.participant->topic_file();
     Writer& w = *p.writer;
     Obstacle o = w.obstacle;
@@ -84,7 +79,7 @@ int wait_for_way(PublisherState& p, Deadline& deadline) {
         } catch (const Failure&) {
         }
         raise("Full", "topic '" + p.topic + "' had no room within " + seconds(deadline.timeout_ns()) +
-                          ": waiting for " + who_is_in_the_way(p));
+                          ": waiting for " + describe_obstacle(p));
         return 0;
     }
     auto gone = [&] {
@@ -107,7 +102,7 @@ int wait_for_way(PublisherState& p, Deadline& deadline) {
     p.participant->own().waits_for.store(0, std::memory_order_relaxed);
     if (result == 1 && PyErr_CheckSignals() != 0) result = -1;
     if (result == 1 && p.closing) {
-        // A reservation that is being written outlives this wait, and refuses the closing by itself.
+        // A reservation that is being written outlives this wait, and refuses to be closed.
         if (!p.reserved) leave_topic(p);
         raise("Closed", "the publisher of topic '" + p.topic + "' was closed while it waited");
         result = -1;
@@ -128,7 +123,7 @@ bool start_message_slowly(PublisherState& p, uint64_t room, Deadline& deadline) 
             raise_status(p, status);
             return false;
         }
-        if (wait_for_way(p, deadline) != 1) return false;
+        if (wait_for_room(p, deadline) != 1) return false;
     }
 }
 

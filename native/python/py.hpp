@@ -6,6 +6,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "bell.hpp"
 #include "failure.hpp"
@@ -13,11 +14,65 @@
 
 namespace ringmain::py {
 
+// Owns one reference to a Python object, or none.
+class Ref {
+    PyObject* object_ = nullptr;
+
+  public:
+    Ref() = default;
+    explicit Ref(PyObject* owned) : object_(owned) {}
+    Ref(Ref&& other) noexcept : object_(other.release()) {}
+    Ref& operator=(Ref&& other) noexcept {
+        PyObject* old = object_;  // dropped last: its destructor may run any code
+        object_ = other.release();
+        Py_XDECREF(old);
+        return *this;
+    }
+    ~Ref() { Py_XDECREF(object_); }
+
+    static Ref to(PyObject* borrowed) { return Ref(Py_XNewRef(borrowed)); }
+    PyObject* get() const { return object_; }
+    PyObject* new_ref() const { return Py_NewRef(object_); }
+    PyObject* release() { return std::exchange(object_, nullptr); }
+    explicit operator bool() const { return object_ != nullptr; }
+};
+
+// The exception that is being raised, set aside while other code runs.
+class SavedError {
+  public:
+    PyObject *type, *value, *traceback;
+
+    SavedError() { PyErr_Fetch(&type, &value, &traceback); }
+    void normalize() { PyErr_NormalizeException(&type, &value, &traceback); }
+    ~SavedError() { PyErr_Restore(type, value, traceback); }
+    SavedError(const SavedError&) = delete;
+    SavedError& operator=(const SavedError&) = delete;
+};
+
 // ringmain.errors.<name>(text), with errno where there is one. Always returns nullptr.
 PyObject* raise(const char* error_class, const std::string& text, int error = 0);
 PyObject* raise(const Failure& failure);
+std::string corrupt_text(const std::string& topic);
+PyObject* raise_corrupt(const std::string& topic);
 
-// Seconds, or None for ever.
+// The object of a weak reference, if it still exists.
+inline Ref live_target(const Ref& weak) {
+    PyObject* target = weak ? PyWeakref_GetObject(weak.get()) : nullptr;
+    return Ref::to(target == Py_None ? nullptr : target);
+}
+
+// Calls view.release(). It fails if the view has views of its own, which then stay valid.
+inline void release_view(const Ref& view) {
+    Ref done(PyObject_CallMethod(view.get(), "release", nullptr));
+    if (!done) PyErr_Clear();
+}
+
+// Appends a new object to the list; false if making either failed.
+inline bool append(const Ref& list, Ref item) {
+    return list && item && PyList_Append(list.get(), item.get()) == 0;
+}
+
+// Seconds, or None for no limit.
 bool parse_timeout(PyObject* object, int64_t& timeout_ns);
 std::string seconds(int64_t ns);
 
@@ -25,13 +80,13 @@ std::string seconds(int64_t ns);
 bool parse_arguments(const char* function, PyObject* const* args, Py_ssize_t count, PyObject* names,
                      const char* const* expected, int required, PyObject** out, int out_count);
 
-// A number of bytes or messages, 0 or more; more than any memory has counts as the most there can be.
+// A number of bytes or messages, 0 or more. A number above 2^64 - 1 counts as 2^64 - 1.
 bool parse_count(const char* name, PyObject* object, uint64_t& count);
 bool text_of(PyObject* str, std::string_view& out);  // UTF-8, valid as long as the object
 
 // A buffer to read from: exact `bytes` without the buffer protocol's cost, anything else through it.
 class Bytes {
-    Py_buffer buffer_;  // not cleared: eighty bytes a message that nobody looks at
+    Py_buffer buffer_;  // not cleared: eighty bytes a message that are rarely used
     bool acquired_ = false;
 
   public:
@@ -68,7 +123,7 @@ class WithoutGil {
 // Copies from this size on are made without the GIL.
 constexpr size_t kLargeCopyBytes = 64 * 1024;
 
-// A deadline that asks for the time only when it must.
+// A deadline that reads the clock only when it must.
 class Deadline {
     int64_t timeout_ns_, at_ns_ = -1;
 
@@ -85,15 +140,15 @@ class Deadline {
 
 inline Woken sleep_without_gil(Bell bell, int64_t timeout_ns) {
     WithoutGil unlocked;
-    if (!bell.word) {  // nothing to sleep on: a directory without a bell
+    if (!bell.word) {  // a directory without a bell: poll
         usleep(static_cast<useconds_t>(timeout_ns / 1000));
         return Woken::timed_out;
     }
     return sleep_on(bell, timeout_ns);
 }
 
-// The thread that is inside an endpoint, if any. One that was there when we were forked is not here with us.
-struct Occupant {
+// The thread that is inside an endpoint, if any. A thread of the parent does not count in a forked child.
+struct CallingThread {
     const void* thread = nullptr;
     uint32_t forked = 0;
 
@@ -102,17 +157,16 @@ struct Occupant {
     bool is_us() const { return thread == here() && inside(); }
 };
 
-// One thread at a time inside an endpoint. The GIL alone would do for calls that never release it; those that wait or
-// copy much do, and another thread that comes meanwhile waits here instead of meeting half-changed state. What was
-// true of the endpoint before, such as that it is open, must be asked again after entering.
+// Lets one thread at a time into an endpoint. The GIL is enough for calls that never release it. Calls that wait or
+// copy much do release it, and another thread waits here meanwhile instead of seeing half-changed state. After entering,
+// check the endpoint's state again: it may have been closed.
 class OneAtATime {
-    Occupant& occupant_;
+    CallingThread& caller_;
 
-    // False: raised. A signal handler or a decoder that comes back to the endpoint it was called from would wait for
-    // itself.
+    // False: raised. A signal handler or a decoder that used the endpoint it was called from would wait for itself.
     [[gnu::noinline]] bool wait() {
-        while (occupant_.inside()) {
-            if (occupant_.is_us()) {
+        while (caller_.inside()) {
+            if (caller_.is_us()) {
                 raise(
                     "InUse",
                     "this thread is in the middle of another call to the same endpoint: a signal handler or "
@@ -130,14 +184,14 @@ class OneAtATime {
 
   public:
     bool entered = false;
-    [[gnu::always_inline]] explicit OneAtATime(Occupant& occupant) : occupant_(occupant) {
-        if (occupant_.thread && !wait()) [[unlikely]]
+    [[gnu::always_inline]] explicit OneAtATime(CallingThread& caller) : caller_(caller) {
+        if (caller_.thread && !wait()) [[unlikely]]
             return;
-        occupant_ = {Occupant::here(), forks.load(std::memory_order_relaxed)};
+        caller_ = {CallingThread::here(), forks.load(std::memory_order_relaxed)};
         entered = true;
     }
     ~OneAtATime() {
-        if (entered) occupant_.thread = nullptr;
+        if (entered) caller_.thread = nullptr;
     }
     OneAtATime(const OneAtATime&) = delete;
     OneAtATime& operator=(const OneAtATime&) = delete;
@@ -152,6 +206,11 @@ inline void deallocate(PyObject* self) {
     reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
     Py_DECREF(type);
 }
+
+// Makes a type and adds it to the module, under the last part of its name. nullptr: raised.
+PyTypeObject* add_type(PyObject* module, PyType_Spec& spec);
+
+PyObject* schema_of(const TopicFile& topic_file);  // as bytes
 
 // The types, made once when the module is loaded.
 extern PyTypeObject *publisher_type, *subscriber_type, *reservation_type, *lease_type, *batch_type,

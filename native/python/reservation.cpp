@@ -1,6 +1,5 @@
-// ringmain._ring.Reservation: a message being written where it will lie. `reserve` gives one of a fixed size, `stream`
-// one that grows. Owns this invariant: while anybody can write through a view of it, no other message is written there.
-#include <algorithm>
+// ringmain._ring.Reservation: a message being written in place. `reserve` gives one of a fixed size, `stream` one that
+// grows. Owns this invariant: while a view of it can be written, no other message is written there.
 #include <utility>
 #include <vector>
 
@@ -11,17 +10,17 @@ namespace ringmain::py {
 namespace {
 
 struct ReservationState {
-    PyObject* publisher = nullptr;  // kept alive
+    Ref publisher;
     PublisherState* p = nullptr;
     std::shared_ptr<TopicFile> topic_file;  // keeps the mapping while views live
     std::string kind;
     uint64_t size = 0;  // what will be sent
     uint64_t room = 0;  // what may be written
-    // Weak, to the views that indexing gave out: they keep us, so we must not keep them.
-    std::vector<PyObject*> slices;
-    Py_ssize_t exports = 0;  // views that live
+    // Weak references to the views that indexing gave out: they own us, so we must not own them.
+    std::vector<Ref> slices;
+    Py_ssize_t exports = 0;  // views that exist
     bool open = true;        // inside its block
-    bool has_turn = true;    // until it is settled: afterwards the turn may be the next reservation's
+    bool has_turn = true;    // until it is settled: afterwards the next reservation may have it
 };
 
 struct ReservationObject {
@@ -34,12 +33,12 @@ std::byte* payload(const ReservationState& r) {
     return r.p->writer->payload(r.p->sender.size(), r.kind.size());
 }
 
-// Is the publisher still where it was when this was reserved? In a forked child it is not: the place is the parent's.
+// Is the publisher still in the topic file it reserved in? In a forked child it is not.
 bool still_there(const ReservationState& r) {
     return r.p->open() && r.p->participant->shared() == r.topic_file;
 }
 
-// The turn goes back when the block has ended and the last view is gone.
+// Gives the turn back once the block has ended and the last view is gone.
 void settle(ReservationState& r) {
     if (r.open || r.exports > 0 || !r.has_turn) return;
     r.has_turn = false;
@@ -48,19 +47,10 @@ void settle(ReservationState& r) {
     r.p->reserved = false;
 }
 
-// Ends the views that indexing gave out. One that somebody made another view of stays; the count of exports tells.
+// Releases the views that indexing gave out. One that has views of its own stays, and is counted in `exports`.
 void drop_slices(ReservationState& r) {
-    for (PyObject* ref : std::exchange(r.slices, {})) {
-        PyObject* slice = PyWeakref_GetObject(ref);
-        if (slice != Py_None) {
-            Py_INCREF(slice);
-            PyObject* done = PyObject_CallMethod(slice, "release", nullptr);
-            if (!done) PyErr_Clear();
-            Py_XDECREF(done);
-            Py_DECREF(slice);
-        }
-        Py_DECREF(ref);
-    }
+    for (const Ref& weak : std::exchange(r.slices, {}))
+        if (Ref slice = live_target(weak)) release_view(slice);
 }
 
 bool check_open(const ReservationState& r) {
@@ -78,7 +68,7 @@ PyObject* enter(PyObject* self, PyObject*) { return check_open(state_of(self)) ?
 
 PyObject* discard(PyObject* self, PyObject*) {
     ReservationState& r = state_of(self);
-    OneAtATime turn(r.p->occupant);
+    OneAtATime turn(r.p->caller);
     if (!turn.entered) return nullptr;
     if (r.open) {
         drop_slices(r);
@@ -90,7 +80,7 @@ PyObject* discard(PyObject* self, PyObject*) {
 
 PyObject* commit(PyObject* self, PyObject*) {
     ReservationState& r = state_of(self);
-    OneAtATime turn(r.p->occupant);
+    OneAtATime turn(r.p->caller);
     if (!turn.entered || !check_open(r)) return nullptr;
     drop_slices(r);
     r.open = false;
@@ -114,9 +104,8 @@ PyObject* leave(PyObject* self, PyObject* args) {
     if (!PyArg_ParseTuple(args, "OOO", &type, &type, &type)) return nullptr;
     bool failed = PyTuple_GetItem(args, 0) != Py_None;
     if (!state_of(self).open) Py_RETURN_FALSE;
-    PyObject* done = failed ? discard(self, nullptr) : commit(self, nullptr);
+    Ref done(failed ? discard(self, nullptr) : commit(self, nullptr));
     if (!done) return nullptr;
-    Py_DECREF(done);
     Py_RETURN_FALSE;
 }
 
@@ -134,8 +123,8 @@ PyObject* truncate(PyObject* self, PyObject* argument) {
     Py_RETURN_NONE;
 }
 
-// append(data, timeout): for messages whose size is not known in advance. Grows where it lies.
-PyObject* append(PyObject* self, PyObject* args) {
+// append(data, timeout): for messages whose size is not known in advance. Grows in place.
+PyObject* append_data(PyObject* self, PyObject* args) {
     ReservationState& r = state_of(self);
     PyObject *object, *timeout = nullptr;
     int64_t timeout_ns;
@@ -143,7 +132,7 @@ PyObject* append(PyObject* self, PyObject* args) {
         return nullptr;
     Bytes data;
     if (!data.get(object)) return nullptr;
-    OneAtATime turn(r.p->occupant);
+    OneAtATime turn(r.p->caller);
     if (!turn.entered || !check_open(r)) return nullptr;
     uint64_t grown = r.size + static_cast<uint64_t>(data.size);
     uint64_t envelope = align_up(r.p->sender.size() + r.kind.size());
@@ -153,7 +142,7 @@ PyObject* append(PyObject* self, PyObject* args) {
         uint64_t room = room_for(footprint(grown, r.p->sender.size(), r.kind.size()));
         for (Status status; (status = r.p->writer->prepare(room)) != Status::ok;) {
             if (status != Status::blocked) return raise_status(*r.p, status);
-            if (wait_for_way(*r.p, deadline) != 1) return nullptr;
+            if (wait_for_room(*r.p, deadline) != 1) return nullptr;
         }
         r.room = grown;
     }
@@ -178,24 +167,16 @@ void release_buffer(PyObject* self, Py_buffer*) {
 
 PyObject* get_item(PyObject* self, PyObject* key) {
     ReservationState& r = state_of(self);
-    PyObject* view = check_open(r) ? PyMemoryView_FromObject(self) : nullptr;
-    PyObject* item = view ? PyObject_GetItem(view, key) : nullptr;
-    Py_XDECREF(view);
-    if (!item || !PyMemoryView_Check(item)) return item;
-    constexpr size_t kTidyAt = 64;  // a loop over slices must not collect them all
-    if (r.slices.size() >= kTidyAt) {
-        auto dead = std::partition(r.slices.begin(), r.slices.end(),
-                                   [](PyObject* ref) { return PyWeakref_GetObject(ref) != Py_None; });
-        for (auto ref = dead; ref != r.slices.end(); ++ref) Py_DECREF(*ref);
-        r.slices.erase(dead, r.slices.end());
-    }
-    PyObject* ref = PyWeakref_NewRef(item, nullptr);
-    if (!ref) {
-        Py_DECREF(item);
-        return nullptr;
-    }
-    r.slices.push_back(ref);
-    return item;
+    Ref view(check_open(r) ? PyMemoryView_FromObject(self) : nullptr);
+    Ref item(view ? PyObject_GetItem(view.get(), key) : nullptr);
+    if (!item || !PyMemoryView_Check(item.get())) return item.release();
+    constexpr size_t kPruneAt = 64;  // a loop over slices must not collect them all
+    if (r.slices.size() >= kPruneAt)
+        std::erase_if(r.slices, [](const Ref& weak) { return !live_target(weak); });
+    Ref weak(PyWeakref_NewRef(item.get(), nullptr));
+    if (!weak) return nullptr;
+    r.slices.push_back(std::move(weak));
+    return item.release();
 }
 
 int set_item(PyObject* self, PyObject* key, PyObject* value) {
@@ -203,10 +184,8 @@ int set_item(PyObject* self, PyObject* key, PyObject* value) {
         PyErr_SetString(PyExc_TypeError, "bytes of a reservation cannot be deleted; use truncate()");
         return -1;
     }
-    PyObject* view = check_open(state_of(self)) ? PyMemoryView_FromObject(self) : nullptr;
-    int done = view ? PyObject_SetItem(view, key, value) : -1;
-    Py_XDECREF(view);
-    return done;
+    Ref view(check_open(state_of(self)) ? PyMemoryView_FromObject(self) : nullptr);
+    return view ? PyObject_SetItem(view.get(), key, value) : -1;
 }
 
 Py_ssize_t length(PyObject* self) { return static_cast<Py_ssize_t>(state_of(self).size); }
@@ -217,7 +196,6 @@ void destroy(PyObject* self) {
         drop_slices(*r);
         r->open = false;
         settle(*r);
-        Py_XDECREF(r->publisher);
         delete r;
     }
     deallocate(self);
@@ -229,7 +207,7 @@ PyMethodDef methods[] = {
     {"truncate", truncate, METH_O, "truncate(size)\n--\n\nSend only the first `size` bytes."},
     {"commit", commit, METH_NOARGS, "commit()\n--\n\nSend it now; returns its sequence number."},
     {"discard", discard, METH_NOARGS, "discard()\n--\n\nDo not send it."},
-    {"_append", append, METH_VARARGS, "Grow by these bytes, waiting for room."},
+    {"_append", append_data, METH_VARARGS, "Grow by these bytes, waiting for room."},
     {nullptr, nullptr, 0, nullptr}};
 
 PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
@@ -239,7 +217,7 @@ PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
                        {Py_mp_subscript, reinterpret_cast<void*>(get_item)},
                        {Py_mp_ass_subscript, reinterpret_cast<void*>(set_item)},
                        {Py_mp_length, reinterpret_cast<void*>(length)},
-                       {Py_tp_doc, const_cast<char*>("A message being written where it will lie.")},
+                       {Py_tp_doc, const_cast<char*>("A message being written in place.")},
                        {0, nullptr}};
 PyType_Spec spec = {"ringmain._ring.Reservation", sizeof(ReservationObject), 0,
                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
@@ -255,7 +233,7 @@ PyObject* reserve(PyObject*, PyObject* args) {
     uint64_t size = 0;
     if (!parse_count("size", size_object, size)) return nullptr;
     PublisherState* p = reinterpret_cast<PublisherObject*>(publisher)->state;
-    OneAtATime turn(p->occupant);
+    OneAtATime turn(p->caller);
     if (!turn.entered || !usable(publisher)) return nullptr;
     uint64_t envelope = align_up(p->sender.size() + kind.size());
     if (size > p->largest_bytes || size + envelope > p->largest_bytes)
@@ -268,21 +246,19 @@ PyObject* reserve(PyObject*, PyObject* args) {
         p->writer->end();
         return nullptr;
     }
-    reinterpret_cast<ReservationObject*>(self)->state = new ReservationState{
-        Py_NewRef(publisher), p, p->participant->shared(), std::string(kind), size, size};
+    reinterpret_cast<ReservationObject*>(self)->state =
+        new ReservationState{Ref::to(publisher), p, p->participant->shared(), std::string(kind), size, size};
     p->reserved = true;
     return self;
 }
 
-PyMethodDef functions[] = {{"reserve", reserve, METH_VARARGS, "Begin a message where it will lie."},
+PyMethodDef functions[] = {{"reserve", reserve, METH_VARARGS, "Begin a message in place."},
                            {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
 
 bool add_reservation(PyObject* module) {
-    reservation_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
-    return reservation_type && PyModule_AddFunctions(module, functions) == 0 &&
-           PyModule_AddObjectRef(module, "Reservation", reinterpret_cast<PyObject*>(reservation_type)) == 0;
+    return (reservation_type = add_type(module, spec)) && PyModule_AddFunctions(module, functions) == 0;
 }
 
 }  // namespace ringmain::py

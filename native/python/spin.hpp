@@ -1,6 +1,6 @@
-// Looking for what is awaited before sleeping until it comes. A sleep and its wake-up cost tens of microseconds; a look that
-// finds it costs less than one. Owns this invariant: looking never stands in the way of what is awaited, neither of its cache
-// line nor of its core.
+// Spinning for a short time before sleeping. A sleep and its wake-up cost tens of microseconds; a spin that succeeds costs
+// less than one. Owns this invariant: spinning does not delay what it waits for, neither through its cache line nor by
+// occupying its core.
 #pragma once
 
 #include <sched.h>
@@ -13,79 +13,81 @@
 namespace ringmain::py {
 
 class Spin {
-    static constexpr int64_t kUsual_ns = 20'000;
-    static constexpr int kFirstLooks = 40;                               // about a microsecond
-    static constexpr int kAlmostAtOnce = 8, kInARow = 16, kBreath = 32;  // looks, waits, pauses
-    static constexpr uint32_t kMostSkipped = 1023;
+    static constexpr int64_t kAdaptiveSpin_ns = 20'000;
+    static constexpr int kChecksWithGil = 40;     // about a microsecond
+    static constexpr int kShortWaitChecks = 8;    // a wait of at most so many checks is short
+    static constexpr int kShortWaitsInARow = 16;  // after so many short waits, let messages gather
+    static constexpr int kGatherPauses = 32;      // about half a microsecond
+    static constexpr uint32_t kMaxSkippedSpins = 1023;
 
-    int64_t most_ns_ = 0;
-    bool learns_ = false;
-    uint32_t vain_ = 0, skip_ = 0;
-    int in_a_row_ = 0;
-    uint64_t seen_ = 0;
+    int64_t spin_ns_ = 0;
+    bool adaptive_ = false;
+    uint32_t last_skip_ = 0, skip_ = 0;  // waits without a spin: in this backoff step, and still to come
+    int short_waits_ = 0;
+    uint64_t last_seq_ = 0;
 
-    // Where a reader is a little faster than its writer, it looks for each message at the very word that the writer is
-    // about to change, and every look costs the writer a cache line: both get slower than either. So after several waits in
-    // a row that ended almost at once, it lets a few messages gather before it looks, half a microsecond; and stops doing so
-    // when only one came, as in a conversation, where that would be felt.
-    void breathe(uint64_t seq) {
-        bool one_by_one = seq - std::exchange(seen_, seq) < 2;
-        if (in_a_row_ < kInARow) return;
+    // A reader that is a little faster than its writer checks the very word that the writer is about to change, and every
+    // check costs the writer a cache miss: both become slower. So after several short waits in a row, it lets a few
+    // messages gather for half a microsecond before it checks. It stops doing so when only one message came, as in
+    // request and reply, where the delay would matter.
+    void let_messages_gather(uint64_t seq) {
+        bool one_by_one = seq - std::exchange(last_seq_, seq) < 2;
+        if (short_waits_ < kShortWaitsInARow) return;
         if (one_by_one) {
-            in_a_row_ = 0;
+            short_waits_ = 0;
             return;
         }
-        for (int i = 0; i < kBreath; ++i) pause();
+        for (int i = 0; i < kGatherPauses; ++i) pause();
     }
 
     template <class Ready>
-    bool look(int64_t for_ns, Ready ready, uint64_t seq) {
-        breathe(seq);
-        int looks = 0;
-        // First with the GIL, since what is awaited is often nearly there.
-        while (looks < kFirstLooks && !ready()) {
+    bool spin(int64_t for_ns, Ready ready, uint64_t seq) {
+        let_messages_gather(seq);
+        int checks = 0;
+        // First with the GIL, since the wait is often very short.
+        while (checks < kChecksWithGil && !ready()) {
             pause();
-            ++looks;
+            ++checks;
         }
-        in_a_row_ = looks > kAlmostAtOnce ? 0 : std::min(in_a_row_ + 1, kInARow);
-        if (looks < kFirstLooks) return true;
+        short_waits_ = checks > kShortWaitChecks ? 0 : std::min(short_waits_ + 1, kShortWaitsInARow);
+        if (checks < kChecksWithGil) return true;
         WithoutGil unlocked;
         int64_t begin_ns = monotonic_ns(), now_ns = begin_ns;
         do {
-            for (int i = 0; i < kFirstLooks; ++i) {
+            for (int i = 0; i < kChecksWithGil; ++i) {
                 if (ready()) return true;
                 pause();
             }
             now_ns = monotonic_ns();
-            // Longer than usual: perhaps the one we wait for is kept from running by nobody but us.
-            if (now_ns - begin_ns > kUsual_ns) sched_yield();
+            // Longer than usual: perhaps we occupy the core that the awaited process needs.
+            if (now_ns - begin_ns > kAdaptiveSpin_ns) sched_yield();
         } while (now_ns - begin_ns < for_ns);
         return false;
     }
 
   public:
-    // Negative: as experience tells.
+    // Negative: adaptive, at most kAdaptiveSpin_ns.
     void set(int64_t ns) {
-        learns_ = ns < 0;
-        most_ns_ = learns_ ? kUsual_ns : ns;
-        vain_ = skip_ = 0;
+        adaptive_ = ns < 0;
+        spin_ns_ = adaptive_ ? kAdaptiveSpin_ns : ns;
+        last_skip_ = skip_ = 0;
     }
 
-    // Looks at `ready` (which needs no GIL) for a while. True as soon as it says yes. `seq`: the number of the next message,
-    // where that is what is awaited.
+    // Checks `ready` (which needs no GIL) for a while. True as soon as it returns true. `seq`: the number of the next
+    // message, where the wait is for one.
     //
-    // Looking pays only where what is awaited comes that soon: not at a hundred messages a second, and not where the kernel
-    // has put both processes on one core, since nothing can come while we look. So every look in vain doubles the number of
-    // waits that go by without one, and the first that is not ends that.
+    // Spinning pays only if the wait is that short: not at a hundred messages a second, and not if the kernel has put both
+    // processes on one core, since nothing can come while we spin. So every spin that fails doubles the number of waits
+    // without one, and a spin that succeeds resets it.
     template <class Ready>
     bool until(int64_t left_ns, Ready ready, uint64_t seq = 0) {
-        if (most_ns_ <= 0) return false;
+        if (spin_ns_ <= 0) return false;
         if (skip_ > 0) {
             --skip_;
             return false;
         }
-        bool found = look(std::min(most_ns_, left_ns), ready, seq);
-        if (learns_) skip_ = vain_ = found ? 0 : std::min(2 * vain_ + 1, kMostSkipped);
+        bool found = spin(std::min(spin_ns_, left_ns), ready, seq);
+        if (adaptive_) skip_ = last_skip_ = found ? 0 : std::min(2 * last_skip_ + 1, kMaxSkippedSpins);
         return found;
     }
 };

@@ -1,4 +1,4 @@
-// ringmain._ring.Subscriber: what of a subscriber is hot. The rest is src/ringmain/subscriber.py.
+// ringmain._ring.Subscriber: the hot half of a subscriber. The rest is src/ringmain/_subscriber.py.
 #include "subscriber.hpp"
 
 #include <cstdlib>
@@ -9,10 +9,10 @@ namespace {
 
 // ----------------------------------------------------------------------------------------------- receiving
 
-// Before the first large `bytes`: has glibc keep what is freed, instead of giving it to the kernel at once and having every
-// page cleared and mapped anew for the next, which costs several times the copy. Its own rule does it: when a large block
-// that was mapped by itself is freed, blocks up to that size come from the heap, of which it keeps twice as much. Where the
-// user has set these limits (mallopt, GLIBC_TUNABLES), the rule is off, and so is this.
+// Before the first large `bytes`: makes glibc keep freed memory, instead of returning it to the kernel and having every
+// page cleared and mapped again for the next, which costs several times the copy. It uses glibc's own rule: when a large
+// block that was mapped by itself is freed, later blocks up to that size come from the heap, which keeps twice as much.
+// Where the user has set these limits (mallopt, GLIBC_TUNABLES), the rule is off, and this has no effect.
 void keep_large_blocks() {
     constexpr size_t kBlock_bytes = 16 << 20;
     static const bool done = [] {
@@ -23,7 +23,7 @@ void keep_large_blocks() {
     (void)done;
 }
 
-// Copies the message out. A new reference; nullptr without an exception: it was overwritten meanwhile, look again.
+// Copies the message out. A new reference; nullptr without an exception: it was overwritten meanwhile, try again.
 PyObject* copy_message(SubscriberState& s, const View& view) {
     Py_ssize_t size = static_cast<Py_ssize_t>(view.size);
     PyObject* bytes;
@@ -49,50 +49,49 @@ PyObject* copy_message(SubscriberState& s, const View& view) {
 // Takes ownership of `bytes`.
 PyObject* decoded(const SubscriberState& s, PyObject* bytes, uint64_t seq) {
     if (!s.decoder) return bytes;
-    PyObject* object = PyObject_CallFunctionObjArgs(s.decoder, bytes, nullptr);
+    PyObject* object = PyObject_CallFunctionObjArgs(s.decoder.get(), bytes, nullptr);
     Py_DECREF(bytes);
     return object ? object : raise_decode_error(s, seq);
 }
 
-// The next message as an object. `whole` gives a Message, otherwise its data. nullptr without an exception: time is up.
+// The next message as a Message (`whole`), or its data. nullptr without an exception: timed out. References are counted
+// by hand here and in recv_many: a Ref costs five instructions a message.
 PyObject* receive(PyObject* self, SubscriberState& s, Deadline& deadline, bool whole) {
     for (int laps = 0;;) {
         View view;
-        int found = next_message_quickly(self, s, deadline, view);
+        int found = next_message(self, s, deadline, view);
         if (found != 1) return nullptr;
         PyObject* bytes = copy_message(s, view);
         if (!bytes && PyErr_Occurred()) return nullptr;
-        if (!bytes && look_again(deadline, laps)) continue;
+        if (!bytes && try_again(deadline, laps)) continue;
         if (!bytes) return nullptr;
         PyObject *sender = nullptr, *kind = nullptr;
+        auto drop_all = [&] {
+            for (PyObject* object : {bytes, sender, kind}) Py_XDECREF(object);
+        };
         if (whole) {
             sender = sender_of(s, view);
             kind = kind_of(s, view);
             if (!sender || !kind || !s.reader->still_whole(view)) {
-                Py_XDECREF(sender);
-                Py_XDECREF(kind);
-                Py_DECREF(bytes);
-                if (PyErr_Occurred() || !look_again(deadline, laps)) return nullptr;
+                drop_all();
+                if (PyErr_Occurred() || !try_again(deadline, laps)) return nullptr;
                 continue;
             }
         }
         uint64_t lost = s.reader->take(view);
         if (!s.reader->release(s.keep())) [[unlikely]] {
-            Py_XDECREF(sender);
-            Py_XDECREF(kind);
-            Py_DECREF(bytes);
+            drop_all();
             return raise_evicted(s);
         }
         PyObject* data = decoded(s, bytes, view.seq);
         if (!whole) return data;
-        PyObject* message = data ? PyObject_CallFunction(message_class, "NKLNNK", data, view.seq,
-                                                         view.time_ns, sender, kind, lost)
-                                 : nullptr;
         if (!data) {
             Py_DECREF(sender);
             Py_DECREF(kind);
+            return nullptr;
         }
-        return message;
+        return PyObject_CallFunction(message_class, "NKLNNK", data, view.seq, view.time_ns, sender, kind,
+                                     lost);
     }
 }
 
@@ -135,7 +134,7 @@ PyObject* receive_now(PyObject* self, bool whole) {
 PyObject* try_recv(PyObject* self, PyObject*) { return receive_now(self, false); }
 PyObject* try_recv_message(PyObject* self, PyObject*) { return receive_now(self, true); }
 
-// Iteration waits for ever, and ends when the subscriber is closed.
+// Iteration waits without a limit, and ends when the subscriber is closed.
 PyObject* next(PyObject* self) {
     SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
     Receiving turn(self, *s);
@@ -152,43 +151,39 @@ PyObject* recv_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
     static const char* const kNames[] = {"max_messages", "timeout"};
     int64_t timeout_ns = 0;
     if (!parse_arguments("recv_many", args, count, names, kNames, 1, given, 2)) return nullptr;
-    uint64_t most = 0;
-    if (!parse_count("max_messages", given[0], most)) return nullptr;
+    uint64_t max_messages = 0;
+    if (!parse_count("max_messages", given[0], max_messages)) return nullptr;
     if (given[1] && !parse_timeout(given[1], timeout_ns)) return nullptr;
     Receiving turn(self, *s);
     if (!turn.entered() || !usable_subscriber(self)) return nullptr;
-    PyObject* list = PyList_New(0);
+    Ref list(PyList_New(0));
     if (!list) return nullptr;
     Deadline deadline(timeout_ns);
     View view;
     uint64_t taken = 0;
     int laps = 0;
     // Only the first is waited for; the hold moves once for all of them.
-    int found = most ? next_message(self, *s, deadline, view) : 0;
+    int found = max_messages ? wait_for_message(self, *s, deadline, view) : 0;
     while (found == 1) {
         PyObject* bytes = copy_message(*s, view);
         if (!bytes && PyErr_Occurred()) break;
         if (bytes) {
             PyObject* data = decoded(*s, bytes, view.seq);
-            // One that does not decode ends the list before it, and is what the next call begins with.
+            // A message that does not decode ends the list before it, and the next call begins with it.
             if (data || taken == 0) s->reader->take(view);
-            int added = data ? PyList_Append(list, data) : -1;
+            int added = data ? PyList_Append(list.get(), data) : -1;
             Py_XDECREF(data);
-            if (added != 0 || ++taken == most) break;
-        } else if (taken > 0 || !look_again(deadline, laps)) {
+            if (added != 0 || ++taken == max_messages) break;
+        } else if (taken > 0 || !try_again(deadline, laps)) {
             break;
         }
         Deadline now(0);
-        found = next_message_quickly(self, *s, now, view);
+        found = next_message(self, *s, now, view);
     }
     if (s->reader && !s->reader->release(s->keep()) && !PyErr_Occurred()) raise_evicted(*s);
-    if (!PyErr_Occurred()) return list;
-    if (taken > 0) {  // what was taken is not thrown away: the next call meets the same trouble first
-        PyErr_Clear();
-        return list;
-    }
-    Py_DECREF(list);
-    return nullptr;
+    if (PyErr_Occurred() && taken == 0) return nullptr;
+    PyErr_Clear();  // what was taken is not discarded: the next call meets the same error first
+    return list.release();
 }
 
 PyObject* recv_into(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
@@ -209,7 +204,7 @@ PyObject* recv_into(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
     Deadline deadline(timeout_ns);
     for (int laps = 0;;) {
         View view;
-        int found = next_message(self, *s, deadline, view);
+        int found = wait_for_message(self, *s, deadline, view);
         if (found == 0) return raise_timeout(*s, deadline);
         if (found < 0) return nullptr;
         if (view.size > static_cast<size_t>(buffer.len)) {
@@ -225,7 +220,7 @@ PyObject* recv_into(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
             copy_out(buffer.buf, view.payload(), view.size);
         }
         if (!s->reader->still_whole(view)) {
-            if (look_again(deadline, laps)) continue;
+            if (try_again(deadline, laps)) continue;
             return PyErr_Occurred() ? nullptr : raise_timeout(*s, deadline);
         }
         s->reader->take(view);
@@ -246,13 +241,15 @@ bool parse_start(const char* name, const char* text, Start& start) {
     return true;
 }
 
-bool parse_observe(const char* text, Observe& observe) {
+bool parse_observe(const char* text, ObserveMode& observe) {
     std::string_view value = text;
     if (value != "never" && value != "pipes" && value != "always") {
         PyErr_Format(PyExc_ValueError, "observe is 'never', 'pipes' or 'always', not '%s'", text);
         return false;
     }
-    observe = value == "never" ? Observe::never : value == "pipes" ? Observe::pipes : Observe::always;
+    observe = value == "never"   ? ObserveMode::never
+              : value == "pipes" ? ObserveMode::pipes
+                                 : ObserveMode::always;
     return true;
 }
 
@@ -273,7 +270,7 @@ PyObject* open(PyObject* self, PyObject* args) {
     s->conflate = conflate;
     s->spin.set(spin_ns);
     s->closing = false;
-    s->closed = false;  // already now: _attached() may ask what it has joined
+    s->closed = false;  // before attach(), which calls _attached()
     if (attach(self, *s) >= 0) Py_RETURN_NONE;
     s->closed = true;
     return nullptr;
@@ -289,9 +286,9 @@ PyObject* close(PyObject* self, PyObject*) {
                                   "in use");
     };
     if (lent()) return refuse();
-    s->closing = true;  // whoever waits inside gives up, and closes for us
-    if (s->occupant.is_us()) Py_RETURN_NONE;
-    OneAtATime turn(s->occupant);
+    s->closing = true;  // a thread that waits inside gives up, and closes for us
+    if (s->caller.is_us()) Py_RETURN_NONE;
+    OneAtATime turn(s->caller);
     bool refused = turn.entered && !s->closed && lent();
     if (turn.entered && !s->closed && !refused) leave_topic(*s);
     s->closing = false;
@@ -301,16 +298,14 @@ PyObject* close(PyObject* self, PyObject*) {
 }
 
 bool read_names(PyObject* iterable, std::vector<std::string>& names) {
-    PyObject* iterator = PyObject_GetIter(iterable);
+    Ref iterator(PyObject_GetIter(iterable));
     if (!iterator) return false;
     std::vector<std::string> read;
-    while (PyObject* item = PyIter_Next(iterator)) {
+    while (Ref item{PyIter_Next(iterator.get())}) {
         std::string_view text;
-        if (text_of(item, text)) read.emplace_back(text);
-        Py_DECREF(item);
-        if (PyErr_Occurred()) break;
+        if (!text_of(item.get(), text)) return false;
+        read.emplace_back(text);
     }
-    Py_DECREF(iterator);
     if (PyErr_Occurred()) return false;
     names = std::move(read);
     return true;
@@ -328,9 +323,7 @@ PyObject* screen(PyObject* self, PyObject* args) {
 
 PyObject* set_decoder(PyObject* self, PyObject* decoder) {
     SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
-    PyObject* old = s->decoder;
-    s->decoder = decoder == Py_None ? nullptr : Py_NewRef(decoder);
-    Py_XDECREF(old);
+    s->decoder = Ref::to(decoder == Py_None ? nullptr : decoder);
     Py_RETURN_NONE;
 }
 
@@ -346,13 +339,7 @@ PyObject* describe(PyObject* self, PyObject*) {
 
 PyObject* get_schema(PyObject* self, PyObject*) {
     SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
-    if (!s->attached()) return PyBytes_FromStringAndSize("", 0);
-    try {
-        std::string schema = s->participant->topic_file().schema();
-        return PyBytes_FromStringAndSize(schema.data(), static_cast<Py_ssize_t>(schema.size()));
-    } catch (const Failure& failure) {
-        return raise(failure);
-    }
+    return s->attached() ? schema_of(s->participant->topic_file()) : PyBytes_FromStringAndSize("", 0);
 }
 
 PyObject* fileno(PyObject* self, PyObject*) {
@@ -364,34 +351,31 @@ PyObject* fileno(PyObject* self, PyObject*) {
         } catch (const Failure& failure) {
             return raise(failure);
         }
-        Receiving settles(self, *s);
+        Receiving updates(self, *s);
     }
     return PyLong_FromLong(s->event->fd());
 }
 
-// directory_count(): how often topics have come and gone, modulo 2^32; for wait().
+// directory_count(): how often topics were created or removed, modulo 2^32; for wait().
 PyObject* directory_count(PyObject* self, PyObject*) {
     SubscriberState* s = usable_subscriber(self);
     if (!s) return nullptr;
     return PyLong_FromUnsignedLong(s->directory ? s->directory->bell().value : 0);
 }
 
-// raise_timeout(timeout): what recv(timeout) would raise, for whoever did the waiting elsewhere.
+// raise_timeout(timeout): raises what recv(timeout) would, for a caller that waited elsewhere.
 PyObject* timed_out(PyObject* self, PyObject* timeout) {
     int64_t timeout_ns;
     if (!parse_timeout(timeout, timeout_ns)) return nullptr;
     return raise_timeout(*reinterpret_cast<SubscriberObject*>(self)->state, Deadline(timeout_ns));
 }
 
-// arm(event): have the event rung when there may be something to read. The token it will give; 0: there is already.
+// arm(event): rings the event when there may be a message. Returns its token; 0: there is one already.
 PyObject* arm(PyObject* self, PyObject* event) {
     SubscriberState* s = usable_subscriber(self);
     if (!s) return nullptr;
-    if (!PyObject_TypeCheck(event, event_type)) {
-        PyErr_SetString(PyExc_TypeError, "arm() takes an Event");
-        return nullptr;
-    }
-    OneAtATime turn(s->occupant);
+    if (!check_event(event)) return nullptr;
+    OneAtATime turn(s->caller);
     if (!turn.entered || !usable_subscriber(self)) return nullptr;
     int64_t token = watch_for_message(self, *s, event_of(event));
     return token < 0 ? nullptr : PyLong_FromLongLong(token);
@@ -417,37 +401,34 @@ PyObject* create(PyTypeObject* type, PyObject*, PyObject*) {
 }
 
 void destroy(PyObject* self) {
-    SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
-    Py_XDECREF(s->decoder);
-    Py_XDECREF(s->last_sender_str);
-    Py_XDECREF(s->last_kind_str);
-    delete s;
+    delete reinterpret_cast<SubscriberObject*>(self)->state;
     deallocate(self);
 }
 
 PyMethodDef methods[] = {
     {"recv", method(recv), METH_FASTCALL | METH_KEYWORDS,
-     "recv(timeout=None)\n--\n\nThe next message's data. Raises Timeout when nothing came in time."},
+     "recv(timeout=None)\n--\n\nThe next message's data. Raises Timeout if none comes in time."},
     {"try_recv", try_recv, METH_NOARGS, "try_recv()\n--\n\nThe next message's data, or None at once."},
     {"recv_message", method(recv_message), METH_FASTCALL | METH_KEYWORDS,
-     "recv_message(timeout=None)\n--\n\nThe next Message: its data and all that is known of it."},
+     "recv_message(timeout=None)\n--\n\nThe next Message: its data and its envelope."},
     {"try_recv_message", try_recv_message, METH_NOARGS,
      "try_recv_message()\n--\n\nThe next Message, or None at once."},
     {"recv_many", method(recv_many), METH_FASTCALL | METH_KEYWORDS,
-     "recv_many(max_messages, timeout=0)\n--\n\nWhat is there, up to max_messages; waits only for the "
-     "first."},
+     "recv_many(max_messages, timeout=0)\n--\n\nThe messages that are there, up to max_messages; waits "
+     "only for the first."},
     {"recv_into", method(recv_into), METH_FASTCALL | METH_KEYWORDS,
      "recv_into(buffer, timeout=None)\n--\n\nCopy the next message into a buffer; returns its size."},
     {"fileno", fileno, METH_NOARGS,
      "fileno()\n--\n\nA descriptor that is readable while a message is there, for select and event loops."},
     {"_raise_timeout", timed_out, METH_O, "Raise what recv(timeout) would."},
-    {"_arm", arm, METH_O, "Have an Event rung when there may be something to read."},
-    {"_open", open, METH_VARARGS, "Take a participant in the topic, or wait for it to appear."},
+    {"_arm", arm, METH_O, "Ring an Event when there may be a message."},
+    {"_open", open, METH_VARARGS, "Join the topic, if it is there."},
     {"_close", close, METH_NOARGS, "Leave the topic."},
-    {"_screen", screen, METH_VARARGS, "Set which senders and kinds are passed over."},
-    {"_set_decoder", set_decoder, METH_O, "What turns bytes into an object, or None."},
-    {"_describe", describe, METH_NOARGS, "An EndpointRecord, or None before the topic exists"},
-    {"_directory_count", directory_count, METH_NOARGS, "Changes when topics come or go; for wait()."},
+    {"_screen", screen, METH_VARARGS, "Set which senders and kinds to skip."},
+    {"_set_decoder", set_decoder, METH_O, "Set what turns bytes into an object, or None."},
+    {"_describe", describe, METH_NOARGS, "An EndpointRecord, or None before the topic exists."},
+    {"_directory_count", directory_count, METH_NOARGS,
+     "Changes when topics are created or removed; for wait()."},
     {"_schema", get_schema, METH_NOARGS, "The topic's schema, as bytes."},
     {nullptr, nullptr, 0, nullptr}};
 
@@ -468,10 +449,6 @@ PyType_Spec spec = {"ringmain._ring.Subscriber", sizeof(SubscriberObject), 0,
 
 }  // namespace
 
-bool add_subscriber(PyObject* module) {
-    subscriber_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
-    return subscriber_type &&
-           PyModule_AddObjectRef(module, "Subscriber", reinterpret_cast<PyObject*>(subscriber_type)) == 0;
-}
+bool add_subscriber(PyObject* module) { return (subscriber_type = add_type(module, spec)) != nullptr; }
 
 }  // namespace ringmain::py

@@ -1,5 +1,5 @@
-// Finding a subscriber's next message: taking a participant once the topic is there, waiting, following the topic into its next
-// life, and saying for whom it waited in vain.
+// Waiting for a subscriber's next message: joins the topic once it is there, follows it into its next life, and on a
+// timeout names the writers it waited for.
 #include "subscriber.hpp"
 
 namespace ringmain::py {
@@ -31,7 +31,7 @@ void leave_topic(SubscriberState& s) {
 }
 
 int attach(PyObject* self, SubscriberState& s) {
-    if (s.participant) detach(s);  // inherited through fork: the slot is the parent's, take one of our own
+    if (s.participant) detach(s);  // inherited through fork: the slot is the parent's, so join again
     try {
         WithoutGil unlocked;
         if (!s.directory) s.directory = std::make_shared<Directory>(s.directory_path, true);
@@ -41,8 +41,7 @@ int attach(PyObject* self, SubscriberState& s) {
                                                 s.on_lap, s.conflate,
                                                 observes(s.observe, s.participant->topic_file().contract));
             if (s.reader->attach(s.came_first ? Start::oldest : s.start, s.came_first) != Status::ok)
-                throw Failure{Fault::corrupt, "the ring of topic '" + s.topic +
-                                                  "' contradicts itself; unlink the topic to begin anew"};
+                throw Failure{Fault::corrupt, corrupt_text(s.topic)};
         }
     } catch (const Failure& failure) {
         s.reader.reset();
@@ -54,13 +53,9 @@ int attach(PyObject* self, SubscriberState& s) {
         s.came_first = true;
         return 0;
     }
-    PyObject* done = PyObject_CallMethod(self, "_attached", nullptr);
-    if (!done) {
-        detach(s);
-        return -1;
-    }
-    Py_DECREF(done);
-    return 1;
+    Ref done(PyObject_CallMethod(self, "_attached", nullptr));
+    if (!done) detach(s);
+    return done ? 1 : -1;
 }
 
 static bool is_one_of(const std::vector<std::string>& names, const std::byte* text, size_t size) {
@@ -93,13 +88,10 @@ int message_now(PyObject* self, SubscriberState& s, View& view, bool borrowing) 
             continue;
         }
         if (status == Status::corrupt) {
-            raise("Corrupt",
-                  "the ring of topic '" + s.topic +
-                      "' contradicts itself: some process wrote where it must not. Unlink the topic "
-                      "(force=True) and open it anew");
+            raise_corrupt(s.topic);
             return -1;
         }
-        // Empty. If the topic has lost its name, its next life is elsewhere.
+        // Empty. If the file has lost its name, the topic's next life is another file.
         if (!s.participant->topic_file().retired() || reader.has_more()) return 0;
         if (!s.leases.empty()) return 0;
         detach(s);
@@ -107,8 +99,8 @@ int message_now(PyObject* self, SubscriberState& s, View& view, bool borrowing) 
     }
 }
 
-int next_message(PyObject* self, SubscriberState& s, Deadline& deadline, View& view, bool borrowing) {
-    for (bool hurry = true;;) {
+int wait_for_message(PyObject* self, SubscriberState& s, Deadline& deadline, View& view, bool borrowing) {
+    for (bool spin = true;;) {
         bool listens = !s.attached() && s.directory;
         Bell appears = listens ? s.directory->bell() : Bell{};
         int found = message_now(self, s, view, borrowing);
@@ -116,18 +108,19 @@ int next_message(PyObject* self, SubscriberState& s, Deadline& deadline, View& v
             return found;
         int64_t left = deadline.left_ns();
         if (left == 0) return 0;
-        // Its life has just ended, and the next is not there yet. Listen first, then look again, or nobody would wake us.
+        // The topic's life has just ended, and the next is not there yet. Read the directory's bell first, then look
+        // again: otherwise a topic created in between would not wake us.
         if (!s.attached() && !listens) continue;
         Bell bell = appears;
         if (s.attached()) {
             Reader& reader = *s.reader;
             auto has_more = [&] { return reader.has_more(); };
-            if (hurry && s.spin.until(left, has_more, reader.sequence())) continue;
+            if (spin && s.spin.until(left, has_more, reader.sequence())) continue;
             bell = reader.bell();
             if (!bell.word) continue;
         }
-        // Nothing came in a whole slice: looking for long again would be for nothing.
-        hurry = sleep_without_gil(bell, std::min(kSlice_ns, deadline.left_ns())) != Woken::timed_out;
+        // Nothing came in a whole slice: do not spin again.
+        spin = sleep_without_gil(bell, std::min(kSlice_ns, deadline.left_ns())) != Woken::timed_out;
         if (PyErr_CheckSignals() != 0) return -1;
         if (s.closing) {
             if (s.leases.empty()) leave_topic(s);
@@ -160,39 +153,34 @@ int64_t watch_for_message(PyObject* self, SubscriberState& s, const std::shared_
     }
 }
 
-void settle_descriptor(PyObject* self, SubscriberState& s) {
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
+void update_descriptor(PyObject* self, SubscriberState& s) {
+    SavedError error;
     unwatch(s.event_token);
     s.event->take();
     int64_t token = s.closed ? 0 : watch_for_message(self, s, s.event);
     s.event_token = token > 0 ? static_cast<uint64_t>(token) : 0;
-    if (token <= 0) s.event->ring(0);  // something to read, or trouble that the next call will tell
+    if (token <= 0) s.event->ring(0);  // a message, or an error that the next call will raise
     PyErr_Clear();
-    PyErr_Restore(type, value, traceback);
 }
 
-bool look_again(Deadline& deadline, int& laps) {
-    constexpr int kAtOnce =
-        1000;  // with a timeout of 0, what is "at once" while somebody writes over everything
+bool try_again(Deadline& deadline, int& laps) {
+    constexpr int kMaxLaps = 1000;  // with a timeout of 0, while a writer keeps overwriting what we copy
     if (PyErr_CheckSignals() != 0) return false;
-    return deadline.timeout_ns() == 0 ? ++laps < kAtOnce : deadline.left_ns() > 0;
+    return deadline.timeout_ns() == 0 ? ++laps < kMaxLaps : deadline.left_ns() > 0;
 }
 
 PyObject* raise_timeout(const SubscriberState& s, const Deadline& deadline) {
     std::string text =
         "no message on topic '" + s.topic + "' within " + seconds(deadline.timeout_ns()) + ": ";
     if (!s.attached())
-        return raise("Timeout", text + "there is no such topic (nobody has opened a publisher)");
+        return raise("Timeout", text + "there is no such topic (no publisher has been opened)");
     const TopicFile& topic_file = s.participant->topic_file();
     std::string writers;
-    uint32_t used = std::min(topic_file.header().slots_used.load(std::memory_order_acquire), kSlotCount);
-    for (uint32_t i = 0; i < used; ++i) {
-        if (i == s.participant->slot() || !slot_taken(topic_file, i)) continue;
-        ParticipantInfo participant = look_at(topic_file, i, slot_alive(topic_file, i));
-        if (participant.role != Role::writer) continue;
-        writers += (writers.empty() ? "" : ", ") + participant.describe() +
-                   (participant.alive ? "" : ", which is dead");
+    for (uint32_t i : taken_slots(topic_file)) {
+        if (!slot_has_role(topic_file, i, Role::writer)) continue;
+        ParticipantInfo writer = look_at(topic_file, i, slot_alive(topic_file, i));
+        writers +=
+            (writers.empty() ? "" : ", ") + writer.describe() + (writer.alive ? "" : ", which has died");
     }
     return raise("Timeout", text + (writers.empty() ? "it has no writer" : "waiting for " + writers));
 }
@@ -200,23 +188,23 @@ PyObject* raise_timeout(const SubscriberState& s, const Deadline& deadline) {
 PyObject* raise_evicted(const SubscriberState& s) {
     return raise(
         "TakenOver",
-        "this subscriber's place in topic '" + s.topic +
-            "' was given to another: its lock was lost, as happens when a process closes all descriptors",
+        "this subscriber's slot in topic '" + s.topic +
+            "' was given to another participant: its lock was lost, which happens when a process closes all "
+            "of its descriptors",
         ECONNABORTED);
 }
 
-static PyObject* cached_text(std::string& last, PyObject*& last_str, const std::byte* text, size_t size) {
+static PyObject* cached_text(std::string& last, Ref& last_str, const std::byte* text, size_t size) {
     if (size == 0) return Py_NewRef(empty_str);
     char copy[kMaxEnvelopeNameBytes];
     copy_out(copy, text, size);
     if (!last_str || last.size() != size || std::memcmp(last.data(), copy, size) != 0) {
-        PyObject* str = PyUnicode_DecodeUTF8(copy, static_cast<Py_ssize_t>(size), "replace");
+        Ref str(PyUnicode_DecodeUTF8(copy, static_cast<Py_ssize_t>(size), "replace"));
         if (!str) return nullptr;
-        Py_XDECREF(last_str);
-        last_str = str;
+        last_str = std::move(str);
         last.assign(copy, size);
     }
-    return Py_NewRef(last_str);
+    return last_str.new_ref();
 }
 
 PyObject* sender_of(SubscriberState& s, const View& view) {
@@ -228,28 +216,24 @@ PyObject* kind_of(SubscriberState& s, const View& view) {
 }
 
 PyObject* raise_decode_error(const SubscriberState& s, uint64_t seq) {
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    PyErr_NormalizeException(&type, &value, &traceback);
-    PyObject* reason = value ? PyObject_Str(value) : nullptr;
-    PyObject* errors = PyImport_ImportModule("ringmain.errors");
-    PyObject* error_class = errors ? PyObject_GetAttrString(errors, "DecodeError") : nullptr;
-    PyObject* error = error_class && reason
-                          ? PyObject_CallFunction(error_class, "sKO", s.topic.c_str(), seq, reason)
-                          : nullptr;
-    if (error) PyErr_SetObject(error_class, error);
-    Py_XDECREF(error);
-    Py_XDECREF(error_class);
-    Py_XDECREF(errors);
-    Py_XDECREF(reason);
-    PyObject *new_type, *new_value, *new_traceback;
-    PyErr_Fetch(&new_type, &new_value, &new_traceback);
-    PyErr_NormalizeException(&new_type, &new_value, &new_traceback);
-    if (new_value && value) PyException_SetCause(new_value, Py_NewRef(value));
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(traceback);
-    PyErr_Restore(new_type, new_value, new_traceback);
+    Ref cause;
+    {
+        PyObject *type, *value, *traceback;
+        PyErr_Fetch(&type, &value, &traceback);
+        PyErr_NormalizeException(&type, &value, &traceback);
+        Ref owned_type(type), owned_traceback(traceback);
+        cause = Ref(value);
+    }
+    Ref reason(cause ? PyObject_Str(cause.get()) : nullptr);
+    Ref errors(PyImport_ImportModule("ringmain.errors"));
+    Ref error_class(errors ? PyObject_GetAttrString(errors.get(), "DecodeError") : nullptr);
+    Ref error(error_class && reason
+                  ? PyObject_CallFunction(error_class.get(), "sKO", s.topic.c_str(), seq, reason.get())
+                  : nullptr);
+    if (error) PyErr_SetObject(error_class.get(), error.get());
+    SavedError raised;
+    raised.normalize();
+    if (raised.value && cause) PyException_SetCause(raised.value, cause.release());
     return nullptr;
 }
 

@@ -1,12 +1,12 @@
-// ringmain._ring.wait: sleeping until one of several subscribers has something to read.
+// ringmain._ring.wait: sleeps until one of several subscribers has a message.
 #include "frame_subscriber.hpp"
 
 namespace ringmain::py {
 
 namespace {
 
-// wait(subscribers, timeout, directory_seen): those with something to read. If a `_directory_count()` is given, also
-// returns, with nothing, when topics have come or gone since.
+// wait(subscribers, timeout, directory_seen): those that have a message. If a `_directory_count()` is given, also returns,
+// perhaps with none, when topics were created or removed since.
 PyObject* wait(PyObject*, PyObject* args) {
     PyObject *sequence, *timeout = nullptr;
     int64_t timeout_ns;
@@ -14,25 +14,22 @@ PyObject* wait(PyObject*, PyObject* args) {
     if (!PyArg_ParseTuple(args, "O|OL", &sequence, &timeout, &directory_seen) ||
         !parse_timeout(timeout, timeout_ns))
         return nullptr;
-    struct Owner {
-        PyObject* object;
-        ~Owner() { Py_XDECREF(object); }
-    } list{PySequence_List(sequence)}, ready{PyList_New(0)};
-    if (!list.object || !ready.object) return nullptr;
-    Py_ssize_t count = PyList_Size(list.object);
+    Ref list(PySequence_List(sequence)), ready(PyList_New(0));
+    if (!list || !ready) return nullptr;
+    Py_ssize_t count = PyList_Size(list.get());
     Deadline deadline(timeout_ns);
     for (;;) {
         std::vector<Bell> bells;
         bool look_again = false, directory_changed = false;
         for (Py_ssize_t i = 0; i < count; ++i) {
-            PyObject* item = PyList_GetItem(list.object, i);
+            PyObject* item = PyList_GetItem(list.get(), i);
             PyObject* subscriber = subscriber_in(item);
             if (!subscriber) {
                 PyErr_Format(PyExc_TypeError, "wait() takes subscribers, not %R", item);
                 return nullptr;
             }
             SubscriberState* s = reinterpret_cast<SubscriberObject*>(subscriber)->state;
-            OneAtATime turn(s->occupant);
+            OneAtATime turn(s->caller);
             if (!turn.entered || !usable_subscriber(subscriber)) return nullptr;
             if (directory_seen >= 0 && i == 0 && s->directory) {
                 if (Bell bell = s->directory->bell(); bell.word) bells.push_back(bell);
@@ -42,36 +39,35 @@ PyObject* wait(PyObject*, PyObject* args) {
             Bell bell = listens ? s->directory->bell() : Bell{};
             View view;
             int found = message_now(subscriber, *s, view);
-            if (found < 0 || (found == 1 && PyList_Append(ready.object, item) != 0)) return nullptr;
+            if (found < 0 || (found == 1 && PyList_Append(ready.get(), item) != 0)) return nullptr;
             if (found == 1) continue;
             if (s->attached()) {
                 bell = s->reader->bell();
                 look_again |= !bell.word;
             } else {
-                look_again |= !listens;  // its life has just ended: see next_message
+                look_again |= !listens;  // its life has just ended: see wait_for_message
             }
             if (bell.word && bells.size() < kMaxBells) bells.push_back(bell);
         }
-        if (PyList_Size(ready.object) > 0 || directory_changed) return Py_NewRef(ready.object);
+        if (PyList_Size(ready.get()) > 0 || directory_changed) return Py_NewRef(ready.get());
         int64_t left = deadline.left_ns();
-        if (left == 0) return Py_NewRef(ready.object);
+        if (left == 0) return Py_NewRef(ready.get());
         if (!look_again) {
-            // Beyond the kernel's limit the rest is looked at every millisecond.
+            // The kernel limits the number of bells; the other subscribers are polled every millisecond.
             bool all = static_cast<size_t>(count) <= kMaxBells;
-            int64_t most = std::min(all ? kSlice_ns : int64_t{1'000'000}, left);
+            int64_t sleep_ns = std::min(all ? kSlice_ns : int64_t{1'000'000}, left);
             WithoutGil unlocked;
             if (bells.empty())
-                usleep(static_cast<useconds_t>(most / 1000));
+                usleep(static_cast<useconds_t>(sleep_ns / 1000));
             else
-                sleep_on_any(bells.data(), bells.size(), most);
+                sleep_on_any(bells.data(), bells.size(), sleep_ns);
         }
         if (PyErr_CheckSignals() != 0) return nullptr;
     }
 }
 
-PyMethodDef functions[] = {
-    {"wait", wait, METH_VARARGS, "Those of the subscribers that have something to read."},
-    {nullptr, nullptr, 0, nullptr}};
+PyMethodDef functions[] = {{"wait", wait, METH_VARARGS, "The subscribers that have a message."},
+                           {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
 

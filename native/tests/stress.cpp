@@ -2,7 +2,7 @@
 //
 //   stress CONTRACT processes|threads MESSAGES [WRITERS READERS]
 //
-// As processes: each opens the topic by itself, as in life. As threads: each has its own participant, and all use one mapping,
+// As processes: each opens the topic by itself, as in production. As threads: each has its own participant, and all use one mapping,
 // so that ThreadSanitizer sees that they touch the same memory. Checked: every message whole, each writer's in order, none
 // missing where the contract waits, and lost + received = sent where it laps. The ring is small, so that it wraps often;
 // RINGMAIN_LAB_ORIGIN moves its beginning to where 32 or 63 bits wrap.
@@ -71,15 +71,13 @@ void write_all(Ring ring, const Participant& participant, uint64_t number, uint6
     if (ring.contract.one_writer && w.attach() != Status::ok) wrong("a writer cannot begin");
     for (uint64_t i = 0; i < messages; ++i) publish(w, participant.topic_file(), compose(number, i));
     Payload goodbye{number, kGoodbye, 0, {}};
-    // Where a reader can be lapped, it may miss a goodbye: go on until all have gone, at most a minute.
+    // A reader that can be lapped may miss a goodbye: repeat it until all readers have left, at most for a minute.
     publish(w, participant.topic_file(), goodbye);
     for (int i = 0; !ring.contract.writer_waits() && i < 60'000; ++i) {
-        bool anybody = false;
-        for (uint32_t s = 0; s < ring.slots_used(); ++s)
-            anybody |=
-                slot_taken(participant.topic_file(), s) && s != participant.slot() &&
-                ring.slots[s].role.load(std::memory_order_relaxed) == static_cast<uint32_t>(Role::reader);
-        if (!anybody) return;
+        bool has_readers = false;
+        for (uint32_t slot : taken_slots(participant.topic_file()))
+            has_readers |= slot_has_role(participant.topic_file(), slot, Role::reader);
+        if (!has_readers) return;
         usleep(1000);
         publish(w, participant.topic_file(), goodbye);
     }
@@ -119,7 +117,7 @@ uint64_t read_all(Ring ring, const Participant& participant, uint64_t writers) {
             due[p.writer] = kGoodbye;
             continue;
         }
-        // Announcing a hold is not yet having one: a writer that was first may have made us begin later.
+        // A writer that claimed before our hold was announced may have made us begin later.
         if (began > 0) due.try_emplace(p.writer, p.counter);
         if (p.counter < due[p.writer]) wrong("a writer's messages out of order");
         if (r.always_holds() && p.counter != due[p.writer])
@@ -139,15 +137,14 @@ WriterRequest request(Contract contract) {
     return r;
 }
 
-// No writer starts before all are there, and those who hold do: readers of the oldest then see everything.
+// No writer starts before all have joined and readers hold: readers that start at the oldest then see everything.
 void wait_for_participants(const TopicFile& s, uint32_t count) {
     for (;;) {
         uint32_t there = 0;
-        for (uint32_t i = 0; i < kSlotCount; ++i) {
-            bool writes =
-                s.slot(i).role.load(std::memory_order_relaxed) == static_cast<uint32_t>(Role::writer);
+        for (uint32_t i : taken_slots(s)) {
+            bool writes = slot_has_role(s, i, Role::writer);
             bool holds = (s.slot(i).hold.load(std::memory_order_acquire) & kPositionMask) != kNoHold;
-            there += slot_taken(s, i) && (writes || holds || !traits(s.contract).writer_waits());
+            there += writes || holds || !traits(s.contract).writer_waits();
         }
         if (there >= count) return;
         usleep(200);
@@ -233,7 +230,7 @@ int main(int argc, char** argv) {
                                                                                  messages, writers, readers);
         unlinkat(directory->fd(), "bell", 0);
         if (rmdir(path) != 0) {
-            std::fputs("something is left behind\n", stderr);
+            std::fputs("files are left\n", stderr);
             ++failed;
         }
     } catch (const Failure& failure) {

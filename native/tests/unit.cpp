@@ -1,4 +1,4 @@
-// The parts of the core by themselves: text, topic_file, roster, and the rule in one process.
+// The parts of the core by themselves: text, topic files, roster, and the rule in one process.
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -125,7 +125,7 @@ void the_dead_are_reaped() {
     CHECK(reap_if_dead(s, dead) && !slot_taken(s, dead));
     CHECK((s.slot(dead).hold.load(std::memory_order_relaxed) & kPositionMask) == kNoHold);
     CHECK(!reap_if_dead(s, dead));
-    // A hold without an owner is nobody's: taken back as well.
+    // A hold in a free slot has no owner: it is reset as well.
     s.slot(dead).hold.store(0, std::memory_order_relaxed);
     CHECK(reap_if_dead(s, dead));
     writer.reset();
@@ -157,7 +157,7 @@ void a_removal_begun_is_finished() {
     auto writer = join_as_writer(directory, "t", request(Contract::bus));
     {
         RosterLock lock(writer->topic_file());
-        stop_writers(writer->topic_file(), lock);  // and then whoever removes it dies
+        stop_writers(writer->topic_file(), lock);  // and then the process that removes it dies
     }
     Writer w(ring_of(writer->topic_file()), writer->slot());
     CHECK(w.begin() == Status::taken_over);
@@ -186,7 +186,7 @@ void bulk_copies_are_copies() {
             }
 }
 
-// Copies as long as it takes to settle; returns which way was taken most among the last hundred.
+// Copies until the choice settles; returns the method used most among the last hundred.
 CopyMethod settles_on(CopyChoice& choice, const std::function<float(CopyMethod)>& cost) {
     std::vector<int> taken(3);
     for (int i = 0; i < 2000; ++i) {
@@ -218,7 +218,7 @@ void the_fastest_way_to_copy_is_found() {
     CHECK(hopeless < 200);  // trials cost little
 }
 
-// Nobody says what kind it is: there is nothing to copy, and nowhere to copy it from. UBSan looks on in `make sanitize`.
+// An empty kind: there is nothing to copy, and no pointer to copy it from. UBSan checks it in `make sanitize`.
 void a_sender_needs_no_kind() {
     auto directory = fresh_directory();
     auto writer = join_as_writer(directory, "t", request(Contract::broadcast));

@@ -1,4 +1,4 @@
-"""The typed face of the native module. `_ring_lab` has the same."""
+"""The types of the native module. `_ring_lab` has the same names, and CRASH_POINTS: the labels of its crash points."""
 
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
@@ -57,11 +57,11 @@ class Publisher:
     def send(self, data: Any, kind: str = "", timeout: float | None = None) -> int:
         """Send a message; returns its sequence number.
 
-        On the waiting contracts, waits until there is room: `Full` when the time is up, naming who is in the way.
+        On the waiting contracts, waits until there is room: `Full` at the timeout, which names what blocks it.
         """
 
     def send_many(self, messages: Iterable[Any], kind: str = "", timeout: float | None = None) -> int:
-        """Send messages with one wake-up; returns how many. If the time is up before all are sent, `Full.sent` says
+        """Send messages with one wake-up; returns how many. If it times out before all are sent, `Full.sent` says
         how many were."""
 
     def wait_for_readers(self, count: int = 1, timeout: float | None = None) -> int:
@@ -103,19 +103,19 @@ class Publisher:
 
 class Subscriber:
     def recv(self, timeout: float | None = None) -> Any:
-        """The next message's data. `Timeout` when nothing came in time, saying for whom it waited."""
+        """The next message's data. `Timeout` if none comes in time, which names the writers."""
 
     def try_recv(self) -> Any:
         """The next message's data, or None at once."""
 
     def recv_message(self, timeout: float | None = None) -> Message:
-        """The next message with all that is known of it."""
+        """The next message with its envelope."""
 
     def try_recv_message(self) -> Message | None:
         """The next message, or None at once."""
 
     def recv_many(self, max_messages: int, timeout: float | None = 0) -> list[Any]:
-        """What is there, up to max_messages. Waits, if at all, only for the first."""
+        """The messages that are there, up to max_messages. Waits, if at all, only for the first."""
 
     def recv_into(self, buffer: WriteableBuffer, timeout: float | None = None) -> int:
         """Copy the next message into a buffer; returns its size. If the buffer is too small, `ValueError`, and the
@@ -160,7 +160,7 @@ class Subscriber:
 S = TypeVar("S", bound=Subscriber | FrameSubscriber)
 
 class Reservation:
-    """A message being written where it will lie. Sent when its block is left, dropped on an exception."""
+    """A message being written in place. Sent when its block ends, dropped on an exception."""
 
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -182,7 +182,7 @@ class Reservation:
     def _append(self, data: ReadableBuffer, timeout: float | None = None, /) -> int: ...
 
 class Lease:
-    """A message read where it lies."""
+    """A message read in place."""
 
     @property
     def data(self) -> Any:
@@ -205,7 +205,7 @@ class Lease:
     def __len__(self) -> int: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
     def release(self) -> None:
-        """Give the message back. On `broadcast`, raises `Lapped` if the writer went over it."""
+        """Give the message back. On `broadcast`, raises `Lapped` if the writer has overwritten it."""
 
 class Batch:
     """Messages as Arrow columns: seq, time_ns, sender, kind, lost, data."""
@@ -219,13 +219,13 @@ class Batch:
 
     @property
     def epoch(self) -> int:
-        """Which life of the topic the messages are of: a batch never mixes two. 0 if there are none."""
+        """The epoch of the topic's life that the messages are from: a batch never mixes two. 0 if there are none."""
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]: ...
     def __arrow_c_schema__(self) -> object: ...
 
 class Event:
-    """A descriptor for an event loop, and the tokens of what rang."""
+    """A descriptor for an event loop, and the tokens of the bells that rang."""
 
     def fileno(self) -> int: ...
     def take(self) -> list[int]: ...

@@ -1,8 +1,8 @@
 """The programs of the lab's processes: those that survive, and those that are killed.
 
-A survivor works until it is told to stop and checks everything it sees: every message whole, in order, none missing
+A survivor works until `Board.stop` and checks everything it sees: every message whole, in order, none missing
 where none may be missing, and `lost` exact to the message. A victim does one thing (`ACTS`) over and over until it dies
-of it. Both run in processes of their own; what they have to say goes to the `Board`, a few words of shared memory.
+of it. Both run in processes of their own, and report through the `Board`, a few words of shared memory.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ TOPIC = "lab/topic"
 CAPACITY = 4096
 OTHER_CAPACITY = 8192
 PATIENCE_S = 60.0
-"""Nobody honest needs it: long, because the machine may be busy with other scenarios, and only failures take it."""
+"""Long, because the machine may be busy with other scenarios; only failures take that long."""
 VICTIMS_PATIENCE_S = 0.5
-"""A victim that nobody makes room for goes home early; it has died by then, or will not."""
+"""A victim that finds no room stops after this time: it has died by then, or will not."""
 SLICE_S = 0.25
 """A survivor's single wait."""
 POLL_S = 0.0005
@@ -45,7 +45,7 @@ class Board:
 
     WORDS = 4096
     LIVES = 512
-    """The first of those that say in which lives the writers wrote; the seats are below."""
+    """The first of the words that say in which lives the writers wrote; the records are below."""
 
     def __init__(self) -> None:
         self._words = memoryview(mmap.mmap(-1, self.WORDS * 8)).cast("q")
@@ -56,15 +56,15 @@ class Board:
     paused = property(lambda self: bool(self._words[2]), lambda self, v: self._words.__setitem__(2, v))
     impatient = property(lambda self: bool(self._words[3]), lambda self, v: self._words.__setitem__(3, v))
 
-    def seat(self, index: int) -> Seat:
-        return Seat(self._words[16 + 8 * index : 24 + 8 * index])
+    def record(self, index: int) -> Record:
+        return Record(self._words[16 + 8 * index : 24 + 8 * index])
 
     def lives(self, writer: int) -> Lives:
         begin = self.LIVES + Lives.WORDS * writer
         return Lives(self._words[begin : begin + Lives.WORDS])
 
 
-class Seat:
+class Record:
     """One process's part of the board."""
 
     def __init__(self, words: memoryview) -> None:
@@ -86,8 +86,8 @@ class Seat:
 
 
 class Lives:
-    """In which lives of the topic a writer wrote. It says so before it sends: of a life that a reader had no part in,
-    the reader knows nothing, not even that it was. A writer that stays in one life need not say."""
+    """In which lives of the topic a writer wrote, recorded before it sends. A reader that did not join a life cannot
+    know that there was one. A writer that stays in one life need not record it."""
 
     WORDS = 32
 
@@ -102,7 +102,7 @@ class Lives:
             self._words[0] = count + 1
 
     def of(self, counter: int) -> int | None:
-        """The epoch of this message; None: it was not said."""
+        """The epoch of this message; None: not recorded."""
         for i in reversed(range(self._words[0])):  # the later one, if nothing could be sent in the one before
             if self._words[2 * i + 2] <= counter:
                 return int(self._words[2 * i + 1])
@@ -130,8 +130,8 @@ class Ledger:
 
     A contract that waits promises every message sent in a life of the topic from when the reader joined it to its end:
     after a removal, what is unread comes before the next life. That one the reader begins with the oldest message that
-    is there, and what is gone by then is told as lost, to the message. It promises nothing of a life that began and was
-    removed while the reader was on its way from one to another: who removes a topic takes away whatever is in it.
+    is there, and what is gone by then is reported as lost, to the message. It promises nothing of a life that began and
+    was removed while the reader was between two lives: removing a topic discards its messages.
     """
 
     def __init__(self, contract: str, board: Board | None = None) -> None:
@@ -142,7 +142,7 @@ class Ledger:
         self.next_seq: int | None = None
         self.next_counter: dict[int, int] = {}
         self.lost: dict[int, int] = {}
-        """Of each life that the reader had part in: told as lost, and not yet found missing."""
+        """Of each life that the reader joined: reported as lost, and not yet found missing."""
 
     def join(self, epoch: int) -> None:
         """From now on the reader takes part in this life."""
@@ -155,7 +155,7 @@ class Ledger:
             if message.lost > message.seq:
                 raise Wrong(f"{message.lost} messages lost before message {message.seq}: there were not so many")
             if self.epoch is not None and message.lost != message.seq and not self.inherits:
-                raise Wrong(f"a new life begins with message {message.seq}, and only {message.lost} are told as lost")
+                raise Wrong(f"a new life begins with message {message.seq}, but lost is {message.lost}")
             self.join(epoch)
             self.epoch = epoch
             self.next_seq = message.seq
@@ -178,7 +178,7 @@ class Ledger:
         return writer, counter
 
     def miss(self, writer: int, counter: int, epoch: int) -> None:
-        """A message did not come. It was one of those told as lost, or of a life that the reader had no part in."""
+        """A message did not come. It was one of those reported as lost, or of a life that the reader did not join."""
         life = (self.board and self.board.lives(writer).of(counter)) or epoch
         if life not in self.lost:
             return
@@ -211,8 +211,8 @@ def until(condition: Callable[[], object], what: str) -> None:
         time.sleep(POLL_S)
 
 
-def open_when_free(board: Board, make: Callable[[], rm.Publisher | rm.Subscriber], seat: Seat) -> object:
-    """Opens as soon as whoever has the place is gone."""
+def open_when_free(board: Board, make: Callable[[], rm.Publisher | rm.Subscriber], record: Record) -> object:
+    """Opens as soon as the one writer or reader before it is gone."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
@@ -221,22 +221,22 @@ def open_when_free(board: Board, make: Callable[[], rm.Publisher | rm.Subscriber
             if time.monotonic() > deadline:
                 raise Wrong(f"could not open within {PATIENCE_S} s: {error}") from error
             if board.impatient:
-                seat.timeouts += isinstance(error, rm.Timeout)
-                seat.named += names_victim(error)
+                record.timeouts += isinstance(error, rm.Timeout)
+                record.named += names_victim(error)
             time.sleep(0.002)
 
 
-def note_timeout(board: Board, seat: Seat, error: rm.Timeout, since: float) -> None:
-    """A wait that ended without its event is tried again; in vain for long only while somebody is stopped."""
+def note_timeout(board: Board, record: Record, error: rm.Timeout, since: float) -> None:
+    """A wait that timed out is tried again; many times only while a process is stopped."""
     if not board.impatient:
         if time.monotonic() - since > PATIENCE_S:
             raise Wrong(f"stuck: {error}") from error
         return
-    seat.timeouts += 1
-    seat.named += names_victim(error)
+    record.timeouts += 1
+    record.named += names_victim(error)
     # On a busy machine it may be another survivor that is slow.
     if not names_victim(error) and not any(who in str(error) for who in CAST) and isinstance(error, rm.Full):
-        seat.unnamed += 1
+        record.unnamed += 1
 
 
 def names_victim(error: Exception) -> bool:
@@ -244,7 +244,7 @@ def names_victim(error: Exception) -> bool:
     return any(text in str(error) for text in (VICTIM, "stayed locked by pid", "who has not come yet"))
 
 
-def writer(board: Board, seat: Seat, contract: str, number: int, readers: list[Seat]) -> None:
+def writer(board: Board, record: Record, contract: str, number: int, readers: list[Record]) -> None:
     """Sends without end; opens anew when it was taken over or the topic removed; says goodbye until all heard it."""
     until(lambda: board.go_writer, "the start")
     counter = 0
@@ -257,7 +257,7 @@ def writer(board: Board, seat: Seat, contract: str, number: int, readers: list[S
                 made = open_when_free(
                     board,
                     lambda: rm.Publisher(TOPIC, contract=contract, capacity=CAPACITY, sender="survivor", spin=0),
-                    seat,
+                    record,
                 )
                 assert isinstance(made, rm.Publisher)
                 pub = made
@@ -271,7 +271,7 @@ def writer(board: Board, seat: Seat, contract: str, number: int, readers: list[S
             try:
                 pub.send(HEAD.pack(FINAL, 0, 0) if leaving else compose(number, counter), timeout=SLICE_S)
             except rm.Timeout as error:
-                note_timeout(board, seat, error, since)
+                note_timeout(board, record, error, since)
                 continue
             except (rm.TakenOver, rm.TopicNotFound):
                 pub.close()
@@ -280,7 +280,7 @@ def writer(board: Board, seat: Seat, contract: str, number: int, readers: list[S
             since = time.monotonic()
             counter += not leaving
             said_goodbye = leaving
-            seat.tick(counter)
+            record.tick(counter)
             if leaving or counter % 8 == 0:
                 time.sleep(0.0005)
     finally:
@@ -288,11 +288,11 @@ def writer(board: Board, seat: Seat, contract: str, number: int, readers: list[S
             pub.close()
 
 
-def reader(board: Board, seat: Seat, contract: str) -> None:
+def reader(board: Board, record: Record, contract: str) -> None:
     """Receives and checks until the goodbye."""
     until(lambda: board.go_reader, "the start")
     ledger = Ledger(contract, board)
-    made = open_when_free(board, lambda: Follower(ledger, TOPIC), seat)
+    made = open_when_free(board, lambda: Follower(ledger, TOPIC), record)
     assert isinstance(made, Follower)
     since = time.monotonic()
     with made as sub:
@@ -300,25 +300,25 @@ def reader(board: Board, seat: Seat, contract: str) -> None:
             try:
                 message = sub.recv_message(timeout=SLICE_S)
             except rm.Timeout as error:
-                note_timeout(board, seat, error, since)
+                note_timeout(board, record, error, since)
                 continue
             since = time.monotonic()
             assert sub.epoch is not None
             who, counter = ledger.enter(message, sub.epoch)
-            if seat.count == 0:
-                seat.first = counter
-            seat.tick(counter)
-            if seat.count % 16 == 0:
+            if record.count == 0:
+                record.first = counter
+            record.tick(counter)
+            if record.count % 16 == 0:
                 check_schema(sub._schema())
             if who == FINAL and board.stop:
-                seat.done = True
+                record.done = True
                 return
 
 
-def lingering_reader(board: Board, seat: Seat, contract: str) -> None:
+def lingering_reader(board: Board, record: Record, contract: str) -> None:
     """A reader that, while paused, keeps a message for itself, so that writers must wait where the contract says so."""
     until(lambda: board.go_reader, "the start")
-    made = open_when_free(board, lambda: rm.Subscriber(TOPIC, name="survivor", on_lap="oldest", spin=0), seat)
+    made = open_when_free(board, lambda: rm.Subscriber(TOPIC, name="survivor", on_lap="oldest", spin=0), record)
     assert isinstance(made, rm.Subscriber)
     since = time.monotonic()
     with made as sub:
@@ -326,7 +326,7 @@ def lingering_reader(board: Board, seat: Seat, contract: str) -> None:
             try:
                 with suppress(rm.Lapped), sub.borrow(timeout=SLICE_S) as message:
                     who, counter = parse(bytes(message.data))
-                    seat.tick(counter)
+                    record.tick(counter)
                     until(lambda: not board.paused, "the end of the pause")
                     parse(bytes(message.data))
                 since = time.monotonic()
@@ -335,10 +335,10 @@ def lingering_reader(board: Board, seat: Seat, contract: str) -> None:
                     raise
                 continue
             except rm.Timeout as error:
-                note_timeout(board, seat, error, since)
+                note_timeout(board, record, error, since)
                 continue
             if who == FINAL and board.stop:
-                seat.done = True
+                record.done = True
                 return
 
 
@@ -357,19 +357,19 @@ def check_schema(schema: bytes) -> None:
 class Act:
     """What a victim does, and what the world must be for it."""
 
-    run: Callable[[Board, Seat, str, int], None]
+    run: Callable[[Board, Record, str, int], None]
     survivors_first: bool = True
     """Are the others there before it?"""
     has_reader: bool = True
-    """May the survivors' reader have the one reader's place?"""
+    """May the survivors' reader be the one reader?"""
     pauses: bool = False
     """Is a reader to hold on to a message meanwhile?"""
     founded: bool = False
     """Is the topic to be there, with readers and, where there is one writer, without it?"""
     corpse: bool = False
-    """Has somebody died in the topic before?"""
+    """Has a process died in the topic before?"""
     writes: bool = False
-    """Does it want the writer's place, where there is one?"""
+    """Does it want to be the one writer, where there is one?"""
     contracts: tuple[str, ...] = ("broadcast", "pipe", "bus", "reliable")
 
 
@@ -378,13 +378,13 @@ ROUNDS = 16
 
 @contextmanager
 def refused() -> Iterator[None]:
-    """What a victim may meet when somebody else died or took its place: not its fault, and not an error."""
+    """Errors that a victim may get when another process died or replaced it: expected."""
     with suppress(rm.TopicBusy, rm.TopicMismatch, rm.TakenOver, rm.TopicNotFound, rm.Full, rm.Timeout):
         yield
 
 
 def place_of_a_writer(contract: str, capacity: int = CAPACITY) -> rm.Publisher:
-    """Opens to write; where another victim has the one place, as soon as it is dead."""
+    """Opens to write; where another victim is the one writer, as soon as it is dead."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
@@ -395,7 +395,7 @@ def place_of_a_writer(contract: str, capacity: int = CAPACITY) -> rm.Publisher:
             time.sleep(0.001)
 
 
-def write(board: Board, seat: Seat, contract: str, number: int) -> None:
+def write(board: Board, record: Record, contract: str, number: int) -> None:
     with refused(), place_of_a_writer(contract) as pub:
         counter = 0
         for _ in range(ROUNDS):
@@ -409,32 +409,32 @@ def write(board: Board, seat: Seat, contract: str, number: int) -> None:
                 out.write(message[:7])
                 out.write(message[7:])
             counter += 6
-            seat.tick(counter)
+            record.tick(counter)
 
 
-def read(board: Board, seat: Seat, contract: str, number: int) -> None:
+def read(board: Board, record: Record, contract: str, number: int) -> None:
     with refused(), rm.Subscriber(TOPIC, name=VICTIM, on_lap="oldest", spin=0) as sub:
         buffer = bytearray(4096)
         for _ in range(ROUNDS):
-            seat.tick(parse(sub.recv(timeout=VICTIMS_PATIENCE_S))[1])
+            record.tick(parse(sub.recv(timeout=VICTIMS_PATIENCE_S))[1])
             for data in sub.recv_many(4):
-                seat.tick(parse(data)[1])
+                record.tick(parse(data)[1])
             size = sub.recv_into(buffer, timeout=VICTIMS_PATIENCE_S)
-            seat.tick(parse(bytes(buffer[:size]))[1])
+            record.tick(parse(bytes(buffer[:size]))[1])
             with suppress(rm.Lapped), sub.borrow(timeout=VICTIMS_PATIENCE_S) as message:
                 data = bytes(message.data)
             with suppress(Wrong):
-                seat.tick(parse(data)[1])
+                record.tick(parse(data)[1])
 
 
-def create(board: Board, seat: Seat, contract: str, number: int) -> None:
+def create(board: Board, record: Record, contract: str, number: int) -> None:
     with refused(), place_of_a_writer(contract) as pub:
         for counter in range(10):
             pub.send(compose(number, counter), timeout=VICTIMS_PATIENCE_S)
-            seat.tick(counter)
+            record.tick(counter)
 
 
-def leave_last(board: Board, seat: Seat, contract: str, number: int) -> None:
+def leave_last(board: Board, record: Record, contract: str, number: int) -> None:
     with (
         rm.Publisher(TOPIC, contract=contract, capacity=CAPACITY, name=VICTIM, spin=0) as pub,
         rm.Subscriber(TOPIC, start="oldest", name=VICTIM, spin=0) as sub,
@@ -443,7 +443,7 @@ def leave_last(board: Board, seat: Seat, contract: str, number: int) -> None:
         sub.recv(timeout=VICTIMS_PATIENCE_S)
 
 
-def take_over(board: Board, seat: Seat, contract: str, number: int) -> None:
+def take_over(board: Board, record: Record, contract: str, number: int) -> None:
     counter = 0
     for _ in range(3):
         with refused(), rm.Publisher(TOPIC, contract=contract, name=VICTIM, takeover=True, spin=0) as pub:
@@ -451,29 +451,29 @@ def take_over(board: Board, seat: Seat, contract: str, number: int) -> None:
             for _ in range(10):
                 pub.send(compose(number, counter), timeout=VICTIMS_PATIENCE_S)
                 counter += 1
-                seat.tick(counter)
+                record.tick(counter)
 
 
-def remove(board: Board, seat: Seat, contract: str, number: int) -> None:
+def remove(board: Board, record: Record, contract: str, number: int) -> None:
     with refused():
         rm.unlink(TOPIC, force=True)
 
 
-def replace(board: Board, seat: Seat, contract: str, number: int) -> None:
+def replace(board: Board, record: Record, contract: str, number: int) -> None:
     with refused(), place_of_a_writer(contract, OTHER_CAPACITY) as pub:
         pub.send(compose(number, 0), timeout=VICTIMS_PATIENCE_S)
 
 
-def retype(board: Board, seat: Seat, contract: str, number: int) -> None:
+def retype(board: Board, record: Record, contract: str, number: int) -> None:
     with refused(), place_of_a_writer(contract) as pub:
         for counter in range(9):
             pub._set_schema(SCHEMAS[counter % 3])
             check_schema(pub._schema())
             pub.send(compose(number, counter), timeout=VICTIMS_PATIENCE_S)
-            seat.tick(counter)
+            record.tick(counter)
 
 
-def clean(board: Board, seat: Seat, contract: str, number: int) -> None:
+def clean(board: Board, record: Record, contract: str, number: int) -> None:
     rm.clean()
 
 
@@ -496,16 +496,16 @@ ACTS = {
 # --------------------------------------------------------------------------------------------------- extras
 
 
-def found(board: Board, seat: Seat, contract: str, readers: int) -> None:
+def found(board: Board, record: Record, contract: str, readers: int) -> None:
     """Makes the topic and leaves it to its readers."""
     with rm.Publisher(TOPIC, contract=contract, capacity=CAPACITY, name="founder") as pub:
-        seat.tick()
+        record.tick()
         pub.wait_for_readers(readers, timeout=PATIENCE_S)
 
 
-def die_in_the_topic(board: Board, seat: Seat, contract: str, number: int) -> None:
-    """Joins and dies, in the place that matters to whoever comes next."""
-    if seat.done:  # where there is one writer, or nobody else: a writer
+def die_in_the_topic(board: Board, record: Record, contract: str, number: int) -> None:
+    """Joins and dies, in the slot that the next process needs."""
+    if record.done:  # where there is one writer, or no other process: a writer
         pub = rm.Publisher(TOPIC, contract=contract, capacity=CAPACITY, name="corpse")
         pub.send(compose(number, 0), timeout=VICTIMS_PATIENCE_S)
     else:

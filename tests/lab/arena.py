@@ -1,4 +1,4 @@
-"""The place where processes are killed: forks a cast, arms the victims, watches the survivors.
+"""Where processes are killed: forks a cast, arms the victims, watches the survivors.
 
 The process itself never touches a topic, so that a child is armed by its environment when it first does; forking it
 costs a millisecond, where a new interpreter would cost a hundred. `program.py` says which scenarios are played.
@@ -20,21 +20,21 @@ from typing import Any
 
 import actors
 import child_processes
-from actors import ACTS, ONE_WRITER, PATIENCE_S, POLL_S, WAITING, Board, Seat, Wrong, until
+from actors import ACTS, ONE_WRITER, PATIENCE_S, POLL_S, WAITING, Board, Record, Wrong, until
 
 from ringmain.testing import die_at, stop_at
 
 STOPPED_S = 1.0
 AT_REST_S = 0.03
-"""Nobody has moved for so long: who was to come to wait for a held message waits."""
+"""If no process has moved for so long, those that should be waiting for a held message are waiting."""
 MAY_HOLD = tuple(
     f"read: {where}"
     for where in ("hold moved, bell not rung", "hold announced", "message found, not copied", "taken, hold not moved")
 )
 
 
-place = "/dev/shm"
-"""Where scenarios have their directories; `program.py` removes it when all are over, or it is told to end."""
+scratch = "/dev/shm"
+"""Where scenarios have their directories; `program.py` removes it at the end, or on SIGTERM."""
 
 
 @dataclass(frozen=True)
@@ -71,15 +71,15 @@ class World:
         self.how = how
         self.acts = [ACTS[v.act] for v in victims]
         self.board = Board()
-        self.directory = Path(tempfile.mkdtemp(prefix="ringmain-lab-", dir=place))
-        self.notes = Path(tempfile.mkdtemp(prefix="ringmain-lab-notes-", dir=place))
+        self.directory = Path(tempfile.mkdtemp(prefix="ringmain-lab-", dir=scratch))
+        self.notes = Path(tempfile.mkdtemp(prefix="ringmain-lab-notes-", dir=scratch))
         self.children: dict[int, str] = {}
         many = contract not in ONE_WRITER
         self.writer_first = many or not any(act.writes for act in self.acts)
         self.reader_first = contract != "pipe" or all(act.has_reader for act in self.acts)
         self.lingers = any(act.pauses for act in self.acts)
-        self.reader_seats = [self.board.seat(i) for i in ((1,) if contract == "pipe" else (1, 2))]
-        self.seats_given = 3
+        self.reader_records = [self.board.record(i) for i in ((1,) if contract == "pipe" else (1, 2))]
+        self.records_given = 3
 
     # -------------------------------------------------------------------------------------------- processes
 
@@ -100,15 +100,15 @@ class World:
             os._exit(code)
 
     def fails(self) -> bool:
-        """Raises if somebody has left a note: nobody need wait for the rest."""
+        """Raises if a process has reported an error: there is no need to wait for the rest."""
         for note in self.notes.iterdir():
             if note.name != "trace":
                 raise Wrong(f"{note.name} failed")
         return False
 
-    def next_seat(self) -> Seat:
-        self.seats_given += 1
-        return self.board.seat(self.seats_given - 1)
+    def next_record(self) -> Record:
+        self.records_given += 1
+        return self.board.record(self.records_given - 1)
 
     def reap(self, pid: int, what: str, patience_s: float = PATIENCE_S + 15) -> int:
         """The exit code of a child, negative for a signal."""
@@ -131,14 +131,14 @@ class World:
     # ---------------------------------------------------------------------------------------------- the play
 
     def start_survivors(self) -> None:
-        seats = self.reader_seats
+        records = self.reader_records
         self.survivors = {
-            "writer": self.fork("writer", actors.writer, self.board.seat(0), self.contract, 1, seats),
+            "writer": self.fork("writer", actors.writer, self.board.record(0), self.contract, 1, records),
         }
-        for i, seat in enumerate(seats):
-            slow = self.lingers and i == len(seats) - 1
+        for i, record in enumerate(records):
+            slow = self.lingers and i == len(records) - 1
             program = actors.lingering_reader if slow else actors.reader
-            self.survivors[f"reader {i}"] = self.fork(f"reader-{i}", program, seat, self.contract)
+            self.survivors[f"reader {i}"] = self.fork(f"reader-{i}", program, record, self.contract)
 
     def set_the_stage(self) -> None:
         """Everything that must be there before the victims come."""
@@ -148,21 +148,21 @@ class World:
             if self.reader_first:
                 self.board.go_reader = True
             if any(act.founded for act in self.acts) and self.reader_first:
-                pid = self.fork("founder", actors.found, self.next_seat(), self.contract, len(self.reader_seats))
+                pid = self.fork("founder", actors.found, self.next_record(), self.contract, len(self.reader_records))
                 self.expect_success(pid, "the founder")
             if self.writer_first:
                 self.board.go_writer = True
-                until(lambda: self.board.seat(0).count or self.fails(), "the writer's first message")
+                until(lambda: self.board.record(0).count or self.fails(), "the writer's first message")
                 if self.reader_first:
                     until(
-                        lambda: self.fails() or all(s.count for s in self.reader_seats), "the readers' first messages"
+                        lambda: self.fails() or all(s.count for s in self.reader_records), "the readers' first messages"
                     )
         if any(act.corpse for act in self.acts):
-            seat = self.next_seat()
+            record = self.next_record()
             as_writer = not first or (self.contract in ONE_WRITER and not self.writer_first)
-            seat.done = as_writer
-            if as_writer or self.contract != "pipe" or not self.reader_first:  # else its one reader lives
-                pid = self.fork("corpse", actors.die_in_the_topic, seat, self.contract, 40)
+            record.done = as_writer
+            if as_writer or self.contract != "pipe" or not self.reader_first:  # else its one reader is alive
+                pid = self.fork("corpse", actors.die_in_the_topic, record, self.contract, 40)
                 self.reap(pid, "the corpse")
         self.board.paused = first and self.lingers
 
@@ -174,13 +174,13 @@ class World:
 
     def run_victims(self) -> list[bool]:
         """Starts them all at once; who was killed where it should be?"""
-        pids, seats = [], []
+        pids, records = [], []
         for i, (victim, act) in enumerate(zip(self.victims, self.acts, strict=True)):
-            seats.append(self.next_seat())
+            records.append(self.next_record())
             pids.append(
-                self.fork(f"victim-{i}", act.run, seats[-1], self.contract, 10 + i, env=self.arm(victim)),
+                self.fork(f"victim-{i}", act.run, records[-1], self.contract, 10 + i, env=self.arm(victim)),
             )
-        self.last_victim_seat = seats[-1]
+        self.last_victim_seat = records[-1]
         reached = []
         ended: dict[int, int] = {}
         started = moved = time.monotonic()
@@ -196,10 +196,10 @@ class World:
                     del self.children[pid]
                     ended[pid] = os.waitstatus_to_exitcode(status)
             if all(pid in ended for pid, act in zip(pids, self.acts, strict=True) if act.writes):
-                self.board.go_writer = True  # the place is free
+                self.board.go_writer = True  # the one writer is gone
             now = time.monotonic()
             if self.board.paused:
-                before, counts = counts, [seat.count for seat in (*seats, self.board.seat(0))]
+                before, counts = counts, [record.count for record in (*records, self.board.record(0))]
                 if counts != before or (not all(counts[:-1]) and now - started < 5 * AT_REST_S):
                     moved = now
                 self.board.paused = now - moved < AT_REST_S
@@ -216,36 +216,37 @@ class World:
         return reached
 
     def watch_while_stopped(self, pid: int) -> None:
-        """One second in which a process stands still in the middle of something. Others go on, or say who it is."""
+        """One second in which a process is stopped in the middle of something. Others go on, or name it."""
         board = self.board
         board.impatient, board.paused = True, False
-        writer = board.seat(0)
-        self.must_go_on = self.nobody_need_wait()
-        time.sleep(STOPPED_S / 2)  # by now the ring is full, if the one that stands still is in the way
-        received, sent = [seat.count for seat in self.reader_seats], writer.count
-        time.sleep(STOPPED_S / 2)  # who is slow on a busy machine gets more
+        writer = board.record(0)
+        self.must_go_on = self.must_not_delay_others()
+        time.sleep(STOPPED_S / 2)  # by now the ring is full, if the stopped process blocks it
+        received, sent = [record.count for record in self.reader_records], writer.count
+        time.sleep(STOPPED_S / 2)  # more time for a busy machine
         if self.must_go_on:
             until(
                 lambda: (
-                    all(seat.count > n for seat, n in zip(self.reader_seats, received, strict=True)) or self.fails()
+                    all(record.count > n for record, n in zip(self.reader_records, received, strict=True))
+                    or self.fails()
                 ),
-                "the readers' next messages while one process stands still",
+                "the readers' next messages while one process is stopped",
             )
         elif self.writer_first:
             until(
                 lambda: writer.count > sent or writer.named or self.fails(),
-                "the writer to go on, or to say whom it waits for",
+                "the writer to go on, or to name the process it waits for",
             )
         self.blocked, self.named = writer.timeouts, writer.named
         if writer.unnamed:
-            raise Wrong("a writer's wait ended without naming anybody")
+            raise Wrong("a writer's wait ended without naming a process")
         board.impatient = False
         os.kill(pid, signal.SIGCONT)
         self.was_stopped = True
 
-    def nobody_need_wait(self) -> bool:
-        """Is this a stop that no other may feel? Where a slow reader is lapped: a reader that stops without a borrowed
-        message, and, if the writer is another, whoever joins, leaves or repairs."""
+    def must_not_delay_others(self) -> bool:
+        """Where a slow reader is lapped, these stops must not delay others: a reader that stops without a borrowed
+        message and, if the writer is another process, one that joins, leaves or repairs."""
         if self.contract in WAITING or not self.writer_first or self.lingers:
             return False
         (victim,) = self.victims
@@ -254,13 +255,13 @@ class World:
         return self.contract == "bus" and str(victim.label).startswith(("create", "join", "leave", "reap", "schema"))
 
     def watch_survivors_go_on(self) -> float:
-        """Milliseconds until every reader had news."""
+        """Milliseconds until every reader had a new message."""
         died_ns = time.monotonic_ns()
-        counts = [seat.count for seat in self.reader_seats]
+        counts = [record.count for record in self.reader_records]
         self.board.go_writer = self.board.go_reader = True
         slowest = 0.0
-        for seat, count in zip(self.reader_seats, counts, strict=True):
-            until(lambda seat=seat, count=count: seat.count > count or self.fails(), "a survivor's next message")  # type: ignore[misc]
+        for record, count in zip(self.reader_records, counts, strict=True):
+            until(lambda record=record, count=count: record.count > count or self.fails(), "a survivor's next message")  # type: ignore[misc]
             slowest = max(slowest, (time.monotonic_ns() - died_ns) / 1e6)
         return slowest
 
@@ -276,8 +277,8 @@ class World:
         """The next reader of a pipe goes on where the dead one stopped."""
         if self.contract != "pipe" or self.reader_first or len(self.victims) != 1:
             return
-        reported, first = self.last_victim_seat.counter, self.reader_seats[0].first
-        in_hand = 5  # taken in one call, and not yet told
+        reported, first = self.last_victim_seat.counter, self.reader_records[0].first
+        in_hand = 5  # taken in one call, and not yet reported
         if self.last_victim_seat.count and not reported <= first <= reported + in_hand + 1:
             raise Wrong(f"the dead reader had message {reported}, the next one begins with {first}")
 
@@ -329,7 +330,7 @@ def trace(contract: str, act: str) -> Counter[str]:
     try:
         result = world.play()
         if result.error:
-            raise Wrong(f"{contract}, {act}, with nobody killed: {result.error}")
+            raise Wrong(f"{contract}, {act}, with no process killed: {result.error}")
         return world.traced()
     finally:
         shutil.rmtree(world.notes, ignore_errors=True)

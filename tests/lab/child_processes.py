@@ -1,7 +1,7 @@
-"""Children that never outlive their parent, and parents that tidy up when they are told to end.
+"""Children that never outlive their parent, and parents that clean up on SIGTERM.
 
-A run of the lab is killed as often as it comes to its end. Owns this invariant: whoever is forked here dies with
-whoever forked it, however that died; so no process is left to keep a processor busy and a runtime directory alive.
+A run of the lab is often killed before its end. Owns this invariant: a process that is forked here dies with its
+parent, however that died; so no process is left to keep a processor busy and a runtime directory alive.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def fork() -> int:
     return pid
 
 
-def end_in_order_when_told() -> None:
+def clean_up_on_sigterm() -> None:
     """SIGTERM from now on runs the `finally` clauses: children are killed, directories removed."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 

@@ -1,4 +1,4 @@
-"""Which scenarios there are, and playing them: one dies, two die, one stands still.
+"""The scenarios, and running them: one process dies, two die, one is stopped.
 
 Run with RINGMAIN_LAB set (tests/lab/run_all.py does):
 
@@ -161,9 +161,9 @@ def main() -> int:
     options = parser.parse_args()
     if not os.environ.get("RINGMAIN_LAB"):
         parser.error("set RINGMAIN_LAB=1: the crash points are in the lab build only")
-    child_processes.end_in_order_when_told()
+    child_processes.clean_up_on_sigterm()
     deadline = time.monotonic() + (options.seconds or 1e9)
-    with tempfile.TemporaryDirectory(prefix="ringmain-lab-", dir="/dev/shm") as arena.place:
+    with tempfile.TemporaryDirectory(prefix="ringmain-lab-", dir="/dev/shm") as arena.scratch:
         perform_all(options, deadline)
     return 0
 

@@ -1,16 +1,17 @@
-"""Plays the lab's scenarios for all contracts, and makes a table of what came out.
+"""Runs the lab's scenarios for all contracts, and writes a table of the results.
 
     python tests/lab/run_all.py                 all points, all stops, all pairs; writes the table of the docs
-    python tests/lab/run_all.py --seconds 500   pairs for so long; called again, it goes on, until all are there
+    python tests/lab/run_all.py --seconds 500   pairs for so long; the next call continues, until all are done
     python tests/lab/run_all.py --every-act     pairs in every act that passes the points, forty thousand: an hour
 
-What was played is kept in build/lab, and forgotten when the native module or the lab itself has changed.
+Results are kept in build/lab, and discarded when the native module or the lab itself has changed.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib
 import importlib.util
 import itertools
 import json
@@ -25,8 +26,6 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
-from ringmain.testing import crash_points
-
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "internals" / "killed.md"
 RESULTS = HERE.parents[1] / "build" / "lab"
@@ -35,9 +34,15 @@ CONTRACTS = ("broadcast", "pipe", "bus", "reliable")
 BEGIN, END = "<!-- table: make lab -->\n", "<!-- end of table -->\n"
 
 
+def ring_points() -> list[str]:
+    """The crash points that the scenarios must reach. Those of frames are reached in tests/frames."""
+    labels = importlib.import_module("ringmain._ring_lab").CRASH_POINTS
+    return [label for label in labels if not label.startswith("frame:")]
+
+
 @dataclass(frozen=True)
 class Scenario:
-    """One scenario that was played: who was killed or stopped where, and what became of the others."""
+    """The result of one scenario: which processes were killed or stopped where, and whether the others went on."""
 
     contract: str
     how: str
@@ -111,7 +116,7 @@ def by_point(scenarios: list[Scenario], head: str) -> list[str]:
         for (_, label), reached in zip(s.points, s.reached, strict=True):
             counts[label][s.contract] += reached
     lines = [f"| {head} | " + " | ".join(CONTRACTS) + " |", "|---" * 5 + "|"]
-    for label in (point for point in crash_points() if not point.startswith("frame:")):
+    for label in ring_points():
         lines.append(f"| {label} | " + " | ".join(str(counts[label][c] or "") for c in CONTRACTS) + " |")
     return lines
 
@@ -130,7 +135,7 @@ def table(results: dict[str, list[Scenario]]) -> str:
         f"| one dies | {len(singles)} | {failed['die']} | {milliseconds(singles)} |",
         f"| two die | {len(pairs)}; both died in {len(both)}, at {len(labels)} different pairs of points | "
         f"{failed['pair']} | {milliseconds(pairs)} |",
-        f"| one stops for a second | {len(stops)}; in {sum(s.must_go_on for s in stops)} nobody may wait, in "
+        f"| one stops for a second | {len(stops)}; in {sum(s.must_go_on for s in stops)} no process may wait, in "
         f"{len(blocked)} a writer waited and named it | {failed['stop']} | |",
         "",
         *by_point(singles, "died at"),
@@ -160,7 +165,7 @@ def forget_what_is_stale() -> None:
         stamp.write_text(fingerprint())
 
 
-def place_of(what: str, contract: str, every_act: bool) -> Path:
+def results_file(what: str, contract: str, every_act: bool) -> Path:
     return RESULTS / f"{what}-{contract}{'-every-act' if every_act and what == 'pair' else ''}.jsonl"
 
 
@@ -169,13 +174,13 @@ def collect(every_act: bool) -> tuple[dict[str, list[Scenario]], list[str]]:
     found: dict[str, list[Scenario]] = {what: [] for what in PLAYS}
     left = []
     for what, contract in itertools.product(PLAYS, CONTRACTS):
-        place = place_of(what, contract, every_act)
-        if not place.exists():
+        file = results_file(what, contract, every_act)
+        if not file.exists():
             left.append(f"{what}, {contract}: all")
             continue
-        lines = place.read_text().splitlines()
+        lines = file.read_text().splitlines()
         found[what] += [scenario(json.loads(line)) for line in lines]
-        planned = len(json.loads(place.with_suffix(".plan").read_text()))
+        planned = len(json.loads(file.with_suffix(".plan").read_text()))
         if planned > len(lines):
             left.append(f"{what}, {contract}: {planned - len(lines)} of {planned}")
     return found, left
@@ -214,8 +219,8 @@ def main() -> int:
         share = (deadline - time.monotonic()) / (len(PLAYS) * len(CONTRACTS) - number)
         width = options.parallel * (1 if what == "die" else 2 if what == "pair" else 6)  # the others mostly wait
         limit = f"{max(share, 1):.0f}" if options.seconds and what == "pair" else "0"
-        place = place_of(what, contract, options.every_act)
-        extra = ["--results", str(place), "--parallel", str(width), "--seconds", limit, *PLAYS[what]]
+        file = results_file(what, contract, options.every_act)
+        extra = ["--results", str(file), "--parallel", str(width), "--seconds", limit, *PLAYS[what]]
         if options.every_act and what == "pair":
             extra.append("--every-act")
         with start(what, contract, *extra) as arena:

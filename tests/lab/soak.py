@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import child_processes
-from actors import Board, Ledger, Seat, compose
+from actors import Board, Ledger, Record, compose
 
 import ringmain as rm
 from ringmain.testing import crash_points, die_at, stop_at
@@ -39,7 +39,7 @@ def topic_of(contract: str, origin: int) -> str:
     return f"{contract}/{ORIGINS.index(origin)}"
 
 
-def write(board: Board, seat: Seat, topic: str, contract: str, number: int, chance: random.Random) -> None:
+def write(board: Board, record: Record, topic: str, contract: str, number: int, chance: random.Random) -> None:
     with rm.Publisher(topic, contract=contract, capacity=4096, takeover=chance.random() < 0.1) as pub:  # type: ignore[arg-type]
         for counter in range(chance.randrange(20, 3000)):
             if chance.random() < 0.02:
@@ -50,12 +50,12 @@ def write(board: Board, seat: Seat, topic: str, contract: str, number: int, chan
                     room[:] = message
             else:
                 pub.send(compose(number, counter), timeout=3)
-            seat.tick(counter)
+            record.tick(counter)
             if chance.random() < 0.05:
                 time.sleep(chance.random() * 0.002)
 
 
-def read(board: Board, seat: Seat, topic: str, contract: str, number: int, chance: random.Random) -> None:
+def read(board: Board, record: Record, topic: str, contract: str, number: int, chance: random.Random) -> None:
     start = "oldest" if chance.random() < 0.5 else "latest"
     ledger = Ledger(contract)
     with rm.Subscriber(topic, start=start, on_lap=chance.choice(["oldest", "latest"])) as sub:  # type: ignore[arg-type]
@@ -64,12 +64,12 @@ def read(board: Board, seat: Seat, topic: str, contract: str, number: int, chanc
             message = sub.recv_message(timeout=1)
             assert sub.epoch is not None
             ledger.enter(message, sub.epoch)
-            seat.tick(message.seq)
+            record.tick(message.seq)
 
 
 @dataclass
 class Running:
-    seat: Seat
+    record: Record
     index: int
     fate: str
     since: float
@@ -99,21 +99,21 @@ class Soak:
         seed = self.chance.randrange(1 << 32)
         self.born += 1
         index = self.free.pop()
-        seat = self.board.seat(index)
-        seat._words[0] = 0
+        record = self.board.record(index)
+        record._words[0] = 0
         pid = child_processes.fork()
         if pid == 0:
-            self.live(program, seat, contract, origin, fate, label, nth, seed)
-        self.running[pid] = Running(seat, index, fate, time.monotonic())
+            self.live(program, record, contract, origin, fate, label, nth, seed)
+        self.running[pid] = Running(record, index, fate, time.monotonic())
         self.account[f"joined {contract} as {'writer' if program is write else 'reader'}"] += 1
 
-    def live(self, program, seat, contract, origin, fate, label, nth, seed) -> None:  # type: ignore[no-untyped-def]
+    def live(self, program, record, contract, origin, fate, label, nth, seed) -> None:  # type: ignore[no-untyped-def]
         code = 1
         try:
             if fate in ("dies at", "stops at"):
                 os.environ.update((die_at if fate == "dies at" else stop_at)(label, nth))
             os.environ["RINGMAIN_LAB_ORIGIN"] = str(origin)
-            program(self.board, seat, topic_of(contract, origin), contract, self.born, random.Random(seed))
+            program(self.board, record, topic_of(contract, origin), contract, self.born, random.Random(seed))
             code = 0
         except REFUSALS:
             code = 3
@@ -138,7 +138,7 @@ class Soak:
                 continue
             del self.running[pid]
             self.free.append(one.index)
-            self.account["messages"] += one.seat.count
+            self.account["messages"] += one.record.count
             code = os.waitstatus_to_exitcode(status)
             self.account[{0: "left", 3: "were refused or timed out", -9: "killed"}.get(code, "broke")] += 1
             if code not in (0, 3, -signal.SIGKILL):
@@ -167,13 +167,13 @@ class Soak:
                     self.report(reported - began)
             self.finish()
             self.report(time.monotonic() - began)
-        finally:  # also when told to end
+        finally:  # also on SIGTERM
             for pid in self.running:
                 child_processes.kill(pid)
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def finish(self) -> None:
-        """All leave; then nothing may be left but what the dead and the unread pipes left, and that can be cleaned."""
+        """All leave. Only topics of dead processes and pipes with unread messages may be left, and can be cleaned."""
         deadline = time.monotonic() + 60
         while self.running and time.monotonic() < deadline and not self.failed:
             self.tend()
@@ -182,7 +182,7 @@ class Soak:
             self.failed = f"{len(self.running)} processes did not end"
         while self.running:
             child_processes.kill(self.running.popitem()[0])
-        self.account["topics cleaned up after the dead"] += len(rm.clean())
+        self.account["topics of dead processes cleaned up"] += len(rm.clean())
         for info in rm.topics():
             if info.contract == "pipe":
                 rm.unlink(info.name, force=True)
@@ -203,7 +203,7 @@ def main() -> int:
     options = parser.parse_args()
     if not os.environ.get("RINGMAIN_LAB"):
         parser.error("set RINGMAIN_LAB=1: the crash points are in the lab build only")
-    child_processes.end_in_order_when_told()
+    child_processes.clean_up_on_sigterm()
     print(f"seed {options.seed}", flush=True)
     soak = Soak(options.seed)
     soak.run(options.minutes)

@@ -116,7 +116,7 @@ def test_sending_and_receiving(timeout: Any, data: Any, kind: Any, sender: Any) 
             message = sub.try_recv_message()
             if message is None:
                 return [sent]
-            # None waits for ever, and there is nothing more to come.
+            # None waits without a limit, and no more messages come.
             empty = answer(lambda _: sub.recv(timeout=0 if timeout is None else timeout), backend)
             return [sent, message.data, message.kind, message.sender, message.seq, empty]
 

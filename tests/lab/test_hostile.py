@@ -1,4 +1,4 @@
-"""Whatever a peer writes into shared memory: an error that says so, never a crash, never a hang.
+"""Whatever a peer writes into shared memory: a clear error, never a crash, never a hang.
 
 How: (1) Hypothesis writes arbitrary words and bytes over valid topic files, and one long-lived process does everything
 it can with each. (2) A malicious peer flips bytes of a live topic, by a seed, while others write and read it. Both run
@@ -134,9 +134,9 @@ def server(server_dir: Path) -> Iterator[Child]:
     one.dispose()
 
 
-def place(directory: Path, content: bytes) -> None:
-    """Puts a topic of this content in its place at once: writing into a file that a peer has mapped would shrink it
-    first, which no peer survives and only its owner may do."""
+def put(directory: Path, content: bytes) -> None:
+    """Gives the topic's name to a file of this content atomically: writing into a file that a peer has mapped would
+    shrink it first, which no peer survives and only its owner may do."""
     (directory / "draft").write_bytes(content)
     os.chmod(directory / "draft", 0o600)
     os.replace(directory / "draft", directory / "t.ring")
@@ -144,7 +144,7 @@ def place(directory: Path, content: bytes) -> None:
 
 def offer(server: Child, directory: Path, content: bytes) -> list[str]:
     """Lets the process loose on a topic of this content; returns the errors it met."""
-    place(directory, content)
+    put(directory, content)
     server.tell("go")
     return server.line().split()[:-1]
 
@@ -199,16 +199,16 @@ def test_flipped_bytes_in_a_live_topic(
 ) -> None:
     """Identity, words, roster and data are flipped under readers and writers, and at times restored."""
     chance = random.Random(seed)
-    place(runtime_dir, templates[contract])
+    put(runtime_dir, templates[contract])
     peers = [child(PEER, role) for role in ("reader", "writer", "reader")]
     for peer in peers:
         assert peer.line() == "ready"
     for _ in range(40):
         path = runtime_dir / "t.ring"
         if not path.exists():
-            place(runtime_dir, templates[contract])
+            put(runtime_dir, templates[contract])
         try:
-            file = open(path, "r+b")  # noqa: SIM115 -- the last to leave may just have taken it away
+            file = open(path, "r+b")  # noqa: SIM115 -- the last participant may just have removed it
         except FileNotFoundError:
             continue
         with file, mmap.mmap(file.fileno(), 0) as memory:
@@ -224,7 +224,7 @@ def test_flipped_bytes_in_a_live_topic(
     (runtime_dir / "t.ring").unlink(missing_ok=True)
 
 
-def test_the_live_are_told_of_text_that_is_none(runtime_dir: Path) -> None:
+def test_names_that_are_not_text_are_still_shown(runtime_dir: Path) -> None:
     """A sender's name that is not UTF-8 becomes text that is, in messages and in Arrow columns alike."""
     pa = pytest.importorskip("pyarrow")
     with rm.Publisher("t", sender="\u00fc\u00fc", capacity=4096) as pub, rm.Subscriber("t") as sub:

@@ -1,9 +1,9 @@
 """A process dies at every step of the protocol at which one can die, and the others go on.
 
-How: `arena.py` lets real processes do everything there is to do on each contract, writes down which crash points each
-passes, and then plays each of them again with the process killed (SIGKILL) right there, while a writer and readers run.
-They check every message; they must receive the next one; and when they have left, no file may be left. Then two die at
-once, and one stands still (SIGSTOP) for a second. `make lab` plays all pairs; here a sample, by a seed that is printed.
+How: `arena.py` runs real processes that do everything there is to do on each contract, and logs which crash points each
+passes. Then it runs each again with the process killed (SIGKILL) at that point, while a writer and readers run. They
+check every message; they must receive the next one; and when they have left, no file may be left. Then two processes
+die in one scenario, and one is stopped (SIGSTOP) for a second. `make lab` runs all pairs; here a seeded sample.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import pytest
 
 from ringmain.testing import crash_points, die_at, stop_at
 
-from .run_all import CONTRACTS, Scenario, play
+from .run_all import CONTRACTS, Scenario, play, ring_points
 
-# Whether somebody sleeps depends on the pace of the others, so an act may miss these points; no contract may.
+# Whether a process sleeps depends on the pace of the others, so an act may miss these points; no contract may.
 DEPENDS_ON_PACE = ("publish: about to sleep", "read: about to sleep")
 
 
@@ -34,7 +34,7 @@ def failures(scenarios: list[Scenario]) -> str:
     return "\n".join(str(s) for s in scenarios if s.error)
 
 
-def test_the_others_go_on_whoever_dies_wherever(deaths: list[Scenario]) -> None:
+def test_the_others_go_on_wherever_a_process_dies(deaths: list[Scenario]) -> None:
     assert not failures(deaths)
     assert {s.contract for s in deaths} == set(CONTRACTS)
 
@@ -46,8 +46,7 @@ def test_every_act_dies_at_every_point_it_passes(deaths: list[Scenario]) -> None
 
 def test_no_crash_point_is_left_out(deaths: list[Scenario]) -> None:
     reached = {label for s in deaths for (_, label), died in zip(s.points, s.reached, strict=True) if died}
-    # Those of frames are reached in tests/frames, where there are frames.
-    assert reached == {label for label in crash_points() if not label.startswith("frame:")}
+    assert reached == set(ring_points())
 
 
 def test_the_others_go_on_when_two_die() -> None:
@@ -58,7 +57,7 @@ def test_the_others_go_on_when_two_die() -> None:
     assert sum(all(s.reached) for s in pairs) > len(pairs) / 2
 
 
-def test_who_stands_still_is_waited_for_by_name_or_not_at_all() -> None:
+def test_a_stopped_process_is_named_or_not_waited_for() -> None:
     stops = play("stop", "--parallel", "6")
     assert not failures(stops)
     assert all(s.reached[0] for s in stops if s.points[0][1] not in DEPENDS_ON_PACE)
@@ -85,6 +84,13 @@ def test_the_injector_stops_a_program_until_it_is_told_to_go_on(tmp_path: Path) 
         assert os.WIFSTOPPED(status)
         child.send_signal(signal.SIGCONT)
         assert child.communicate(timeout=60)[0].split() == [str(i) for i in range(9)]
+
+
+def test_the_ring_ignores_a_plan_for_the_recorder(tmp_path: Path) -> None:
+    environment = {**os.environ, "RINGMAIN_DIR": str(tmp_path), "RINGMAIN_LAB": "1", "RINGMAIN_CRASH": "R2#1"}
+    child = subprocess.run([sys.executable, "-c", PUBLISH], env=environment, capture_output=True, text=True, timeout=60)
+    assert child.returncode == 0
+    assert len(child.stdout.split()) == 9
 
 
 def test_the_injector_knows_its_labels() -> None:

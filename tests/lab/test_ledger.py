@@ -1,6 +1,6 @@
 """The ledger of the lab's readers claims what is promised where a topic is removed and made anew: no more, no less.
 
-How: a writer writes in three lives of a topic, and the reader is told, or has part in, some of it.
+How: a writer writes in three lives of a topic, and the reader joins some of them, or is told of their losses.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def enter(ledger: Ledger, epoch: int, counters: range, *, seq: int = 0, lost: in
 
 
 @pytest.mark.parametrize("contract", WAITING)
-def test_a_life_that_came_and_went_unseen_is_nobodys_loss(contract: str) -> None:
+def test_a_life_that_the_reader_never_joined_is_not_lost(contract: str) -> None:
     board = Board()
     ledger = Ledger(contract, board)
     with ExitStack() as stack:
@@ -80,20 +80,20 @@ def test_the_next_life_is_read_from_its_first_message(ledger: Ledger) -> None:
         enter(ledger, THIRD, range(9, 10))
 
 
-def test_what_is_gone_of_the_next_life_is_told(ledger: Ledger) -> None:
+def test_what_is_gone_of_the_next_life_is_reported(ledger: Ledger) -> None:
     with pytest.raises(Wrong, match="begins with message 2, and only 1"):
         enter(ledger, THIRD, range(10, 11), seq=2, lost=1)
     enter(ledger, THIRD, range(10, 12), seq=2, lost=2)
 
 
-def test_to_the_message_whoever_sent_it(ledger: Ledger) -> None:
+def test_to_the_message_whichever_writer_sent_it(ledger: Ledger) -> None:
     enter(ledger, THIRD, range(1), seq=2, lost=2, writer=OTHER)
     enter(ledger, THIRD, range(10, 12), seq=3)  # 8 and 9 were the two
     with pytest.raises(Wrong, match="message 12 is missing"):
         enter(ledger, THIRD, range(13, 14), seq=5)
 
 
-def test_what_was_told_counts_in_its_own_life(ledger: Ledger) -> None:
+def test_a_reported_loss_counts_in_its_own_life(ledger: Ledger) -> None:
     enter(ledger, SECOND, range(1), seq=4, lost=4, writer=OTHER)  # all that the writer sent there
     enter(ledger, THIRD, range(8, 10))
 

@@ -1,7 +1,7 @@
 """Who may do what: real users, real permissions.
 
 How: root forks children that become other users. A stranger can neither open, read, remove nor wedge a topic of the
-owner alone; with `mode=` and a shared directory a group can use it; what somebody else has planted is refused; and a
+owner alone; with `mode=` and a shared directory a group can use it; files that another user planted are refused; and a
 reader's view of the messages cannot be written, whatever it tries.
 """
 
@@ -53,7 +53,7 @@ def as_user(uid: int, action: Callable[[], Any], groups: tuple[int, ...] = ()) -
 
 @pytest.fixture
 def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A runtime directory of OWNER that everybody may look into and its group may write."""
+    """A runtime directory of OWNER that every user may list and its group may write."""
     path = Path(tempfile.mkdtemp(prefix="ringmain-test-", dir="/dev/shm"))
     os.chown(path, OWNER, GROUP)
     os.chmod(path, 0o2775)
@@ -126,7 +126,7 @@ def test_who_may_only_read_the_file_may_only_look(shared: Path) -> None:
         assert kind is rm.NotAllowed
 
 
-def test_a_planted_file_of_somebody_else_is_refused(shared: Path) -> None:
+def test_a_planted_file_of_another_user_is_refused(shared: Path) -> None:
     os.chown(shared, 0, 0)
     os.chmod(shared, 0o1777)  # like /dev/shm itself
     as_user(STRANGER, lambda: make_topic(0o666))
@@ -148,7 +148,7 @@ def test_a_runtime_directory_that_is_a_link_or_open_to_all_is_refused(
     shared: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     os.chmod(shared, 0o777)
-    with pytest.raises(rm.NotAllowed, match="everybody may write"):
+    with pytest.raises(rm.NotAllowed, match="writable by every user"):
         rm.Publisher("t")
     (tmp_path / "link").symlink_to(shared)
     monkeypatch.setenv("RINGMAIN_DIR", str(tmp_path / "link"))

@@ -90,10 +90,10 @@ def test_a_directory_that_is_a_link_is_refused(monkeypatch, runtime_dir):
             call()
 
 
-def test_a_directory_that_everybody_may_write_is_refused(monkeypatch, runtime_dir):
+def test_a_directory_that_every_user_may_write_is_refused(monkeypatch, runtime_dir):
     runtime_dir.chmod(0o777)
     for call in every_way():
-        with pytest.raises(PermissionError, match="everybody"):
+        with pytest.raises(PermissionError, match="every user"):
             call()
     runtime_dir.chmod(0o700)
 
