@@ -33,7 +33,7 @@ demo: setup  ## a small robot: processes, loss, a crash, a recording, Spark, a r
 
 docs: setup  ## build the documentation as a site, into site/
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $$($(PYTHON) tools/requirements.py docs)
-	@$(BIN)/python tools/reference.py
+	@$(BIN)/python tools/reference.py && $(BIN)/python tools/completion.py
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "site/index.html"
 

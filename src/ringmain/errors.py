@@ -182,4 +182,4 @@ class JavaNotFound(RingmainError, FileNotFoundError):
 
 
 class LakeError(RingmainError, RuntimeError):
-    """A lake cannot be written as it is: its books do not balance, or it was built another way. Says which."""
+    """A lake cannot be written as it is: its row counts do not add up, or it was built another way. Says which."""

@@ -67,7 +67,7 @@ def test_every_command_is_accounted_for():
 
 
 @pytest.fixture
-def places(tmp_path) -> Path:
+def recording(tmp_path) -> Path:
     """A directory with a recording in it."""
     with rm.Publisher("t", type=Imu) as pub:
         for number in range(2):
@@ -77,9 +77,9 @@ def places(tmp_path) -> Path:
 
 
 @pytest.mark.parametrize("name", AT_WORK)
-def test_ctrl_c(name, places, until):
+def test_ctrl_c(name, recording, until):
     words, at_work, code = AT_WORK[name]
-    argv = [word.replace("RECORDING", str(places)) for word in words]
+    argv = [word.replace("RECORDING", str(recording)) for word in words]
     # It says when the command's module is loaded: a Ctrl-C long before that ends the interpreter, not the command.
     script = (
         "import os, sys; from ringmain._cli import main; m = sys.modules['ringmain._cli.main']; load = m.load\n"

@@ -45,7 +45,7 @@ def test_list_names_what_it_cannot_read(ringmain, runtime_dir: Path):
         (runtime_dir / "junk.ring").unlink()
 
 
-def test_info_shows_members_and_schema(ringmain):
+def test_info_shows_participants_and_schema(ringmain):
     with rm.Publisher("imu", type=Imu, sender="left") as pub, rm.Subscriber("imu", name="slow"):
         pub.send(Imu(1.0, (0, 0, 9.8)))
         out = ringmain("info", "imu").out

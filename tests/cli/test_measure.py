@@ -64,7 +64,7 @@ def test_hz_and_bw(started, ringmain):
         assert shown[1].split() == ["t", "0", "0"]
 
 
-def test_hz_takes_no_place_in_the_topic(started):
+def test_hz_takes_no_slot_in_the_topic(started):
     with rm.Publisher("t") as pub:
         process = started("hz", "t", "--interval", "0.05", "--count", "5", "--json")
         assert process.stdout.readline()

@@ -37,7 +37,7 @@ def same_as_golden(name: str, text: str) -> None:
     assert text == (GOLDEN / name).read_text()
 
 
-def member(name, role, **facts):
+def participant(name, role, **facts):
     base = dict.fromkeys(("position", "lag_messages", "lag_bytes", "messages", "bytes", "lost", "user", "joined_ns"), 0)
     more = {"pid": 7, "holding": False, "alive": True, "waits_for": None}
     return rm.Participant(name=name, role=role, **{**base, **more, **facts})
@@ -66,16 +66,16 @@ STREAMS = {
 
 def busy_looks():
     """Topics as five looks find them: one steady, one with a reader that is lapped, one whose writer waits."""
-    camera = member("camera", "writer")
+    camera = participant("camera", "writer")
     for second in range(5):
-        slow = member("dashboard", "reader", lag_messages=900, lag_bytes=600_000, lost=100 * second)
-        stuck = member("arm", "reader", lag_messages=8, lag_bytes=1 << 20)
-        dead = member("old", "reader", alive=False)
+        slow = participant("dashboard", "reader", lag_messages=900, lag_bytes=600_000, lost=100 * second)
+        stuck = participant("arm", "reader", lag_messages=8, lag_bytes=1 << 20)
+        dead = participant("old", "reader", alive=False)
         yield second, [
-            topic("camera", 30 * second, used=1 << 19, writers=[camera], readers=[member("show", "reader")]),
-            topic("imu", 200 * second * second, writers=[member("imu", "writer")], readers=[slow]),
+            topic("camera", 30 * second, used=1 << 19, writers=[camera], readers=[participant("show", "reader")]),
+            topic("imu", 200 * second * second, writers=[participant("imu", "writer")], readers=[slow]),
             topic("jobs", 8, used=1 << 20, contract="reliable",
-                  writers=[member("boss", "writer", waits_for="arm")], readers=[stuck, dead]),
+                  writers=[participant("boss", "writer", waits_for="arm")], readers=[stuck, dead]),
         ]  # fmt: skip
 
 
@@ -230,10 +230,10 @@ def test_it_says_who_waits_and_who_is_lapped():
 def test_one_that_waits_may_look_up():
     """A look that finds the writer awake, with nothing sent since, does not take it for having gone on."""
     model = busy_model()
-    awake = topic("jobs", 8, used=1 << 20, contract="reliable", writers=[member("boss", "writer")])
+    awake = topic("jobs", 8, used=1 << 20, contract="reliable", writers=[participant("boss", "writer")])
     look(model, 5, awake)
     assert cells(model.rows()[0])[-1] == "boss waits for arm"
-    look(model, 6, topic("jobs", 9, contract="reliable", writers=[member("boss", "writer")]))
+    look(model, 6, topic("jobs", 9, contract="reliable", writers=[participant("boss", "writer")]))
     assert cells(model.rows()[0])[-1] == ""
 
 
@@ -309,7 +309,7 @@ def test_what_is_no_image_is_not_shown_as_one():
     assert "none" in frame_text(None)
 
 
-def test_looking_takes_no_place():
+def test_observing_takes_no_slot():
     with rm.Publisher("t", contract="pipe", type=Imu) as pub:
         pub.send(Imu(1, (0, 0, 9.8)))
         source = Topics()
@@ -320,7 +320,7 @@ def test_looking_takes_no_place():
     rm.unlink("t")
 
 
-def test_looking_at_frames_takes_no_place_and_holds_nothing():
+def test_observing_frames_takes_no_slot_and_holds_nothing():
     layout = rm.FrameLayout.of_image("rgb", 64, 48)
     with rm.FramePublisher("camera", layout=layout, buffers=1, when_full="drop", sender="left") as pub:
         source = Topics()

@@ -142,7 +142,7 @@ def test_sizes() -> None:
     assert sub.receive(non_blocking=True) is None
 
 
-def test_more_readers_than_there_were_places() -> None:
+def test_more_readers_than_there_were_slots() -> None:
     subs = [msgq.sub_sock("popular") for _ in range(40)]
     pub = msgq.pub_sock("popular")
     for message in (b"a", b"b"):

@@ -30,7 +30,7 @@ def test_it_has_all_that_a_frame_has() -> None:
         seen.array[:] = 1  # its own
 
 
-def test_it_takes_no_place_and_holds_no_buffer() -> None:
+def test_it_takes_no_slot_and_holds_no_buffer() -> None:
     with rm.FramePublisher("s", 16, buffers=1) as pub:
         pub.send(np.full(16, 1, "u1"))
         seen = rm.peek_frame("s")

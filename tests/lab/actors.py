@@ -383,7 +383,7 @@ def refused() -> Iterator[None]:
         yield
 
 
-def place_of_a_writer(contract: str, capacity: int = CAPACITY) -> rm.Publisher:
+def slot_of_a_writer(contract: str, capacity: int = CAPACITY) -> rm.Publisher:
     """Opens to write; where another victim is the one writer, as soon as it is dead."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
@@ -396,7 +396,7 @@ def place_of_a_writer(contract: str, capacity: int = CAPACITY) -> rm.Publisher:
 
 
 def write(board: Board, record: Record, contract: str, number: int) -> None:
-    with refused(), place_of_a_writer(contract) as pub:
+    with refused(), slot_of_a_writer(contract) as pub:
         counter = 0
         for _ in range(ROUNDS):
             pub.send(compose(number, counter), timeout=VICTIMS_PATIENCE_S)
@@ -428,7 +428,7 @@ def read(board: Board, record: Record, contract: str, number: int) -> None:
 
 
 def create(board: Board, record: Record, contract: str, number: int) -> None:
-    with refused(), place_of_a_writer(contract) as pub:
+    with refused(), slot_of_a_writer(contract) as pub:
         for counter in range(10):
             pub.send(compose(number, counter), timeout=VICTIMS_PATIENCE_S)
             record.tick(counter)
@@ -460,12 +460,12 @@ def remove(board: Board, record: Record, contract: str, number: int) -> None:
 
 
 def replace(board: Board, record: Record, contract: str, number: int) -> None:
-    with refused(), place_of_a_writer(contract, OTHER_CAPACITY) as pub:
+    with refused(), slot_of_a_writer(contract, OTHER_CAPACITY) as pub:
         pub.send(compose(number, 0), timeout=VICTIMS_PATIENCE_S)
 
 
 def retype(board: Board, record: Record, contract: str, number: int) -> None:
-    with refused(), place_of_a_writer(contract) as pub:
+    with refused(), slot_of_a_writer(contract) as pub:
         for counter in range(9):
             pub._set_schema(SCHEMAS[counter % 3])
             check_schema(pub._schema())

@@ -180,7 +180,7 @@ class World:
             pids.append(
                 self.fork(f"victim-{i}", act.run, records[-1], self.contract, 10 + i, env=self.arm(victim)),
             )
-        self.last_victim_seat = records[-1]
+        self.last_victim_record = records[-1]
         reached = []
         ended: dict[int, int] = {}
         started = moved = time.monotonic()
@@ -277,9 +277,9 @@ class World:
         """The next reader of a pipe goes on where the dead one stopped."""
         if self.contract != "pipe" or self.reader_first or len(self.victims) != 1:
             return
-        reported, first = self.last_victim_seat.counter, self.reader_records[0].first
+        reported, first = self.last_victim_record.counter, self.reader_records[0].first
         in_hand = 5  # taken in one call, and not yet reported
-        if self.last_victim_seat.count and not reported <= first <= reported + in_hand + 1:
+        if self.last_victim_record.count and not reported <= first <= reported + in_hand + 1:
             raise Wrong(f"the dead reader had message {reported}, the next one begins with {first}")
 
     def play(self) -> Result:

@@ -240,7 +240,7 @@ def test_a_full_file_system_is_an_error_at_once_and_no_sigbus_later(monkeypatch,
         subprocess.run(["umount", "-l", tmp_path], check=True)
 
 
-def test_no_place_for_the_directory(monkeypatch, runtime_dir):
+def test_no_room_for_the_directory(monkeypatch, runtime_dir):
     monkeypatch.setenv("RINGMAIN_DIR", str(runtime_dir / "no" / "such" / "place"))
     for call in every_way()[:2]:
         with pytest.raises(OSError, match="runtime directory"):

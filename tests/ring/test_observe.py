@@ -12,7 +12,7 @@ import ringmain as rm
 from tests.conftest import PATIENCE_S, Child
 
 
-def test_an_observer_of_a_pipe_leaves_the_readers_place_and_messages_alone() -> None:
+def test_an_observer_of_a_pipe_leaves_the_readers_slot_and_messages_alone() -> None:
     with rm.Publisher("p", contract="pipe") as pub, rm.Subscriber("p", observe="always", start="oldest") as observer:
         for i in range(10):
             pub.send(b"%d" % i)

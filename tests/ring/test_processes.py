@@ -93,7 +93,7 @@ def in_fork(function):
 
 
 @pytest.mark.parametrize("contract", CONTRACTS)
-def test_a_publisher_inherited_through_fork_takes_a_place_of_its_own(contract):
+def test_a_publisher_inherited_through_fork_takes_a_slot_of_its_own(contract):
     with rm.Publisher("x", contract=contract) as pub, rm.Subscriber("x") as sub:
         pub.send(b"parent")
 
@@ -110,7 +110,7 @@ def test_a_publisher_inherited_through_fork_takes_a_place_of_its_own(contract):
 
 
 @pytest.mark.parametrize("contract", ["broadcast", "bus", "reliable"])
-def test_a_subscriber_inherited_through_fork_takes_a_place_of_its_own(contract):
+def test_a_subscriber_inherited_through_fork_takes_a_slot_of_its_own(contract):
     with rm.Publisher("x", contract=contract) as pub, rm.Subscriber("x", start="oldest") as sub:
         pub.send_many([b"a", b"b"])
 
@@ -122,7 +122,7 @@ def test_a_subscriber_inherited_through_fork_takes_a_place_of_its_own(contract):
         assert sub.recv_many(9) == [b"a", b"b"], "the child has read for itself"
 
 
-def test_a_pipe_reader_inherited_through_fork_says_who_has_the_place():
+def test_a_pipe_reader_inherited_through_fork_says_who_has_the_slot():
     with rm.Publisher("x", contract="pipe") as pub, rm.Subscriber("x", name="parent") as sub:
         pub.send(b"a")
 

@@ -34,7 +34,7 @@ class Imu2(msgspec.Struct):
 
 class Pose(msgspec.Struct):
     size: int  # the name of an envelope's column, on purpose
-    place: tuple[float, float]
+    point: tuple[float, float]
 
 
 def rows(

@@ -120,7 +120,7 @@ def test_a_field_named_like_a_column_of_the_envelope(spark: Any, tmp_path: Path)
     made.append("pose", 1, rows(0, 1, encode=lambda n: msgspec.msgpack.encode(Pose(77, (1.0, 2.0)))))
     made.close()
     row = load(spark, tmp_path / "r", topic="pose", decode="true").collect()[0]
-    assert (row.field_size, tuple(row.place)) == (77, (1.0, 2.0))
+    assert (row.field_size, tuple(row.point)) == (77, (1.0, 2.0))
     assert row["size"] == len(msgspec.msgpack.encode(Pose(77, (1.0, 2.0))))
 
 

@@ -23,7 +23,7 @@ class Feature:
 
 
 _NO_TURNS = "several writers need turns under one lock, and ZeroMQ has none between machines"
-_NO_HISTORY = "ZeroMQ keeps nothing for whoever comes later"
+_NO_HISTORY = "ZeroMQ keeps nothing for a subscriber that comes later"
 _NO_OTHER_PROCESS = "a fake world exists in one process alone; `Lockstep` is for several"
 
 FEATURES = (

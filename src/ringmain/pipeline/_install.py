@@ -51,7 +51,7 @@ class Staged(NamedTuple):
 def install(root: Path, undo: Path, staged: Iterable[Staged], batch: int, *, join: bool) -> list[Written]:
     """Move the files of a batch into the lake at `root`."""
 
-    def place(folder: Path, files: list[Staged]) -> list[Written]:
+    def install(folder: Path, files: list[Staged]) -> list[Written]:
         (root / folder).mkdir(parents=True, exist_ok=True)
         newest = max((root / folder).glob("b*.parquet"), default=None) if join else None
         done = []
@@ -69,7 +69,7 @@ def install(root: Path, undo: Path, staged: Iterable[Staged], batch: int, *, joi
     ordered = sorted(staged, key=lambda one: (one.table, str(one.folder), one.file.name))
     groups = [(folder, list(files)) for folder, files in groupby(ordered, lambda one: Path(one.table) / one.folder)]
     with ThreadPoolExecutor(_THREADS) as pool:
-        return [written for done in pool.map(lambda group: place(*group), groups) for written in done]
+        return [written for done in pool.map(lambda group: install(*group), groups) for written in done]
 
 
 def _keep(file: Path, link: Path, batch: int) -> None:

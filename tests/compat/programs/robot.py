@@ -53,8 +53,8 @@ def free(context):
     planner.start()
     print("planner:", said(plans))
     imu.wait_for_readers(PATIENCE_S)
-    for place in ("here", "there", "home"):
-        gps.send(place.encode())
+    for where in ("here", "there", "home"):
+        gps.send(where.encode())
     for number in range(20):
         imu.send(f"reading {number}".encode())
     heard = [said(plans) for _ in range(20)]
