@@ -81,7 +81,7 @@ def test_the_next_life_is_read_from_its_first_message(ledger: Ledger) -> None:
 
 
 def test_what_is_gone_of_the_next_life_is_reported(ledger: Ledger) -> None:
-    with pytest.raises(Wrong, match="begins with message 2, and only 1"):
+    with pytest.raises(Wrong, match="begins with message 2, but lost is 1"):
         enter(ledger, THIRD, range(10, 11), seq=2, lost=1)
     enter(ledger, THIRD, range(10, 12), seq=2, lost=2)
 
