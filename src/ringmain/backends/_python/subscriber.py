@@ -140,7 +140,11 @@ class PythonSubscriber(Screened, PythonEndpoint):
         max_messages = check_count("max_messages", max_messages)
         received: list[Any] = []
         timeout_ns = parse_timeout(timeout)
+        epoch = None
         while len(received) < max_messages and (record := self._next(0 if received else timeout_ns)) is not None:
+            if received and self._epoch != epoch:
+                break  # a list is of one life of the topic
+            epoch = self._epoch
             try:
                 data = self._decode(record)
             except DecodeError:
