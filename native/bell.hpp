@@ -45,11 +45,21 @@ enum class Woken { changed, timed_out, interrupted };
 
 #if !defined(RINGMAIN_EXPLORE)
 
+// Where the kernel refuses to wait (an old one, or a filter of system calls, which may answer with any error), the words
+// are polled this often. A wait that returned at once would keep a core busy.
+constexpr int64_t kPoll_ns = 1'000'000;
+
+inline Woken poll(int64_t timeout_ns) {
+    timespec pause = to_timespec(timeout_ns < kPoll_ns ? timeout_ns : kPoll_ns);
+    return nanosleep(&pause, nullptr) == 0 ? Woken::timed_out : Woken::interrupted;
+}
+
 inline Woken sleep_on(Bell bell, int64_t timeout_ns) {
     timespec timeout = to_timespec(timeout_ns);
     long result = syscall(SYS_futex, bell.word, FUTEX_WAIT, bell.value, &timeout, nullptr, 0);
     if (result == 0 || errno == EAGAIN) return Woken::changed;
-    return errno == EINTR ? Woken::interrupted : Woken::timed_out;
+    if (errno == EINTR) return Woken::interrupted;
+    return errno == ETIMEDOUT ? Woken::timed_out : poll(timeout_ns);
 }
 
 inline void wake(const uint32_t* word, int how_many = INT_MAX) {
@@ -72,11 +82,9 @@ inline Woken sleep_on_any(const Bell* bells, size_t count, int64_t timeout_ns, s
     if (result >= 0 && which) *which = static_cast<size_t>(result);
     if (result >= 0 || errno == EAGAIN) return Woken::changed;
     if (errno == EINTR) return Woken::interrupted;
-    if (errno == ENOSYS) {  // kernels before 5.16: sleep on the first and check the others often
-        constexpr int64_t kPollOthers_ns = 1'000'000;
-        return sleep_on(bells[0], timeout_ns < kPollOthers_ns ? timeout_ns : kPollOthers_ns);
-    }
-    return Woken::timed_out;
+    if (errno == ETIMEDOUT) return Woken::timed_out;
+    // Kernels before 5.16 do not have it, and a filter may refuse it: sleep on the first and check the others often.
+    return sleep_on(bells[0], timeout_ns < kPoll_ns ? timeout_ns : kPoll_ns);
 }
 
 #endif

@@ -42,6 +42,8 @@ constexpr size_t kMaxEnvelopeNameBytes = 255;  // sender and kind
 // this word, and the process that changes it next must wake it. One exchange both publishes and finds out.
 constexpr uint64_t kAlignBytes = 8;
 constexpr uint64_t kSleeper = 1;
+constexpr uint64_t kRetired =
+    2;  // in `commit`: the topic was removed, so what sleeping readers await has come
 constexpr uint64_t kPositionMask = ~uint64_t{7};
 constexpr uint64_t kNoHold = kPositionMask;  // no position is this large
 // No ring gets this far in a century. Beyond it, sums of positions and capacities could overflow.

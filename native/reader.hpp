@@ -74,11 +74,11 @@ class Reader {
         return position_ != seen_;
     }
 
-    // What to sleep on while there is no message. An empty bell: one has come meanwhile.
+    // What to sleep on while there is no message. An empty bell: one has come meanwhile, or the topic was removed.
     Bell bell() {
         uint64_t old = ring_.header.commit.fetch_or(kSleeper, std::memory_order_acq_rel);
         CRASH_POINT("read: about to sleep");
-        if ((old & kPositionMask) != position_) return {};
+        if ((old & kPositionMask) != position_ || (old & kRetired)) return {};
         return {ring_.header.commit.futex(), static_cast<uint32_t>(old | kSleeper)};
     }
 
@@ -152,6 +152,20 @@ class Reader {
         uint64_t hold = always_holds_ ? std::min(keep, position_) : holds_borrowed_ ? keep : kNoHold;
         publish_progress();
         return hold == hold_ || move_hold(hold);
+    }
+
+    // Where the reader is, to go back to before the messages taken since are given to a caller. Only before release().
+    struct Mark {
+        uint64_t position, expected, messages, bytes, lost, pending_lost;
+    };
+    Mark mark() const { return {position_, expected_, messages_, bytes_, lost, pending_lost}; }
+    void back_to(const Mark& mark) {
+        position_ = mark.position;
+        expected_ = mark.expected;
+        messages_ = mark.messages;
+        bytes_ = mark.bytes;
+        lost = mark.lost;
+        pending_lost = mark.pending_lost;
     }
 
   private:

@@ -78,6 +78,8 @@ Directory::Directory(std::string path, bool create) : path_(std::move(path)) {
     struct stat st;
     if (fstat(fd_, &st) != 0) fail_errno("cannot examine " + path_);
     owner_ = st.st_uid;
+    device_ = st.st_dev;
+    inode_ = st.st_ino;
     // In /dev/shm any user could have created the directory under this name.
     bool own = path_ == "/dev/shm/ringmain-" + std::to_string(geteuid());
     if (own && owner_ != geteuid() && owner_ != 0)
@@ -110,9 +112,30 @@ Directory::~Directory() {
 // Who may own a topic here: we, root, and the owner of the directory (who could replace any file anyway).
 bool Directory::trusts(uid_t owner) const { return owner == geteuid() || owner == 0 || owner == owner_; }
 
+bool Directory::replaced() const {
+    struct stat st;
+    return stat(path_.c_str(), &st) == 0 && (st.st_dev != device_ || st.st_ino != inode_);
+}
+
+bool Directory::has(std::string_view topic) const {
+    struct stat st;
+    return fstatat(fd_, file_name(topic).c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 Bell Directory::bell() const {
     if (!bell_) return {};
     return {bell_->futex(), bell_->load(std::memory_order_acquire)};
+}
+
+uint32_t Directory::changes() const {
+    uint64_t number = 0;
+    struct stat st;
+    if (bell_)
+        number = bell_->load(std::memory_order_acquire);
+    else if (fstat(fd_, &st) == 0)
+        number = static_cast<uint64_t>(st.st_mtim.tv_sec) * 1'000'000'000 +
+                 static_cast<uint64_t>(st.st_mtim.tv_nsec);
+    return static_cast<uint32_t>(number + (number >> 32) + inode_ * 0x9e3779b1);
 }
 
 void Directory::ring() {
@@ -391,14 +414,17 @@ bool TopicFile::has_its_name() const {
            st.st_ino == inode;
 }
 
+bool TopicFile::nameless() const {
+    struct stat st;
+    return fstat(fd_, &st) == 0 && st.st_nlink == 0;
+}
+
 void TopicFile::retire() {
-    header().retired.store(1, std::memory_order_release);
+    mark_retired(header());
     CRASH_POINT("retire: marked, name kept");
     if (has_its_name()) unlinkat(directory->fd(), file_name(topic, kind()).c_str(), 0);
     CRASH_POINT("retire: unlinked, not announced");
-    wake(header().commit.futex());
-    header().membership.fetch_add(1, std::memory_order_release);
-    wake(header().membership.futex());
+    wake_for_retirement(header());
     directory->ring();
 }
 

@@ -12,6 +12,7 @@
 #include "bell.hpp"
 #include "failure.hpp"
 #include "layout.hpp"
+#include "retirement.hpp"
 
 namespace ringmain {
 
@@ -40,6 +41,8 @@ class Directory {
     int fd_ = -1;
     std::string path_;
     uid_t owner_ = 0;
+    dev_t device_ = 0;
+    ino_t inode_ = 0;
     Word<uint32_t>* bell_ = nullptr;
 
   public:
@@ -51,10 +54,15 @@ class Directory {
     int fd() const { return fd_; }
     const std::string& path() const { return path_; }
     bool trusts(uid_t owner) const;
+    // Was it removed, and made again under the same path? Then topics are created in that one, and no bell rings here.
+    bool replaced() const;
+    bool has(std::string_view topic) const;  // its ring
 
     // Rings whenever a topic is created or removed. Without a bell (in a directory we may not write), waits poll.
     Bell bell() const;
     void ring();
+    // Another number whenever a topic was created or removed, also without a bell.
+    uint32_t changes() const;
 };
 
 // How many forks lie between this process and the one that loaded the module: tells a child from its parent without a
@@ -117,7 +125,8 @@ class TopicFile {
     // Gives a created topic its name, so that others can open it; false if another process was faster.
     bool give_name();
     bool has_its_name() const;  // is the file of this name still this one?
-    bool retired() const { return header().retired.load(std::memory_order_acquire) != 0; }
+    bool nameless() const;      // has it no name at all? One system call.
+    bool retired() const { return is_retired(header()); }
     // Removes the name and wakes all sleepers. Only under the roster lock.
     void retire();
 

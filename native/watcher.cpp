@@ -2,10 +2,13 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -13,32 +16,85 @@
 
 namespace ringmain {
 
-Event::Event() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+// ------------------------------------------------------------------------------------------------- events
+
+struct Events {
+    std::mutex mutex;
+    Event* first = nullptr;
+
+    Events() {
+        pthread_atfork([] { all().mutex.lock(); }, [] { all().mutex.unlock(); },
+                       [] {
+                           for (Event* event = all().first; event; event = event->next_) event->renew();
+                           all().mutex.unlock();
+                       });
+    }
+    static Events& all() {
+        static Events* events = new Events;  // never destroyed: a fork may come at any time
+        return *events;
+    }
+    void add(Event* event) {
+        std::lock_guard lock(mutex);
+        event->next_ = first;
+        if (first) first->previous_ = event;
+        first = event;
+    }
+    void remove(Event* event) {
+        std::lock_guard lock(mutex);
+        if (event->previous_) event->previous_->next_ = event->next_;
+        if (event->next_) event->next_->previous_ = event->previous_;
+        if (first == event) first = event->next_;
+    }
+};
+
+Event::Event() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), rang_(std::make_unique<Rang>()) {
     if (fd_ < 0) throw Failure{Fault::system, "cannot make an eventfd", errno};
+    Events::all().add(this);
 }
 
-Event::~Event() { ::close(fd_); }
+Event::~Event() {
+    Events::all().remove(this);
+    ::close(fd_);
+}
+
+// In a forked child. A thread of the parent may have been inside the old list, so it is abandoned, not freed.
+void Event::renew() {
+    (void)rang_.release();
+    rang_ = std::make_unique<Rang>();
+    ::close(fd_);  // first: a process at its limit of descriptors gets this very number again
+    int own = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (own < 0 || own == fd_) return;
+    dup3(own, fd_, O_CLOEXEC);
+    ::close(own);
+}
 
 void Event::ring(uint64_t token) {
-    std::lock_guard lock(mutex_);
-    rang_.push_back(token);
+    std::lock_guard lock(rang_->mutex);
+    rang_->tokens.push_back(token);
     uint64_t one = 1;
     (void)!write(fd_, &one, sizeof one);
 }
 
 std::vector<uint64_t> Event::take() {
-    std::lock_guard lock(mutex_);
+    std::lock_guard lock(rang_->mutex);
     uint64_t count;
     (void)!read(fd_, &count, sizeof count);
-    return std::exchange(rang_, {});
+    return std::exchange(rang_->tokens, {});
 }
 
+// ----------------------------------------------------------------------------------------------- watchers
+
 namespace {
+
+struct Watched : Watch {
+    uint64_t token;
+    Watched(Watch watch, uint64_t token) : Watch(std::move(watch)), token(token) {}
+};
 
 // A thread and the bells it sleeps on. Its own word is one of them, to wake it when the list changes.
 class Watcher {
     std::mutex mutex_;
-    std::vector<Watch> watches_;
+    std::vector<Watched> watches_;
     Word<uint32_t> changed_{};
 
     void wake_thread() {
@@ -46,46 +102,74 @@ class Watcher {
         wake(changed_.futex());
     }
 
-    static bool moved(const Bell& bell) { return __atomic_load_n(bell.word, __ATOMIC_ACQUIRE) != bell.value; }
+    static bool moved(const Bell& bell) {
+        return bell.word && __atomic_load_n(bell.word, __ATOMIC_ACQUIRE) != bell.value;
+    }
 
     [[noreturn]] void run() {
         std::vector<Bell> bells;
+        int64_t look_at_ns = 0;  // when to ask all watches whether they are over
         for (;;) {
             bells.assign(1, {changed_.futex(), changed_.load(std::memory_order_acquire)});
+            bool idle = true;
             {
                 std::lock_guard lock(mutex_);
-                for (const Watch& w : watches_) bells.push_back(w.bell);
+                idle = watches_.empty();
+                for (const Watched& w : watches_)
+                    if (w.bell.word) bells.push_back(w.bell);
             }
-            int64_t limit_ns = bells.size() == 1 ? 3'600'000'000'000 : kSlice_ns;
+            int64_t left_ns = std::clamp<int64_t>(look_at_ns - monotonic_ns(), 0, kSlice_ns);
             size_t woken = SIZE_MAX;
-            Woken how = sleep_on_any(bells.data(), bells.size(), limit_ns, &woken);
+            sleep_on_any(bells.data(), bells.size(), idle ? 3'600'000'000'000 : left_ns, &woken);
+            // By the clock, and not whenever a sleep times out: other bells may ring all the time.
+            bool look = monotonic_ns() >= look_at_ns;
+            if (look) look_at_ns = monotonic_ns() + kSlice_ns;
             std::lock_guard lock(mutex_);
-            std::erase_if(watches_, [&](const Watch& w) {
-                bool rang = moved(w.bell) || (how == Woken::timed_out && w.every_slice) ||
-                            (woken < bells.size() && woken > 0 && bells[woken].word == w.bell.word);
-                if (rang) w.event->ring(w.token);
-                return rang;
+            end_if([&](const Watched& w) {
+                return moved(w.bell) || (look && w.over()) ||
+                       (woken < bells.size() && woken > 0 && bells[woken].word == w.bell.word);
             });
         }
+    }
+
+    template <class Ended>
+    bool end_if(Ended ended) {
+        return std::erase_if(watches_, [&](const Watched& w) {
+                   bool over = ended(w);
+                   if (over) w.event->ring(w.token);
+                   return over;
+               }) > 0;
     }
 
   public:
     static constexpr size_t kMaxWatches = kMaxBells - 1;
 
+    // With all signals blocked: they are for the program's own threads, whose waits they interrupt.
     Watcher() {
+        sigset_t every, before;
+        sigfillset(&every);
+        pthread_sigmask(SIG_SETMASK, &every, &before);
+        struct Restore {
+            sigset_t& mask;
+            ~Restore() { pthread_sigmask(SIG_SETMASK, &mask, nullptr); }
+        } restore{before};
         std::thread([this] { run(); }).detach();
     }
 
-    bool add(Watch watch) {
+    bool add(const Watched& watch) {
         std::lock_guard lock(mutex_);
         if (watches_.size() >= kMaxWatches) return false;
-        watches_.push_back(std::move(watch));
+        watches_.push_back(watch);
         wake_thread();
         return true;
     }
     bool remove(uint64_t token) {
         std::lock_guard lock(mutex_);
-        return std::erase_if(watches_, [&](const Watch& w) { return w.token == token; }) > 0;
+        return std::erase_if(watches_, [&](const Watched& w) { return w.token == token; }) > 0;
+    }
+    void end_of(const void* owner) {
+        std::lock_guard lock(mutex_);
+        if (end_if([&](const Watched& w) { return w.owner == owner; })) wake_thread();
     }
 };
 
@@ -94,7 +178,6 @@ class Watcher {
 struct Watchers {
     std::mutex mutex;
     std::vector<Watcher*> list;
-    uint64_t next_token = 1;
 
     static Watchers*& current() {
         static Watchers* watchers = [] {
@@ -105,25 +188,42 @@ struct Watchers {
     }
 };
 
+// A child goes on counting: the tokens that its endpoints have from the parent must not mean other watches.
+std::atomic<uint64_t> next_token{1};
+
 }  // namespace
 
-uint64_t watch(Bell bell, std::shared_ptr<Event> event, std::shared_ptr<const void> keep, bool every_slice) {
+uint64_t watch(Watch watch) {
     Watchers& all = *Watchers::current();
     std::lock_guard lock(all.mutex);
-    uint64_t token = all.next_token++;
-    Watch watch{token, bell, std::move(event), std::move(keep), every_slice};
+    Watched watched(std::move(watch), next_token.fetch_add(1, std::memory_order_relaxed));
     for (Watcher* watcher : all.list)
-        if (watcher->add(watch)) return token;
-    all.list.push_back(new Watcher);
-    all.list.back()->add(watch);
-    return token;
+        if (watcher->add(watched)) return watched.token;
+    try {
+        all.list.push_back(new Watcher);
+    } catch (const std::system_error& error) {
+        throw Failure{Fault::system,
+                      std::string("no thread can be started to wait for messages (asyncio and fileno() need "
+                                  "one): ") +
+                          error.what() + "; raise the limit of threads (ulimit -u, pids.max), or use recv()",
+                      error.code().value()};
+    }
+    all.list.back()->add(watched);
+    return watched.token;
 }
 
 void unwatch(uint64_t token) {
+    if (token == 0) return;
     Watchers& all = *Watchers::current();
     std::lock_guard lock(all.mutex);
     for (Watcher* watcher : all.list)
         if (watcher->remove(token)) return;
+}
+
+void end_watches(const void* owner) {
+    Watchers& all = *Watchers::current();
+    std::lock_guard lock(all.mutex);
+    for (Watcher* watcher : all.list) watcher->end_of(owner);
 }
 
 }  // namespace ringmain

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -11,11 +12,20 @@
 
 namespace ringmain {
 
-// A descriptor that an event loop can watch, and the tokens of the bells that rang since it was last read.
+// A descriptor that an event loop can watch, and the tokens of the bells that rang since it was last read. A forked child
+// gets a descriptor of its own under the same number, since a shared one would give each the other's wake-ups. There it
+// is readable at first: the child looks once, and so begins to watch.
 class Event {
+    struct Rang {
+        std::mutex mutex;
+        std::vector<uint64_t> tokens;
+    };
     int fd_;
-    std::mutex mutex_;
-    std::vector<uint64_t> rang_;
+    std::unique_ptr<Rang> rang_;
+    Event *previous_ = nullptr, *next_ = nullptr;  // the list of all of this process, for the fork handler
+    friend struct Events;
+
+    void renew();
 
   public:
     Event();
@@ -29,16 +39,19 @@ class Event {
 };
 
 struct Watch {
-    uint64_t token;
-    Bell bell;
+    Bell bell;  // an empty one: nothing rings, `over` alone ends the watch
     std::shared_ptr<Event> event;
-    std::shared_ptr<const void> keep;  // keeps the word mapped
-    // Report after every slice, rung or not: for waits that may end because a participant died.
-    bool every_slice;
+    // Asked once a slice by the watching thread: has the wait ended although no bell rang? It keeps the bell's word
+    // mapped.
+    std::function<bool()> over;
+    const void* owner = nullptr;  // for end_watches()
 };
 
-// Watches a bell once. Returns the token that the event will give back.
-uint64_t watch(Bell bell, std::shared_ptr<Event> event, std::shared_ptr<const void> keep, bool every_slice);
+// Watches a bell once. Returns the token that the event will give back, which is never 0. Throws a Failure if no thread
+// can be started.
+uint64_t watch(Watch watch);
 void unwatch(uint64_t token);
+// The owner is closed: its watches end as if their bells had rung.
+void end_watches(const void* owner);
 
 }  // namespace ringmain

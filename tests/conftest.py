@@ -58,6 +58,12 @@ def runtime_dir(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     assert not left, f"topics left over: {left}"
 
 
+@pytest.fixture
+def no_bell(runtime_dir: Path) -> None:
+    """As in a directory that another user shares, whose bell we do not trust."""
+    (runtime_dir / "bell").mkdir()
+
+
 class Child:
     """A Python process that runs a script and talks in lines: `say`, `hear` there, `line`, `tell` here."""
 

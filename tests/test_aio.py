@@ -1,4 +1,4 @@
-"""Asyncio and descriptors: nothing polls, a cancelled task loses no message, one loop after another, uvloop too."""
+"""Asyncio: nothing polls, a cancelled task loses no message, one loop after another, uvloop too."""
 
 from __future__ import annotations
 
@@ -6,16 +6,21 @@ import asyncio
 import gc
 import os
 import random
-import selectors
+import shutil
+import signal
 import threading
+import time
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import pytest
 import uvloop
 
 import ringmain as rm
+from ringmain.testing import die_at
 from tests.conftest import PATIENCE_S, Child
+from tests.ring.test_descriptors import readable, recreated
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 
@@ -196,28 +201,108 @@ def test_closing_ends_the_iteration(run: Run) -> None:
     run(main())
 
 
-def test_descriptor_is_readable_while_a_message_is_there() -> None:
-    with rm.Subscriber("fd") as sub, rm.Publisher("fd") as pub, selectors.DefaultSelector() as selector:
-        selector.register(sub, selectors.EVENT_READ)
-        assert not selector.select(0)
-        pub.send(b"1")
-        pub.send(b"2")
-        assert selector.select(PATIENCE_S)
-        assert sub.recv() == b"1"
-        assert selector.select(0), "one is still there"
-        assert sub.recv() == b"2"
-        assert not selector.select(0)
-        pub.send(b"3")
-        assert selector.select(PATIENCE_S)
-        assert sub.recv_many(10) == [b"3"]
-        assert not selector.select(0)
+@pytest.mark.parametrize("how", ["restarted", "unlinked"])
+def test_all_tasks_follow_a_topic_that_is_recreated(run: Run, how: str) -> None:
+    async def main() -> None:
+        pub = rm.Publisher("t")
+        subs = [rm.Subscriber("t") for _ in range(4)]
+        tasks = [asyncio.ensure_future(sub.arecv(timeout=PATIENCE_S)) for sub in subs]
+        await asyncio.sleep(0.05)  # so that the native thread most likely sleeps; if not, it is the easier
+        with recreated(how, pub) as new:
+            new.send(b"new")
+            assert await asyncio.gather(*tasks) == [b"new"] * 4
+            for sub in subs:
+                sub.close()
+
+    run(main())
 
 
-def test_descriptor_of_a_topic_that_appears_later() -> None:
-    with rm.Subscriber("soon") as sub, selectors.DefaultSelector() as selector:
-        selector.register(sub, selectors.EVENT_READ)
-        with rm.Publisher("soon") as pub:
-            pub.send(b"1")
-            while sub.try_recv() is None:
-                assert selector.select(PATIENCE_S)
-            assert not selector.select(0)
+@pytest.mark.parametrize(
+    ("label", "script"),
+    [
+        ("create: named, bell not rung", "rm.Publisher('t')"),
+        ("remove: writers stopped, not retired", "rm.unlink('t', force=True)"),
+        ("retire: marked, name kept", "rm.unlink('t', force=True)"),
+        ("retire: unlinked, not announced", "rm.unlink('t', force=True)"),
+    ],
+)
+def test_the_process_that_should_have_rung_died(run: Run, child: Callable[..., Child], label: str, script: str) -> None:
+    """Whether the topic was being created or removed: a task and a descriptor find the life that comes next."""
+
+    async def main() -> None:
+        old = None if label.startswith("create") else rm.Publisher("t")
+        with rm.Subscriber("t") as waiting, rm.Subscriber("t") as watched:
+            watched.fileno()
+            task = asyncio.ensure_future(waiting.arecv(timeout=PATIENCE_S))
+            await asyncio.sleep(0.05)
+            killed = child(script, env=die_at(label))
+            assert await asyncio.to_thread(killed.process.wait, PATIENCE_S) == -signal.SIGKILL
+            if old is not None:
+                old.close()
+            with rm.Publisher("t") as new:
+                new.send(b"new")
+                assert await task == b"new"
+                while (data := watched.try_recv()) is None:
+                    assert await asyncio.to_thread(readable, watched)
+                assert data == b"new"
+
+    run(main())
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_closing_in_another_task_ends_all_that_wait(run: Run, there: bool) -> None:
+    async def main() -> None:
+        pub = rm.Publisher("x") if there else None
+        sub = rm.Subscriber("x")
+
+        async def iterate() -> str:
+            async for _ in sub:
+                raise AssertionError("there is no message")
+            return "ended"
+
+        loops = [asyncio.ensure_future(iterate()) for _ in range(2)]
+        single = asyncio.ensure_future(sub.arecv())
+        await asyncio.sleep(0.01)
+        sub.close()
+        async with asyncio.timeout(PATIENCE_S):
+            assert await asyncio.gather(*loops) == ["ended"] * 2
+            with pytest.raises(rm.Closed):
+                await single
+        if pub:
+            pub.close()
+
+    run(main())
+
+
+@pytest.mark.usefixtures("no_bell")
+def test_a_directory_without_a_bell_leaves_the_loop_free(run: Run) -> None:
+    async def main() -> None:
+        with rm.Subscriber("later") as sub:
+            before_s = time.process_time()
+            with pytest.raises(rm.Timeout):
+                await sub.arecv(timeout=0.5)
+            assert time.process_time() - before_s < 0.2, "of half a second"
+            task = asyncio.ensure_future(sub.arecv(timeout=PATIENCE_S))
+            await asyncio.sleep(0.01)
+            with rm.Publisher("later") as pub:
+                pub.send(b"x")
+                assert await task == b"x"
+
+    run(main())
+
+
+def test_a_directory_that_is_removed_and_made_again(run: Run, runtime_dir: Path) -> None:
+    async def main() -> None:
+        with rm.Subscriber("t") as sub, rm.Subscriber("t") as watched:
+            assert not readable(watched, 0)
+            task = asyncio.ensure_future(sub.arecv(timeout=PATIENCE_S))
+            await asyncio.sleep(0.01)
+            shutil.rmtree(runtime_dir)
+            with rm.Publisher("t") as pub:
+                pub.send(b"x")
+                assert await task == b"x"
+                while (data := watched.try_recv()) is None:
+                    assert await asyncio.to_thread(readable, watched)
+                assert data == b"x"
+
+    run(main())

@@ -7,6 +7,7 @@
 
 #include "checks.hpp"
 #include "model.hpp"
+#include "retirement.hpp"
 #include "roster.hpp"
 #include "writer.hpp"
 
@@ -143,6 +144,33 @@ void last_look(ActorState& me, Reader& reader, const Reads& reads) {
                 "lost is not exact: received and lost are not all");
 }
 
+// As endpoint.cpp does, but for the file's name.
+void remove_topic(TopicFile& topic_file) {
+    RosterLock lock(topic_file);
+    stop_writers(topic_file, lock);
+    CRASH_POINT("remove: writers stopped, not retired");
+    mark_retired(topic_file.header());
+    CRASH_POINT("retire: unlinked, not announced");
+    wake_for_retirement(topic_file.header());
+}
+
+// As the binding does: looks, then at `retired`, then sleeps.
+void read_until_removed(ActorState& me, Reader& reader, const Reads& reads) {
+    TopicFile& topic_file = **me.topic_file;
+    bool ended = false;
+    while (!ended && !closing()) {
+        settle_reader(me, me.reader, 1002);
+        if (take_one(me, reader, reads)) continue;
+        if (topic_file.retired()) {
+            ended = !reader.has_more();
+        } else if (Bell bell = reader.bell(); bell.word) {
+            sleep_on(bell, kSlice_ns);
+        }
+    }
+    refresh(self());
+    require(ended || !topic_file.retired(), "a reader sleeps on, though the topic was removed");
+}
+
 }  // namespace
 
 void open_topic(Contract contract, uint64_t capacity_bytes) {
@@ -233,6 +261,7 @@ void write(const Sends& sends) {
     step = ~uint64_t{0};
     pause_here();
     if (sends.leaves) me.participant->leave();
+    if (sends.removes) remove_topic(**me.topic_file);
 }
 
 void read(const Reads& reads) {
@@ -248,6 +277,8 @@ void read(const Reads& reads) {
     Reader& reader = me.reader.get();
     if (reads.only_at_the_end) {
         await_end();
+    } else if (reads.until_removed) {
+        read_until_removed(me, reader, reads);
     } else if (reads.looks) {
         for (int i = 0; i < reads.looks; ++i) {
             settle_reader(me, me.reader, static_cast<uint64_t>(i));

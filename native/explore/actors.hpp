@@ -21,6 +21,7 @@ struct Sends {
     bool joins = false;           // while the others run; otherwise it is there from the start
     bool takeover = false;
     bool leaves = false;       // leaves the topic at the end
+    bool removes = false;      // removes the topic at the end
     bool gives_up = false;     // rather than wait for a hold, ends its turn and sends the next
     bool drops_first = false;  // seals the first message and ends the turn without a commit
 };
@@ -34,7 +35,8 @@ struct Reads {
     bool when_free = false;  // the one reader's slot is taken: tries when an actor has died, or at the end
     bool borrows = false;
     bool conflates = false;
-    int leaves_after = 0;  // so many messages; 0: stays
+    int leaves_after = 0;        // so many messages; 0: stays
+    bool until_removed = false;  // sleeps when there is nothing, and ends with the topic's life
 };
 
 void open_topic(Contract contract, uint64_t capacity_bytes);

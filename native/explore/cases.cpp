@@ -208,11 +208,29 @@ void add_reliable(std::vector<Case>& cases) {
         1);
 }
 
+// The topic is removed while others sleep on its words: none sleeps on past the end of its life.
+void add_removal(std::vector<Case>& cases) {
+    const Reads until_removed{.start = Start::oldest, .until_removed = true};
+    const Sends remover{.sizes = {S}, .removes = true};
+    auto add = [&](const char* name, Contract contract, std::vector<Part> parts, int deaths = 0) {
+        cases.push_back(make(name, contract, parts, deaths));
+    };
+    add("removed while a reader sleeps", Contract::broadcast, {writer(remover), reader(until_removed)});
+    add("removed while two readers sleep", Contract::broadcast,
+        {writer(remover), reader(until_removed), reader(until_removed)});
+    add("removed, the remover dies", Contract::broadcast, {mortal(writer(remover)), reader(until_removed)},
+        1);
+    add("removed while the reader sleeps", Contract::pipe, {writer(remover), reader(until_removed)});
+    add("removed while a reader sleeps", Contract::bus, {writer(remover), reader(until_removed)});
+    add("removed, the remover dies", Contract::reliable, {mortal(writer(remover)), reader(until_removed)}, 1);
+}
+
 // Explored completely, too, but in minutes.
 bool takes_long(const Case& c) {
     std::string name = c.contract + ": " + c.name;
     for (const char* deep :
-         {"broadcast: taken over alive, read", "broadcast: the writer dies, another comes",
+         {"broadcast: taken over alive, read", "broadcast: removed while two readers sleep",
+          "broadcast: the writer dies, another comes",
           "broadcast: two writers die, another comes, read at the end",
           "pipe: the writer dies, another comes", "pipe: two writers die, another comes, read at the end",
           "bus: a writer leaves, or dies of it", "bus: a writer dies, another goes on",
@@ -229,6 +247,7 @@ std::vector<Case> all_cases() {
     add_pipe(cases);
     add_bus(cases);
     add_reliable(cases);
+    add_removal(cases);
     for (Case& c : cases) c.deep = takes_long(c);
     return cases;
 }

@@ -23,7 +23,7 @@ class Mutant:
     patches: tuple[tuple[str, str], ...]
 
 
-WRITER, READER, ROSTER = "writer.hpp", "reader.hpp", "roster.cpp"
+WRITER, READER, ROSTER, RETIREMENT = "writer.hpp", "reader.hpp", "roster.cpp", "retirement.hpp"
 
 MUTANTS = [
     Mutant(
@@ -263,6 +263,27 @@ MUTANTS = [
                 "    return false;\n    bool keeps",
             ),
         ),
+    ),
+    Mutant(
+        "removal-changes-no-word",
+        "the remover sets `retired` and wakes, but `commit` stays as it was",
+        "removed while a reader sleeps",
+        RETIREMENT,
+        (("    header.commit.fetch_or(kRetired, std::memory_order_acq_rel);\n", ""),),
+    ),
+    Mutant(
+        "sleeps-in-a-removed-topic",
+        "a reader that finds the topic removed as it goes to sleep sleeps all the same",
+        "removed while a reader sleeps",
+        READER,
+        ((" || (old & kRetired)", ""),),
+    ),
+    Mutant(
+        "removal-wakes-one",
+        "the remover wakes one of the readers",
+        "removed while two readers sleep",
+        RETIREMENT,
+        (("    wake(header.commit.futex());\n", "    wake(header.commit.futex(), 1);\n"),),
     ),
 ]
 

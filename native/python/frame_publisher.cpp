@@ -57,7 +57,8 @@ int next_buffer(FramePublisherState& f, PublisherState& p, Deadline& deadline, u
         auto given_back = [&, ours = pool->taken()] {
             return (there.held(std::memory_order_relaxed) | ours) != there.all();
         };
-        if (!p.spin.until(left, given_back)) {
+        if (!p.spin.until(left, given_back, [] { return PyErr_CheckSignals() != 0; })) {
+            if (PyErr_Occurred()) return -1;
             std::vector<Bell> bells = pool->arm();
             if (!bells.empty()) {
                 WithoutGil unlocked;

@@ -201,7 +201,7 @@ PyObject* next(PyObject* self) {
     Deadline deadline(kForever);
     PyObject* frame = receive(self, f, *s, deadline);
     if (frame) f.last = Py_NewRef(frame);
-    if (!frame && s->closed) PyErr_Clear();  // closed while it waited: this ends a loop over frames
+    if (!frame && s->closed) clear_if_closed();
     return frame;
 }
 

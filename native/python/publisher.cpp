@@ -191,8 +191,27 @@ PyObject* arm(PyObject* self, PyObject* event) {
     if (!p) return nullptr;
     if (!check_event(event)) return nullptr;
     Bell bell = p->writer->arm();
-    uint64_t token = bell.word ? watch(bell, event_of(event), p->participant->shared(), true) : 0;
-    return PyLong_FromUnsignedLongLong(token);
+    if (!bell.word) return PyLong_FromLong(0);
+    // After every slice it looks again: the participant that blocks it may have died.
+    auto over = [keep = p->participant->shared()] { return true; };
+    try {
+        return PyLong_FromUnsignedLongLong(watch({bell, event_of(event), over, p}));
+    } catch (const Failure& failure) {
+        return raise(failure);
+    }
+}
+
+// The runtime directory may be removed, and made again, while we create the topic in it.
+std::unique_ptr<Participant> join_topic(PublisherState& p, const char* path, const WriterRequest& request) {
+    constexpr int kAttempts = 10;
+    for (int attempt = 1;; ++attempt) {
+        p.directory = std::make_shared<Directory>(path, true);
+        try {
+            return join_as_writer(p.directory, p.topic, request);
+        } catch (const Failure& failure) {
+            if (failure.fault != Fault::not_found || attempt == kAttempts) throw;
+        }
+    }
 }
 
 // open(directory, topic, contract|None, capacity|None, mode, persist, takeover, schema, name, sender, spin_ns)
@@ -230,12 +249,11 @@ PyObject* open(PyObject* self, PyObject* args) {
     p->spin.set(spin_ns);
     try {
         WithoutGil unlocked;
-        p->directory = std::make_shared<Directory>(directory, true);
         p->reserved = false;  // after a fork, the reservation is the parent's
         p->writer.reset();
         if (p->participant && p->participant->topic_file().forked) p->participant->abandon();
         p->participant.reset();
-        std::unique_ptr<Participant> participant = join_as_writer(p->directory, p->topic, request);
+        std::unique_ptr<Participant> participant = join_topic(*p, directory, request);
         p->writer = std::make_unique<Writer>(ring_of(participant->topic_file()), participant->slot());
         bool attached =
             traits(participant->topic_file().contract).one_writer ? p->writer->attach() == Status::ok : true;

@@ -87,7 +87,9 @@ int wait_for_room(PublisherState& p, Deadline& deadline) {
         uint64_t hold = s.slot(o.slot).hold.load(std::memory_order_relaxed) & kPositionMask;
         return hold == kNoHold || hold + s.capacity_bytes >= o.end;
     };
-    if (p.spin.until(deadline.left_ns(), gone, w.seq())) return 1;
+    auto stop = [&] { return PyErr_CheckSignals() != 0 || p.closing; };
+    if (p.spin.until(deadline.left_ns(), gone, stop, w.seq())) return 1;
+    if (PyErr_Occurred()) return -1;
     p.participant->own().waits_for.store(o.slot + 1, std::memory_order_relaxed);
     int result = 1;
     try {

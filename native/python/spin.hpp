@@ -19,6 +19,7 @@ class Spin {
     static constexpr int kShortWaitsInARow = 16;  // after so many short waits, let messages gather
     static constexpr int kGatherPauses = 32;      // about half a microsecond
     static constexpr uint32_t kMaxSkippedSpins = 1023;
+    static constexpr int64_t kUninterrupted_ns = 10'000'000;  // then signals are looked at
 
     int64_t spin_ns_ = 0;
     bool adaptive_ = false;
@@ -40,8 +41,8 @@ class Spin {
         for (int i = 0; i < kGatherPauses; ++i) pause();
     }
 
-    template <class Ready>
-    bool spin(int64_t for_ns, Ready ready, uint64_t seq) {
+    template <class Ready, class Stop>
+    bool spin(int64_t for_ns, Ready ready, Stop stop, uint64_t seq) {
         let_messages_gather(seq);
         int checks = 0;
         // First with the GIL, since the wait is often very short.
@@ -51,8 +52,18 @@ class Spin {
         }
         short_waits_ = checks > kShortWaitChecks ? 0 : std::min(short_waits_ + 1, kShortWaitsInARow);
         if (checks < kChecksWithGil) return true;
-        WithoutGil unlocked;
         int64_t begin_ns = monotonic_ns(), now_ns = begin_ns;
+        do {
+            if (spin_without_gil(begin_ns, std::min(for_ns, now_ns - begin_ns + kUninterrupted_ns), ready,
+                                 now_ns))
+                return true;
+        } while (now_ns - begin_ns < for_ns && !stop());
+        return false;
+    }
+
+    template <class Ready>
+    static bool spin_without_gil(int64_t begin_ns, int64_t for_ns, Ready ready, int64_t& now_ns) {
+        WithoutGil unlocked;
         do {
             for (int i = 0; i < kChecksWithGil; ++i) {
                 if (ready()) return true;
@@ -73,20 +84,21 @@ class Spin {
         last_skip_ = skip_ = 0;
     }
 
-    // Checks `ready` (which needs no GIL) for a while. True as soon as it returns true. `seq`: the number of the next
-    // message, where the wait is for one.
+    // Checks `ready` (which needs no GIL) for a while. True as soon as it returns true. A long spin asks `stop` (which has
+    // the GIL) now and then, and gives up if it returns true: after a signal handler has raised, for one. `seq`: the
+    // number of the next message, where the wait is for one.
     //
     // Spinning pays only if the wait is that short: not at a hundred messages a second, and not if the kernel has put both
     // processes on one core, since nothing can come while we spin. So every spin that fails doubles the number of waits
     // without one, and a spin that succeeds resets it.
-    template <class Ready>
-    bool until(int64_t left_ns, Ready ready, uint64_t seq = 0) {
+    template <class Ready, class Stop>
+    bool until(int64_t left_ns, Ready ready, Stop stop, uint64_t seq = 0) {
         if (spin_ns_ <= 0) return false;
         if (skip_ > 0) {
             --skip_;
             return false;
         }
-        bool found = spin(std::min(spin_ns_, left_ns), ready, seq);
+        bool found = spin(std::min(spin_ns_, left_ns), ready, stop, seq);
         if (adaptive_) skip_ = last_skip_ = found ? 0 : std::min(2 * last_skip_ + 1, kMaxSkippedSpins);
         return found;
     }

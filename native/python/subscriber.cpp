@@ -66,28 +66,32 @@ PyObject* receive(PyObject* self, SubscriberState& s, Deadline& deadline, bool w
         if (!bytes && try_again(deadline, laps)) continue;
         if (!bytes) return nullptr;
         PyObject *sender = nullptr, *kind = nullptr;
-        auto drop_all = [&] {
-            for (PyObject* object : {bytes, sender, kind}) Py_XDECREF(object);
+        auto drop_all = [&](PyObject* data) {
+            for (PyObject* object : {data, sender, kind}) Py_XDECREF(object);
         };
         if (whole) {
             sender = sender_of(s, view);
             kind = kind_of(s, view);
             if (!sender || !kind || !s.reader->still_whole(view)) {
-                drop_all();
+                drop_all(bytes);
                 if (PyErr_Occurred() || !try_again(deadline, laps)) return nullptr;
                 continue;
             }
         }
+        // Decoded first, and taken afterwards: Ctrl-C in a decoder must not lose the message.
+        PyObject* data = decoded(s, bytes, view.seq);
+        if (!data && interrupted()) [[unlikely]] {
+            drop_all(nullptr);
+            return nullptr;
+        }
         uint64_t lost = s.reader->take(view);
         if (!s.reader->release(s.keep())) [[unlikely]] {
-            drop_all();
+            drop_all(data);
             return raise_evicted(s);
         }
-        PyObject* data = decoded(s, bytes, view.seq);
         if (!whole) return data;
         if (!data) {
-            Py_DECREF(sender);
-            Py_DECREF(kind);
+            drop_all(nullptr);
             return nullptr;
         }
         return PyObject_CallFunction(message_class, "NKLNNK", data, view.seq, view.time_ns, sender, kind,
@@ -141,7 +145,7 @@ PyObject* next(PyObject* self) {
     if (!turn.entered() || s->closed || s->closing) return nullptr;
     Deadline deadline(kForever);
     PyObject* result = receive(self, *s, deadline, false);
-    if (!result && s->closed) PyErr_Clear();  // closed while it waited: so a loop over messages ends
+    if (!result && s->closed) clear_if_closed();
     return result;
 }
 
@@ -164,11 +168,18 @@ PyObject* recv_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
     int laps = 0;
     // Only the first is waited for; the hold moves once for all of them.
     int found = max_messages ? wait_for_message(self, *s, deadline, view) : 0;
+    Reader::Mark before{};
+    if (found == 1) before = s->reader->mark();
     while (found == 1) {
         PyObject* bytes = copy_message(*s, view);
         if (!bytes && PyErr_Occurred()) break;
         if (bytes) {
             PyObject* data = decoded(*s, bytes, view.seq);
+            if (!data && interrupted()) {  // Ctrl-C: the next call gives all of them again
+                s->reader->back_to(before);
+                taken = 0;
+                break;
+            }
             // A message that does not decode ends the list before it, and the next call begins with it.
             if (data || taken == 0) s->reader->take(view);
             int added = data ? PyList_Append(list.get(), data) : -1;
@@ -177,8 +188,7 @@ PyObject* recv_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
         } else if (taken > 0 || !try_again(deadline, laps)) {
             break;
         }
-        Deadline now(0);
-        found = next_message(self, *s, now, view);
+        found = next_of_many(*s, view);
     }
     if (s->reader && !s->reader->release(s->keep()) && !PyErr_Occurred()) raise_evicted(*s);
     if (PyErr_Occurred() && taken == 0) return nullptr;
@@ -346,12 +356,18 @@ PyObject* fileno(PyObject* self, PyObject*) {
     SubscriberState* s = usable_subscriber(self);
     if (!s) return nullptr;
     if (!s->event) {
+        OneAtATime turn(s->caller);
+        if (!turn.entered || !usable_subscriber(self)) return nullptr;
         try {
-            s->event = std::make_shared<Event>();
+            auto event = std::make_shared<Event>();
+            int64_t token = watch_for_message(self, *s, event);
+            if (token < 0) return nullptr;
+            if (token == 0) event->ring(0);
+            s->event_token = static_cast<uint64_t>(token);
+            s->event = std::move(event);
         } catch (const Failure& failure) {
             return raise(failure);
         }
-        Receiving updates(self, *s);
     }
     return PyLong_FromLong(s->event->fd());
 }
@@ -360,7 +376,7 @@ PyObject* fileno(PyObject* self, PyObject*) {
 PyObject* directory_count(PyObject* self, PyObject*) {
     SubscriberState* s = usable_subscriber(self);
     if (!s) return nullptr;
-    return PyLong_FromUnsignedLong(s->directory ? s->directory->bell().value : 0);
+    return PyLong_FromUnsignedLong(s->directory ? s->directory->changes() : 0);
 }
 
 // raise_timeout(timeout): raises what recv(timeout) would, for a caller that waited elsewhere.
@@ -414,8 +430,8 @@ PyMethodDef methods[] = {
     {"try_recv_message", try_recv_message, METH_NOARGS,
      "try_recv_message()\n--\n\nThe next Message, or None at once."},
     {"recv_many", method(recv_many), METH_FASTCALL | METH_KEYWORDS,
-     "recv_many(max_messages, timeout=0)\n--\n\nThe messages that are there, up to max_messages; waits "
-     "only for the first."},
+     "recv_many(max_messages, timeout=0)\n--\n\nThe messages that are there, up to max_messages, of one "
+     "life of the topic; waits only for the first."},
     {"recv_into", method(recv_into), METH_FASTCALL | METH_KEYWORDS,
      "recv_into(buffer, timeout=None)\n--\n\nCopy the next message into a buffer; returns its size."},
     {"fileno", fileno, METH_NOARGS,

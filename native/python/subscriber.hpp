@@ -60,8 +60,7 @@ int attach(PyObject* self, SubscriberState& s);
 // Leaves the topic for good. Call inside OneAtATime.
 void leave_topic(SubscriberState& s);
 
-// Rings the event at the next message. Returns its token; 0: a message is there already, or there is nothing to watch;
-// -1: raised.
+// Rings the event at the next message. Returns its token; 0: a message is there already; -1: raised.
 int64_t watch_for_message(PyObject* self, SubscriberState& s, const std::shared_ptr<Event>& event);
 
 // Waits for a message that is not screened out. 1: it is in `view`, not yet taken; 0: timed out, nothing raised; -1: raised.
@@ -78,6 +77,32 @@ int wait_for_message(PyObject* self, SubscriberState& s, Deadline& deadline, Vie
 
 // The same, without waiting.
 int message_now(PyObject* self, SubscriberState& s, View& view, bool borrowing = false);
+
+// The same, for messages after the first of a call: stays in this life of the topic, so it runs no Python code, and moves
+// no hold, so the call can still go back to its first message.
+int another_message(SubscriberState& s, View& view);
+[[gnu::always_inline]] inline int next_of_many(SubscriberState& s, View& view) {
+    if (!s.screens && s.reader->peek(view) == Status::ok) [[likely]]
+        return 1;
+    return another_message(s, view);
+}
+
+// What a subscriber without a topic listens to: read before it looks for the topic, so that none is missed.
+struct Listening {
+    std::shared_ptr<Directory> directory;  // none: it does not listen
+    Bell bell;
+};
+Listening listen(SubscriberState& s);
+
+// What a subscriber that has found no message sleeps on. An empty bell: nothing will ring, look again after a slice.
+struct Awaited {
+    Bell bell;
+    bool at_once;  // something has changed meanwhile: look again
+};
+Awaited awaited(SubscriberState& s, const Listening& listening);
+
+// After a slice without a message: leaves a topic whose file was deleted by hand, once its writers are gone.
+void leave_if_deleted(SubscriberState& s);
 
 // If the subscriber has a descriptor, makes it readable exactly while a message is there. Call whenever a message may
 // have been taken.
@@ -104,7 +129,11 @@ bool try_again(Deadline& deadline, int& laps);
 
 PyObject* raise_timeout(const SubscriberState& s, const Deadline& deadline);
 PyObject* raise_evicted(const SubscriberState& s);
-// Turns the exception of a decoder into a DecodeError with that cause.
+// Closed while it waited: that is not an error of a loop over messages, but its end.
+void clear_if_closed();
+// Is an exception raised that is no error, such as KeyboardInterrupt? It passes as it is, and no message is taken.
+inline bool interrupted() { return PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception); }
+// Turns the exception of a decoder into a DecodeError with that cause; not one that is no error.
 PyObject* raise_decode_error(const SubscriberState& s, uint64_t seq);
 // Sender and kind, as new references. Read from shared memory: check still_whole() afterwards.
 PyObject* sender_of(SubscriberState& s, const View& view);

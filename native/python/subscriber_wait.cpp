@@ -22,7 +22,8 @@ static void detach(SubscriberState& s) {
 
 void leave_topic(SubscriberState& s) {
     s.closed = true;
-    if (s.event) unwatch(s.event_token);
+    end_watches(&s);  // of tasks, which now meet `Closed`, and of fileno()
+    if (s.event) s.event->ring(0);
     s.lost_before = s.lost();
     std::unique_ptr<Participant> participant = std::move(s.participant);
     s.reader.reset();
@@ -69,87 +70,135 @@ static bool screened(const SubscriberState& s, const View& view) {
            (!s.ignored_kinds.empty() && is_one_of(s.ignored_kinds, view.kind(), view.kind_size));
 }
 
+// 1: a message, not yet taken; 0: none; -1: raised.
+static int look(SubscriberState& s, View& view, bool borrowing, bool releasing) {
+    Reader& reader = *s.reader;
+    for (;;) {
+        Status status = borrowing ? reader.borrow(view) : reader.peek(view);
+        if (status == Status::empty) return 0;
+        if (status == Status::corrupt) {
+            raise_corrupt(s.topic);
+            return -1;
+        }
+        if (!s.screens) [[likely]]
+            return 1;
+        bool unwanted = screened(s, view);
+        if (!reader.still_whole(view)) continue;
+        if (!unwanted) return 1;
+        reader.skip(view);
+        if (releasing) reader.release(s.keep());
+    }
+}
+
+int another_message(SubscriberState& s, View& view) { return look(s, view, false, false); }
+
 int message_now(PyObject* self, SubscriberState& s, View& view, bool borrowing) {
     for (;;) {
         if (!s.attached()) [[unlikely]] {
             int attached = attach(self, s);
             if (attached != 1) return attached;
         }
-        Reader& reader = *s.reader;
-        Status status = borrowing ? reader.borrow(view) : reader.peek(view);
-        if (status == Status::ok) [[likely]] {
-            if (!s.screens) [[likely]]
-                return 1;
-            bool unwanted = screened(s, view);
-            if (!reader.still_whole(view)) continue;
-            if (!unwanted) return 1;
-            reader.skip(view);
-            reader.release(s.keep());
-            continue;
-        }
-        if (status == Status::corrupt) {
-            raise_corrupt(s.topic);
-            return -1;
-        }
+        int found = look(s, view, borrowing, true);
+        if (found != 0) [[likely]]
+            return found;
         // Empty. If the file has lost its name, the topic's next life is another file.
-        if (!s.participant->topic_file().retired() || reader.has_more()) return 0;
+        if (!s.participant->topic_file().retired() || s.reader->has_more()) return 0;
         if (!s.leases.empty()) return 0;
         detach(s);
         s.came_first = true;
     }
 }
 
+// A file that was deleted by hand, perhaps with its directory, is not marked as retired.
+static bool deleted(const TopicFile& topic_file) {
+    if (!topic_file.nameless() || topic_file.retired()) return false;
+    for (uint32_t i : taken_slots(topic_file))
+        if (slot_has_role(topic_file, i, Role::writer) && slot_alive(topic_file, i)) return false;
+    return true;
+}
+
+void leave_if_deleted(SubscriberState& s) {
+    if (!s.attached() || !s.leases.empty() || s.reader->has_more() || !deleted(s.participant->topic_file()))
+        return;
+    detach(s);
+    s.came_first = true;
+}
+
+Listening listen(SubscriberState& s) {
+    if (s.attached() || !s.directory) return {};
+    if (s.directory->replaced()) {
+        s.directory.reset();  // attach() opens the new one
+        return {};
+    }
+    return {s.directory, s.directory->bell()};
+}
+
+Awaited awaited(SubscriberState& s, const Listening& listening) {
+    // The topic's life has just ended, and the next is not there yet. Read the directory's bell first, then look again:
+    // otherwise a topic created in between would not wake us.
+    if (!s.attached()) return {listening.bell, !listening.directory};
+    // We stay in a life that has ended as long as its messages are borrowed; no bell rings when they are given back.
+    if (s.participant->topic_file().retired() && !s.leases.empty()) return {{}, false};
+    Bell bell = s.reader->bell();
+    return {bell, !bell.word};
+}
+
 int wait_for_message(PyObject* self, SubscriberState& s, Deadline& deadline, View& view, bool borrowing) {
     for (bool spin = true;;) {
-        bool listens = !s.attached() && s.directory;
-        Bell appears = listens ? s.directory->bell() : Bell{};
+        Listening listening = listen(s);
         int found = message_now(self, s, view, borrowing);
         if (found != 0) [[likely]]
             return found;
         int64_t left = deadline.left_ns();
         if (left == 0) return 0;
-        // The topic's life has just ended, and the next is not there yet. Read the directory's bell first, then look
-        // again: otherwise a topic created in between would not wake us.
-        if (!s.attached() && !listens) continue;
-        Bell bell = appears;
-        if (s.attached()) {
+        if (spin && s.attached()) {
             Reader& reader = *s.reader;
             auto has_more = [&] { return reader.has_more(); };
-            if (spin && s.spin.until(left, has_more, reader.sequence())) continue;
-            bell = reader.bell();
-            if (!bell.word) continue;
+            auto stop = [&] {
+                return PyErr_CheckSignals() != 0 || s.closing || s.participant->topic_file().retired();
+            };
+            if (s.spin.until(left, has_more, stop, reader.sequence())) continue;
+            if (PyErr_Occurred()) return -1;
         }
+        Awaited next = awaited(s, listening);
+        if (next.at_once) continue;
         // Nothing came in a whole slice: do not spin again.
-        spin = sleep_without_gil(bell, std::min(kSlice_ns, deadline.left_ns())) != Woken::timed_out;
+        spin = sleep_without_gil(next.bell, std::min(kSlice_ns, deadline.left_ns())) != Woken::timed_out;
         if (PyErr_CheckSignals() != 0) return -1;
         if (s.closing) {
             if (s.leases.empty()) leave_topic(s);
             raise("Closed", "the subscriber of topic '" + s.topic + "' was closed while it waited");
             return -1;
         }
+        if (!spin) leave_if_deleted(s);
     }
 }
 
-// What to sleep on until there may be something to read, and what keeps the word mapped. Empty: look again.
-static Bell bell_of(SubscriberState& s, Bell appears, std::shared_ptr<const void>& keep) {
-    if (!s.attached()) {
-        keep = s.directory;
-        return appears;
-    }
-    keep = s.participant->shared();
-    return s.reader->bell();
+// For the thread that watches: has the wait ended although no bell rang? The process that should have rung may have died,
+// and in a directory that we may not write there is no bell.
+static std::function<bool()> ended_unrung(const SubscriberState& s, const Listening& listening) {
+    if (!s.attached())
+        return [directory = listening.directory, topic = s.topic] {
+            return directory->has(topic) || directory->replaced();
+        };
+    return [file = s.participant->shared()] { return file->retired() || deleted(*file); };
 }
 
 int64_t watch_for_message(PyObject* self, SubscriberState& s, const std::shared_ptr<Event>& event) {
     for (;;) {
-        Bell appears = s.attached() || !s.directory ? Bell{} : s.directory->bell();
+        leave_if_deleted(s);
+        Listening listening = listen(s);
         View view;
         int found = message_now(self, s, view);
         if (found != 0) return found < 0 ? -1 : 0;
-        std::shared_ptr<const void> keep;
-        Bell bell = bell_of(s, appears, keep);
-        if (bell.word) return static_cast<int64_t>(watch(bell, event, keep, false));
-        if (!s.attached()) return 0;
+        Awaited next = awaited(s, listening);
+        if (next.at_once) continue;
+        try {
+            return static_cast<int64_t>(watch({next.bell, event, ended_unrung(s, listening), &s}));
+        } catch (const Failure& failure) {
+            raise(failure);
+            return -1;
+        }
     }
 }
 
@@ -160,6 +209,7 @@ void update_descriptor(PyObject* self, SubscriberState& s) {
     int64_t token = s.closed ? 0 : watch_for_message(self, s, s.event);
     s.event_token = token > 0 ? static_cast<uint64_t>(token) : 0;
     if (token <= 0) s.event->ring(0);  // a message, or an error that the next call will raise
+    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) PyErr_SetInterrupt();
     PyErr_Clear();
 }
 
@@ -215,7 +265,19 @@ PyObject* kind_of(SubscriberState& s, const View& view) {
     return cached_text(s.last_kind, s.last_kind_str, view.kind(), view.kind_size);
 }
 
+void clear_if_closed() {
+    Ref errors;
+    {
+        SavedError raised;
+        errors = Ref(PyImport_ImportModule("ringmain.errors"));
+        PyErr_Clear();
+    }
+    Ref closed(errors ? PyObject_GetAttrString(errors.get(), "Closed") : nullptr);
+    if (closed && PyErr_ExceptionMatches(closed.get())) PyErr_Clear();
+}
+
 PyObject* raise_decode_error(const SubscriberState& s, uint64_t seq) {
+    if (interrupted()) return nullptr;
     Ref cause;
     {
         PyObject *type, *value, *traceback;

@@ -18,7 +18,7 @@ PyObject* wait(PyObject*, PyObject* args) {
     if (!list || !ready) return nullptr;
     Py_ssize_t count = PyList_Size(list.get());
     Deadline deadline(timeout_ns);
-    for (;;) {
+    for (bool slice_is_over = false;;) {
         std::vector<Bell> bells;
         bool look_again = false, directory_changed = false;
         for (Py_ssize_t i = 0; i < count; ++i) {
@@ -31,23 +31,19 @@ PyObject* wait(PyObject*, PyObject* args) {
             SubscriberState* s = reinterpret_cast<SubscriberObject*>(subscriber)->state;
             OneAtATime turn(s->caller);
             if (!turn.entered || !usable_subscriber(subscriber)) return nullptr;
+            if (slice_is_over) leave_if_deleted(*s);
+            Listening listening = listen(*s);
             if (directory_seen >= 0 && i == 0 && s->directory) {
                 if (Bell bell = s->directory->bell(); bell.word) bells.push_back(bell);
-                directory_changed = !bells.empty() && bells[0].value != directory_seen;
+                directory_changed = s->directory->changes() != directory_seen;
             }
-            bool listens = !s->attached() && s->directory;
-            Bell bell = listens ? s->directory->bell() : Bell{};
             View view;
             int found = message_now(subscriber, *s, view);
             if (found < 0 || (found == 1 && PyList_Append(ready.get(), item) != 0)) return nullptr;
             if (found == 1) continue;
-            if (s->attached()) {
-                bell = s->reader->bell();
-                look_again |= !bell.word;
-            } else {
-                look_again |= !listens;  // its life has just ended: see wait_for_message
-            }
-            if (bell.word && bells.size() < kMaxBells) bells.push_back(bell);
+            Awaited next = awaited(*s, listening);
+            look_again |= next.at_once;
+            if (next.bell.word && bells.size() < kMaxBells) bells.push_back(next.bell);
         }
         if (PyList_Size(ready.get()) > 0 || directory_changed) return Py_NewRef(ready.get());
         int64_t left = deadline.left_ns();
@@ -57,10 +53,12 @@ PyObject* wait(PyObject*, PyObject* args) {
             bool all = static_cast<size_t>(count) <= kMaxBells;
             int64_t sleep_ns = std::min(all ? kSlice_ns : int64_t{1'000'000}, left);
             WithoutGil unlocked;
+            Woken how = Woken::timed_out;
             if (bells.empty())
                 usleep(static_cast<useconds_t>(sleep_ns / 1000));
             else
-                sleep_on_any(bells.data(), bells.size(), sleep_ns);
+                how = sleep_on_any(bells.data(), bells.size(), sleep_ns);
+            slice_is_over = how == Woken::timed_out;
         }
         if (PyErr_CheckSignals() != 0) return nullptr;
     }

@@ -115,7 +115,8 @@ class Subscriber:
         """The next message, or None at once."""
 
     def recv_many(self, max_messages: int, timeout: float | None = 0) -> list[Any]:
-        """The messages that are there, up to max_messages. Waits, if at all, only for the first."""
+        """The messages that are there, up to max_messages, all of one life of the topic. Waits, if at all, only for the
+        first. Ctrl-C while one is decoded takes none of them: the next call begins with the same message."""
 
     def recv_into(self, buffer: WriteableBuffer, timeout: float | None = None) -> int:
         """Copy the next message into a buffer; returns its size. If the buffer is too small, `ValueError`, and the

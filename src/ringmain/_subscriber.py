@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from ringmain import _names, _native, backends
@@ -134,7 +134,7 @@ class Subscriber(Screened, Endpoint, _native.Subscriber, metaclass=backends.Endp
         return _native.recv_batch(self, max_messages, timeout, max_bytes)
 
     async def arecv(self, timeout: float | None = None) -> Any:
-        """`recv` for asyncio. A cancelled call has taken nothing."""
+        """`recv` for asyncio. A cancelled call has taken nothing. `close()` in another task ends it with `Closed`."""
         from ringmain import _aio
 
         return (await _aio.receive(self, timeout)).data
@@ -189,6 +189,11 @@ def _rebuild(cls: type[S], directory: str, topic: str, options: dict[str, Any]) 
 
 def wait(subscribers: Sequence[W], timeout: float | None = None) -> list[W]:
     """Those of the subscribers that have something to read; empty when the time is up. One wait for all of them."""
+    if hasattr(subscribers, "_role") or isinstance(subscribers, Mapping):  # to list one would receive its messages
+        raise TypeError(
+            f"wait() takes a list of subscribers, not {subscribers!r}: write wait([subscriber]); "
+            "a Latest waits with update()"
+        )
     subscribers = list(subscribers)
     for subscriber in subscribers:
         if not getattr(subscriber, "_waits_natively", False):  # another backend's, or paused by a Lockstep

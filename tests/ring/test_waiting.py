@@ -5,13 +5,19 @@ No test here measures how long something took by the clock on the wall; processo
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
+import os
+import shutil
 import signal
 import threading
 import time
+from typing import ClassVar
 
 import pytest
 
 import ringmain as rm
+from ringmain.testing import stop_at
 
 WAITS = {
     "recv": "sub.recv()",
@@ -24,6 +30,8 @@ WAITS = {
     "stream": "[full.stream().write(b'x' * 1000) for _ in range(3)] and full.stream().write(b'x' * 4000)",
     "wait_for_readers": "full.wait_for_readers(5)",
     "turn": "(reserved, other.send(b'x'))",
+    "spin": "rm.Subscriber('x', spin=1000).recv()",
+    "spin_to_send": "[rm.Publisher('full', spin=1000).send(b'x' * 1000) for _ in range(100)]",
 }
 
 SETUP = """
@@ -140,3 +148,171 @@ def test_a_sleeper_is_woken_by_the_message(child):
             pub.send(b"%d" % i)
             assert sub.recv(timeout=20) == b"%d" % i
         echo.finish()
+
+
+def test_wait_takes_a_list():
+    """To list a subscriber would be to receive from it without an end."""
+    with rm.Subscriber("x") as sub, rm.Latest({"x": None}) as latest:
+        for one in (sub, latest):
+            with pytest.raises(TypeError, match=r"wait\(\[subscriber\]\)"):
+                rm.wait(one, timeout=0)
+
+
+FILTER = """
+    import ctypes, struct
+    def refuse(call, error):  # seccomp: load the number, compare, answer with the error, otherwise allow
+        steps = (0x20, 0, 0, 0), (0x15, 0, 1, call), (0x06, 0, 0, 0x50000 | error), (0x06, 0, 0, 0x7FFF0000)
+        code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *step) for step in steps))
+        program = struct.pack("@HP", len(steps), ctypes.addressof(code))
+        prctl = ctypes.CDLL(None).prctl
+        assert prctl(38, 1, 0, 0, 0) == 0 and prctl(22, 2, program, 0, 0) == 0
+"""
+
+
+@pytest.mark.parametrize("error", ["EPERM", "ENOSYS", "EACCES"])
+def test_a_filter_that_refuses_to_wait_for_several_words_costs_no_processor_time(error, child):
+    """Container runtimes answer system calls that they do not know with an error of their choice."""
+    waiter = child(
+        FILTER
+        + f"""
+    import asyncio, errno
+    with rm.Publisher("x") as pub, rm.Subscriber("x") as one, rm.Subscriber("x") as other:
+        refuse(449, errno.{error})  # futex_waitv
+        for wait in (lambda: rm.wait([one, other], timeout=1), lambda: asyncio.run(one.arecv(timeout=1))):
+            before = time.process_time()
+            try: wait()
+            except rm.Timeout: pass
+            say(time.process_time() - before)
+        pub.send(b"1")
+        say(len(rm.wait([one, other], timeout=20)))
+"""
+    )
+    waiting, awaiting, ready = waiter.finish()
+    assert float(waiting) < 0.2, "of one second"
+    assert float(awaiting) < 0.3, "of one second; it starts a loop"
+    assert ready == "2"
+
+
+EXITS = {
+    "recv": "sub.recv()",
+    "iterate": "list(sub)",
+    "borrow": "sub.borrow()",
+    "wait": "rm.wait([sub])",
+    "update": "rm.Latest({'x': None}).update()",
+    "send": "[full.send(bytes(500)) for _ in range(100)]",
+    "wait_for_readers": "pub.wait_for_readers(5)",
+    "spin": "rm.Subscriber('x', spin=1000).recv()",
+}
+
+
+@pytest.mark.parametrize("what", EXITS)
+def test_the_program_ends_while_a_daemon_thread_waits(what, child):
+    """Python ends such a thread as it asks for the GIL, in the middle of our code."""
+    program = child(f"""
+        import threading
+        pub, sub = rm.Publisher("x"), rm.Subscriber("x")
+        full = rm.Publisher("full", contract="pipe", capacity=4096)
+        inside = threading.Event()
+        def wait():
+            inside.set()
+            try: {EXITS[what]}
+            except rm.Closed: pass
+        threading.Thread(target=wait, daemon=True).start()
+        inside.wait(); time.sleep(0.05)
+    """)
+    program.finish()
+    assert "terminate" not in program.errors()
+    for topic in rm.topics():  # a pipe keeps what is unread
+        rm.unlink(topic.name, force=True)
+
+
+@pytest.mark.parametrize("contract", ["broadcast", "pipe", "bus", "reliable"])
+def test_ctrl_c_in_a_decoder_passes_and_no_message_is_lost(contract):
+    with rm.Publisher("t", type=Number, contract=contract) as pub, rm.Subscriber("t", type=Number) as sub:
+        calls = {
+            "recv": lambda: [sub.recv(timeout=20)],
+            "try_recv": lambda: [sub.try_recv()],
+            "recv_message": lambda: [sub.recv_message(timeout=20).data],
+            "iteration": lambda: [next(iter(sub))],
+            "arecv": lambda: [asyncio.run(sub.arecv(timeout=20))],
+            "recv_many": lambda: sub.recv_many(3),
+        }
+        for call in calls.values():
+            for n in range(5):
+                pub.send(Number(n))
+            for interrupted in (0, 1, 2):
+                Number.interrupt_at = interrupted
+                got = []
+                try:
+                    while len(got) <= interrupted:
+                        got += call()
+                except KeyboardInterrupt:
+                    assert got == [Number(n) for n in range(len(got))]
+                else:
+                    raise AssertionError("Ctrl-C was swallowed")
+                Number.interrupt_at = -1
+                assert sub.recv_many(5 - len(got)) == [Number(n) for n in range(len(got), 5)]
+                for n in range(5):
+                    pub.send(Number(n))
+            sub.recv_many(5)
+        assert sub.lost == 0
+
+
+def test_ctrl_c_while_a_borrowed_message_is_decoded():
+    with rm.Publisher("t", type=Number) as pub, rm.Subscriber("t", type=Number) as sub:
+        pub.send(Number(0))
+        Number.interrupt_at = 0
+        with sub.borrow(timeout=20) as message:
+            with pytest.raises(KeyboardInterrupt):
+                _ = message.data
+            assert message.data == Number(0)
+
+
+@dataclasses.dataclass
+class Number:
+    n: int
+    interrupt_at: ClassVar[int] = -1
+
+    def __post_init__(self) -> None:
+        if self.n == Number.interrupt_at:
+            Number.interrupt_at = -1
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("attached", [False, True])
+def test_a_runtime_directory_that_is_removed_and_made_again(attached, runtime_dir, in_thread):
+    """Deleted by hand, so that no word and no bell says so. A subscriber whose writer lives stays with it."""
+    old = rm.Publisher("x") if attached else None
+    with rm.Subscriber("x") as sub, rm.Subscriber("x") as other:
+        results = [in_thread(sub.recv, 20), in_thread(rm.wait, [other], 20)]
+        shutil.rmtree(runtime_dir)
+        runtime_dir.mkdir(mode=0o700)
+        with rm.Publisher("x") as pub:
+            pub.send(b"new")
+            if old:
+                old.close()
+            assert results[0]() == b"new"
+            assert results[1]() == [other]
+            assert other.recv(timeout=0) == b"new"
+
+
+def test_a_publisher_opens_while_the_runtime_directory_is_removed(runtime_dir, child):
+    """It has opened the old directory already, and creates its topic in the new one."""
+    creator = child(
+        """
+        with rm.Publisher("x") as pub:
+            say("open")
+            pub.wait_for_readers(1, timeout=20)
+            pub.send(b"1")
+            hear()
+        """,
+        env=stop_at("create: joined, without a name"),
+    )
+    os.waitid(os.P_PID, creator.pid, os.WSTOPPED | os.WNOWAIT)
+    shutil.rmtree(runtime_dir)
+    with rm.Subscriber("x") as sub:
+        os.kill(creator.pid, signal.SIGCONT)
+        assert creator.line() == "open"
+        assert sub.recv(timeout=20) == b"1"
+    creator.tell()
+    creator.finish()

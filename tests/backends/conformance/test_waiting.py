@@ -6,7 +6,9 @@ How: real waits are either ended by a message that comes for certain, or so shor
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import threading
+from typing import ClassVar
 
 import pytest
 
@@ -126,3 +128,38 @@ def test_asyncio(setting: Setting) -> None:
         return received
 
     assert asyncio.run(main()) == [b"%d" % i for i in range(5)]
+
+
+def test_ctrl_c_in_a_decoder_passes_and_the_message_stays(setting: Setting) -> None:
+    pub, sub = setting.pair(pub={"type": Number}, type=Number)
+    pub.send(Number(1))
+    Number.interrupts = True
+    with pytest.raises(KeyboardInterrupt):
+        sub.recv(timeout=PATIENCE_S)
+    assert sub.recv(timeout=PATIENCE_S) == Number(1)
+
+
+def test_closing_in_another_task_ends_the_iteration(setting: Setting) -> None:
+    _, sub = setting.pair()
+
+    async def main() -> list[bytes]:
+        async def iterate() -> list[bytes]:
+            return [data async for data in sub]
+
+        task = asyncio.ensure_future(iterate())
+        await asyncio.sleep(0.01)
+        sub.close()
+        return await asyncio.wait_for(task, PATIENCE_S)
+
+    assert asyncio.run(main()) == []
+
+
+@dataclasses.dataclass
+class Number:
+    n: int
+    interrupts: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if Number.interrupts:
+            Number.interrupts = False
+            raise KeyboardInterrupt

@@ -104,8 +104,13 @@ class PythonSubscriber(Screened, PythonEndpoint):
         return Timeout(f"no message on topic '{self.topic}' within {seconds(timeout_ns)}: {self._reason_to_wait()}")
 
     def _message(self, record: reference_ring.Record) -> Message:
-        lost = self._take(record)
-        return Message(self._decode(record), record.seq, record.time_ns, record.sender, record.kind, lost)
+        try:
+            data = self._decode(record)
+        except DecodeError:
+            self._take(record)
+            raise
+        # Taken only now: Ctrl-C in a decoder must not lose the message.
+        return Message(data, record.seq, record.time_ns, record.sender, record.kind, self._take(record))
 
     def _wait_for_one(self, timeout: float | None) -> reference_ring.Record:
         self._usable()
@@ -135,7 +140,11 @@ class PythonSubscriber(Screened, PythonEndpoint):
         max_messages = check_count("max_messages", max_messages)
         received: list[Any] = []
         timeout_ns = parse_timeout(timeout)
+        epoch = None
         while len(received) < max_messages and (record := self._next(0 if received else timeout_ns)) is not None:
+            if received and self._epoch != epoch:
+                break  # a list is of one life of the topic
+            epoch = self._epoch
             try:
                 data = self._decode(record)
             except DecodeError:
