@@ -190,22 +190,24 @@ PyObject* arm(PyObject* self, PyObject* event) {
     PublisherState* p = usable(self);
     if (!p) return nullptr;
     if (!check_event(event)) return nullptr;
-    Bell bell = p->writer->arm();
+    Header& header = p->participant->topic_file().header();
+    Bell bell = p->lacks_readers ? Bell{header.membership.futex(), p->membership_seen} : p->writer->arm();
     uint64_t token = bell.word ? watch(bell, event_of(event), p->participant->shared(), true) : 0;
     return PyLong_FromUnsignedLongLong(token);
 }
 
-// open(directory, topic, contract|None, capacity|None, mode, persist, takeover, schema, name, sender, spin_ns)
+// open(directory, topic, contract|None, capacity|None, mode|None, persist, takeover, schema, name, sender, spin_ns,
+//      min_readers)
 PyObject* open(PyObject* self, PyObject* args) {
     PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
     const char *directory, *topic, *contract, *schema, *name, *sender;
-    PyObject* capacity;
-    unsigned mode;
+    PyObject *capacity, *mode;
+    unsigned min_readers;
     int persist, takeover;
     Py_ssize_t schema_size;
     long long spin_ns;
-    if (!PyArg_ParseTuple(args, "sszOIppy#ssL", &directory, &topic, &contract, &capacity, &mode, &persist,
-                          &takeover, &schema, &schema_size, &name, &sender, &spin_ns))
+    if (!PyArg_ParseTuple(args, "sszOOppy#ssLI", &directory, &topic, &contract, &capacity, &mode, &persist,
+                          &takeover, &schema, &schema_size, &name, &sender, &spin_ns, &min_readers))
         return nullptr;
     WriterRequest request;
     if (contract) {
@@ -220,7 +222,10 @@ PyObject* open(PyObject* self, PyObject* args) {
         request.capacity_bytes = PyLong_AsUnsignedLongLong(capacity);
         if (PyErr_Occurred()) return nullptr;
     }
-    request.mode = mode;
+    if (mode != Py_None) {
+        request.mode = static_cast<uint32_t>(PyLong_AsUnsignedLong(mode));
+        if (PyErr_Occurred()) return nullptr;
+    }
     request.persist = persist;
     request.takeover = takeover;
     request.schema.assign(schema, static_cast<size_t>(schema_size));
@@ -228,6 +233,9 @@ PyObject* open(PyObject* self, PyObject* args) {
     p->topic = topic;
     p->sender = sender;
     p->spin.set(spin_ns);
+    p->min_readers = min_readers;
+    p->enough_at = PublisherState::kNeverEnough;
+    p->lacks_readers = false;
     try {
         WithoutGil unlocked;
         p->directory = std::make_shared<Directory>(directory, true);
@@ -280,10 +288,7 @@ PyObject* wait_for_readers(PyObject* self, PyObject* const* args, Py_ssize_t cou
     Deadline deadline(timeout_ns);
     for (;;) {
         Bell bell{s.header().membership.futex(), s.header().membership.load(std::memory_order_acquire)};
-        long readers = 0;
-        for (uint32_t i : taken_slots(s))
-            readers += slot_has_role(s, i, Role::reader) &&
-                       s.slot(i).busy.load(std::memory_order_acquire) == 0 && slot_alive(s, i);  // [READY]
+        long readers = living_readers(s);
         if (readers >= wanted) return PyLong_FromLong(readers);
         int64_t left = deadline.left_ns();
         if (left == 0)
