@@ -19,15 +19,17 @@ inline Ring ring_of(const TopicFile& s) {
 struct WriterRequest {
     std::optional<Contract> contract;        // none: as it is, or broadcast
     std::optional<uint64_t> capacity_bytes;  // none: as it is, or 1 MiB
-    uint32_t mode = 0600;
+    std::optional<uint32_t> mode;            // none: as it is, or 0600
     bool persist = false, takeover = false;
     std::string schema, name;
 };
 
 constexpr uint64_t kDefaultCapacityBytes = 1024 * 1024;
+constexpr uint32_t kDefaultMode = 0600;
 
-// Opens the topic to write, creating it if there is none. A topic that is not as requested is replaced if it has no
-// writer and no unread messages would be lost; otherwise this throws a Failure.
+// Opens the topic to write, creating it if there is none; the readers that wait for it are enrolled first. A topic that is
+// not as requested is replaced if it has no writer and no unread messages would be lost; otherwise this throws a Failure.
+// `persist` may be requested of an existing topic, too.
 std::unique_ptr<Participant> join_as_writer(const std::shared_ptr<Directory>& directory,
                                             const std::string& topic, const WriterRequest& request);
 
@@ -37,6 +39,15 @@ enum class ObserveMode { never, pipes, always };
 constexpr bool observes(ObserveMode mode, Contract contract) {
     return mode == ObserveMode::always || (mode == ObserveMode::pipes && traits(contract).one_reader);
 }
+
+// Opens the topic to read. If there is none, returns nullptr and makes the process a reader that waits for it: in `waiting`
+// it takes part in the waiting file until the topic is opened. Observers do not take part, and `waiting` stays empty;
+// likewise where the process may not open or create the waiting file.
+std::unique_ptr<Participant> join_or_wait(const std::shared_ptr<Directory>& directory,
+                                          const std::string& topic, const std::string& name,
+                                          ObserveMode observe, std::unique_ptr<Participant>& waiting);
+// Gives up waiting, and the slot in the topic if one was enrolled meanwhile.
+void stop_waiting(std::unique_ptr<Participant>& waiting);
 
 // Opens the topic to read; nullptr if there is none.
 std::unique_ptr<Participant> join_as_reader(const std::shared_ptr<Directory>& directory,

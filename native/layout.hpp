@@ -27,7 +27,7 @@
 namespace ringmain {
 
 constexpr uint64_t kMagic = 0x4e49414d474e4952;  // "RINGMAIN"
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 
 constexpr uint32_t kSlotCount = 128;
 constexpr uint32_t kOnlyReaderSlot = 0;  // of a contract with one reader; its hold outlives it
@@ -49,8 +49,9 @@ constexpr uint64_t kNoHold = kPositionMask;  // no position is this large
 // No ring gets this far in a century. Beyond it, sums of positions and capacities could overflow.
 constexpr uint64_t kMaxPosition = kNoHold - 4 * kMaxCapacityBytes;
 
-// `frames` is the contract of a pool of buffers (pool_layout.hpp), not of a topic. Its control part is the same.
-enum class Contract : uint32_t { broadcast = 1, pipe = 2, bus = 3, reliable = 4, frames = 5 };
+// Two are not contracts of topics: `frames` marks a pool of buffers (pool_layout.hpp), `waiting` the file in which readers
+// wait for a topic that does not exist yet. Their control parts are the same.
+enum class Contract : uint32_t { broadcast = 1, pipe = 2, bus = 3, reliable = 4, frames = 5, waiting = 6 };
 
 // When a reader's hold keeps the writer from overwriting: the essential difference between contracts.
 enum class Holds : uint8_t { never, while_borrowed, always };
@@ -75,9 +76,11 @@ inline constexpr ContractTraits kContracts[] = {
     {"bus",       false,      false,      Holds::while_borrowed, false},
     {"reliable",  false,      false,      Holds::always,         false},
     {"frames",    true,       false,      Holds::never,          false},
+    {"waiting",   false,      false,      Holds::never,          false},
 };
 // clang-format on
 inline constexpr uint32_t kContractCount = sizeof kContracts / sizeof *kContracts;
+inline constexpr uint32_t kTopicContractCount = 4;  // the first rows: what a topic can have
 
 constexpr bool is_contract(Contract c) { return static_cast<uint32_t>(c) - 1 < kContractCount; }
 constexpr const ContractTraits& traits(Contract c) { return kContracts[static_cast<uint32_t>(c) - 1]; }
@@ -85,7 +88,8 @@ static_assert(traits(Contract::reliable).name[0] == 'r', "a contract's number is
 
 // An observer reads like a reader but never holds: no writer waits for it, and it does not count as a reader.
 enum class Role : uint32_t { none = 0, writer = 1, reader = 2, observer = 3 };
-enum class SlotState : uint32_t { free = 0, taken = 1 };
+// Enrolled: taken by the topic's creator for a reader that waits in the waiting file, until that one takes it over.
+enum class SlotState : uint32_t { free = 0, taken = 1, enrolled = 2 };
 
 enum HeaderFlags : uint32_t { kPersist = 1, kHugePages = 2 };
 
@@ -93,8 +97,15 @@ enum HeaderFlags : uint32_t { kPersist = 1, kHugePages = 2 };
 constexpr uint32_t kTurnSleeper = uint32_t{1} << 31;
 constexpr uint32_t kTurnOver = 0x7fffffff;  // the topic was removed: no more writing here
 
+// The slot of the writer whose turn it is; kSlotCount if the word names none.
+constexpr uint32_t turn_slot(uint32_t turn) {
+    uint32_t owner = turn & ~kTurnSleeper;
+    return owner == 0 || owner > kSlotCount ? kSlotCount : owner - 1;
+}
+constexpr bool turn_over(uint32_t turn) { return (turn & ~kTurnSleeper) == kTurnOver; }
+
 struct Header {
-    // Identity: written by the creator before the file has a name, never again.
+    // Identity: written by the creator before the file has a name, never again; but kPersist may be set later.
     uint64_t magic;
     uint32_t version;
     Contract contract;
@@ -103,7 +114,7 @@ struct Header {
     uint64_t schema_offset;
     uint64_t schema_capacity_bytes;
     uint32_t slot_count;
-    uint32_t flags;
+    Word<uint32_t> flags;
     uint64_t epoch;  // wall clock at creation, ns: which life of the topic this is
     char name[256];  // NUL-terminated
 
@@ -135,7 +146,11 @@ struct alignas(256) Slot {
     Word<uint32_t> uid;
     Word<uint64_t> generation;  // counts the slot's owners
     Word<uint64_t> joined_ns;
-    char name[96];  // NUL-terminated
+    char name[kMaxParticipantNameBytes + 1];  // NUL-terminated
+    // Of an enrolled slot: where its reader waits. The waiting file's epoch, its slot there, and that slot's generation.
+    Word<uint64_t> waits_in_epoch;
+    Word<uint32_t> waits_in_slot;
+    Word<uint32_t> waits_in_generation;  // its low 32 bits
 
     // The participant's own line. Only `hold` is part of the rule; the rest is statistics.
     alignas(128) Word<uint64_t> hold;  // kNoHold, or the position from which the bytes must stay; bit 0: a
@@ -165,6 +180,7 @@ static_assert(offsetof(Header, claim) == 384);
 static_assert(offsetof(Header, commit) == 512);
 static_assert(offsetof(Header, turn) == 640);
 static_assert(offsetof(Header, retired) == 768);
+static_assert(offsetof(Slot, waits_in_epoch) == 112);
 static_assert(offsetof(Slot, hold) == 128);
 
 constexpr uint64_t kRosterOffset = kHeaderBytes;

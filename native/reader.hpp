@@ -44,10 +44,12 @@ class Reader {
     // Call once after joining. A reader that waited for the topic to appear expects all of its messages: with
     // `from_the_first`, those that are already gone count as lost.
     Status attach(Start start, bool from_the_first = false) {
-        if (ring_.contract.keeps_unread && always_holds_) {  // goes on where the last reader stopped
-            from_the_first = false;                          // and what that one read is not lost
-            hold_ = own().hold.load(std::memory_order_acquire) & kPositionMask;
-            position_ = seen_ = hold_;
+        uint64_t held = own().hold.load(std::memory_order_acquire) & kPositionMask;
+        if (always_holds_ && held != kNoHold) {
+            // Enrolled, and held for us from the beginning; or it goes on where a pipe's last reader stopped, and what
+            // that one read is not lost.
+            from_the_first = false;
+            position_ = seen_ = hold_ = held;
             uint64_t commit = ring_.header.commit.load(std::memory_order_acquire) & kPositionMask;
             if (position_ > commit || commit > kMaxPosition || commit - position_ > ring_.capacity_bytes)
                 return Status::corrupt;

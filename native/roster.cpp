@@ -90,15 +90,44 @@ RosterLock::RosterLock(const TopicFile& topic_file, int64_t timeout_ns) : topic_
 
 RosterLock::~RosterLock() { set_lock(topic_file_.fd(), kRosterLockByte, F_UNLCK); }
 
+static SlotState state_of(const TopicFile& topic_file, uint32_t slot) {
+    return SlotState{topic_file.slot(slot).state.load(memory_order_acquire)};
+}
+
 bool slot_taken(const TopicFile& topic_file, uint32_t slot) {
-    return topic_file.slot(slot).state.load(memory_order_acquire) == static_cast<uint32_t>(SlotState::taken);
+    SlotState state = state_of(topic_file, slot);
+    return state == SlotState::taken || state == SlotState::enrolled;
+}
+
+bool slot_enrolled(const TopicFile& topic_file, uint32_t slot) {
+    return state_of(topic_file, slot) == SlotState::enrolled;
 }
 
 bool slot_has_role(const TopicFile& topic_file, uint32_t slot, Role role) {
     return topic_file.slot(slot).role.load(memory_order_relaxed) == static_cast<uint32_t>(role);
 }
 
+// An enrolled reader cannot lock its byte before it opens the file. Until then it is alive while it waits, and its lock is
+// in the waiting file.
+static bool waiter_alive(const TopicFile& topic_file, const Slot& slot) {
+    uint32_t index = slot.waits_in_slot.load(memory_order_relaxed);
+    if (index >= kSlotCount) return false;
+    try {
+        std::shared_ptr<TopicFile> waiting =
+            TopicFile::open(topic_file.directory, topic_file.topic, Access::observe, FileKind::waiting);
+        auto generation = static_cast<uint32_t>(waiting->slot(index).generation.load(memory_order_relaxed));
+        return waiting->epoch == slot.waits_in_epoch.load(memory_order_relaxed) &&
+               generation == slot.waits_in_generation.load(memory_order_relaxed) &&
+               slot_alive(*waiting, index);
+    } catch (const Failure& failure) {
+        // Without a waiting file no process waits. One that we may not open says nothing: count the reader as alive.
+        return failure.fault != Fault::not_found && failure.fault != Fault::corrupt;
+    }
+}
+
 bool slot_alive(const TopicFile& topic_file, uint32_t slot) {
+    if (slot == topic_file.own_slot) return true;  // our own lock does not conflict with us
+    if (slot_enrolled(topic_file, slot)) return waiter_alive(topic_file, topic_file.slot(slot));
     struct flock lock{};
     lock.l_type = F_WRLCK;
     lock.l_whence = SEEK_SET;
@@ -133,35 +162,56 @@ ParticipantInfo look_at(const TopicFile& topic_file, uint32_t index, bool alive)
     return m;
 }
 
-// A free slot holds nothing and does not have the turn. If one does, a process wrote where it must not (or a
-// participant that had lost its lock moved its hold after it was reaped), and nothing else would ever reset it.
-static bool holds_while_free(const TopicFile& topic_file, uint32_t index) {
-    if (slot_taken(topic_file, index)) return false;
-    bool keeps = traits(topic_file.contract).keeps_unread && index == kOnlyReaderSlot;
-    uint64_t hold = topic_file.slot(index).hold.load(memory_order_acquire) & kPositionMask;
-    return (hold != kNoHold && !keeps) ||
-           (topic_file.header().turn.load(memory_order_acquire) & ~kTurnSleeper) == index + 1;
+uint32_t living_readers(const TopicFile& topic_file) {
+    uint32_t readers = 0;
+    for (uint32_t i : taken_slots(topic_file))
+        readers += slot_has_role(topic_file, i, Role::reader) &&
+                   topic_file.slot(i).busy.load(memory_order_acquire) == 0 &&  // [READY]
+                   slot_alive(topic_file, i);
+    return readers;
 }
 
-static bool needs_reaping(const TopicFile& topic_file, uint32_t index) {
-    return slot_taken(topic_file, index) ? !slot_alive(topic_file, index)
-                                         : holds_while_free(topic_file, index);
+// A pipe's reader slot keeps its hold, so that the next reader goes on where this one stopped.
+static bool keeps_hold(const TopicFile& topic_file, uint32_t index) {
+    return traits(topic_file.contract).keeps_unread && index == kOnlyReaderSlot;
+}
+
+static void drop_hold(const TopicFile& topic_file, uint32_t index) {
+    if (keeps_hold(topic_file, index)) return;
+    Slot& slot = topic_file.slot(index);
+    uint64_t old = slot.hold.exchange(kNoHold, memory_order_acq_rel);
+    if (old & kSleeper) wake(slot.hold.futex());
+}
+
+static bool turn_is_of(const TopicFile& topic_file, uint32_t index) {
+    return turn_slot(topic_file.header().turn.load(memory_order_acquire)) == index;
+}
+
+// A free slot holds nothing and does not have the turn, and a writer's slot holds nothing. If one does, a process wrote
+// where it must not (or a participant that had lost its lock moved its hold after it was reaped), and nothing else would
+// ever reset it.
+static bool holds_wrongly(const TopicFile& topic_file, uint32_t index) {
+    bool free = !slot_taken(topic_file, index);
+    if (!free && !slot_has_role(topic_file, index, Role::writer)) return false;
+    uint64_t hold = topic_file.slot(index).hold.load(memory_order_acquire) & kPositionMask;
+    return (hold != kNoHold && !keeps_hold(topic_file, index)) || (free && turn_is_of(topic_file, index));
+}
+
+static bool dead(const TopicFile& topic_file, uint32_t index) {
+    return slot_taken(topic_file, index) && !slot_alive(topic_file, index);
 }
 
 bool reap_if_dead(const TopicFile& topic_file, uint32_t index, const RosterLock&) {
-    if (!needs_reaping(topic_file, index)) return false;
+    bool reaped = dead(topic_file, index);
+    if (!reaped && !holds_wrongly(topic_file, index)) return false;
     Slot& slot = topic_file.slot(index);
     CRASH_POINT("reap: before the hold");
-    // A pipe's reader slot keeps its hold, so that the next reader goes on where this one stopped.
-    if (!(traits(topic_file.contract).keeps_unread && index == kOnlyReaderSlot)) {
-        uint64_t old = slot.hold.exchange(kNoHold, memory_order_acq_rel);
-        if (old & kSleeper) wake(slot.hold.futex());
-    }
+    drop_hold(topic_file, index);
+    if (!reaped && slot_taken(topic_file, index)) return true;  // a living writer keeps the rest
     CRASH_POINT("reap: hold gone, turn kept");
-    Word<uint32_t>& turn = topic_file.header().turn;
-    uint32_t owner = turn.load(memory_order_acquire);
-    if ((owner & ~kTurnSleeper) == index + 1) {
+    if (turn_is_of(topic_file, index)) {
         // No other writer can have it meanwhile: only its owner gives a turn back, and the owner is dead.
+        Word<uint32_t>& turn = topic_file.header().turn;
         turn.exchange(0, memory_order_acq_rel);
         wake(turn.futex());
     }
@@ -175,15 +225,17 @@ bool reap_if_dead(const TopicFile& topic_file, uint32_t index, const RosterLock&
 }
 
 bool reap_if_dead(const TopicFile& topic_file, uint32_t slot) {
-    if (!needs_reaping(topic_file, slot)) return false;
+    if (!dead(topic_file, slot) && !holds_wrongly(topic_file, slot)) return false;
     RosterLock lock(topic_file);
     return reap_if_dead(topic_file, slot, lock);
 }
 
 uint32_t reap_all(const TopicFile& topic_file, const RosterLock& lock) {
     uint32_t alive = 0;
-    for (uint32_t i : taken_slots(topic_file))
-        if (!reap_if_dead(topic_file, i, lock)) ++alive;
+    for (uint32_t i : taken_slots(topic_file)) {
+        reap_if_dead(topic_file, i, lock);
+        if (slot_taken(topic_file, i)) ++alive;
+    }
     return alive;
 }
 
@@ -211,7 +263,7 @@ void stop_writers(const TopicFile& topic_file, const RosterLock& lock) {
     Word<uint32_t>& turn = topic_file.header().turn;
     auto give_up = [&](uint32_t owner) {
         throw Failure{Fault::timed_out, "topic '" + topic_file.topic + "' cannot be removed: " +
-                                            look_at(topic_file, owner - 1, true).describe() +
+                                            look_at(topic_file, owner, true).describe() +
                                             " is in the middle of a message and does not finish it"};
     };
     if (traits(topic_file.contract).one_writer) {
@@ -219,26 +271,25 @@ void stop_writers(const TopicFile& topic_file, const RosterLock& lock) {
         uint32_t unfinished = wait_until_idle(topic_file, kSlotCount);
         if (unfinished == kSlotCount) return;
         turn.exchange(owner, memory_order_seq_cst);
-        give_up(unfinished + 1);
+        give_up(unfinished);
     }
     int64_t deadline = monotonic_ns() + kFinishMessage_ns;
     for (;;) {
         uint32_t seen = 0;
         if (turn.compare_exchange(seen, kTurnOver, memory_order_acquire)) return;
-        uint32_t owner = seen & ~kTurnSleeper;
-        if (owner == kTurnOver) return;
-        if (owner > kSlotCount) {  // no slot's number, so no writer will ever give it back
+        if (turn_over(seen)) return;
+        uint32_t owner = turn_slot(seen);
+        if (owner == kSlotCount) {  // no slot's number, so no writer will ever give it back
             turn.exchange(kTurnOver, memory_order_acquire);
             return;
         }
-        if (reap_if_dead(topic_file, owner - 1, lock)) continue;
         if (monotonic_ns() > deadline) give_up(owner);
-        usleep(100);
+        if (!reap_if_dead(topic_file, owner, lock)) usleep(100);
     }
 }
 
 bool disposable(const TopicFile& topic_file) {
-    if (topic_file.flags & kPersist) return false;
+    if (topic_file.persists()) return false;
     if (topic_file.kind() == FileKind::pool) {
         // A pool stays as long as its topic, whose readers may still have descriptors to read.
         struct stat st;
@@ -252,20 +303,24 @@ bool disposable(const TopicFile& topic_file) {
 
 bool retire_if_dead(TopicFile& topic_file, const RosterLock& lock) {
     if (topic_file.retired() || !disposable(topic_file) || reap_all(topic_file, lock) != 0) return false;
+    // If a writer only seems dead (it has lost its lock), its next message must fail: no process would read it.
+    topic_file.header().turn.exchange(kTurnOver, memory_order_acq_rel);
     topic_file.retire();
-    retire_dead_pool(topic_file);
+    retire_dead_beside(topic_file);
     return true;
 }
 
-void retire_dead_pool(const TopicFile& ring) {
+void retire_dead_beside(const TopicFile& ring) {
     if (ring.kind() != FileKind::ring) return;
-    try {
-        std::shared_ptr<TopicFile> pool =
-            TopicFile::open(ring.directory, ring.topic, Access::read, FileKind::pool);
-        RosterLock lock(*pool);
-        retire_if_dead(*pool, lock);
-    } catch (const Failure&) {
-        // Most topics have none. If it cannot be read, `clean` reports it.
+    for (FileKind kind : {FileKind::pool, FileKind::waiting}) {
+        try {
+            std::shared_ptr<TopicFile> beside =
+                TopicFile::open(ring.directory, ring.topic, Access::read, kind);
+            RosterLock lock(*beside);
+            retire_if_dead(*beside, lock);
+        } catch (const Failure&) {
+            // Most topics have none. If it cannot be read, `clean` reports it.
+        }
     }
 }
 
@@ -293,61 +348,148 @@ uint32_t Participant::find_slot(Role role, const RosterLock& lock) const {
     return found;
 }
 
-Participant::Participant(std::shared_ptr<TopicFile> topic_file, Role role, std::string_view name,
-                         bool takeover, const RosterLock& lock)
-    : topic_file_(std::move(topic_file)) {
-    const TopicFile& s = *topic_file_;
-    CRASH_POINT("join: roster locked");
-    slot_ = find_slot(role, lock);
-    CRASH_POINT("join: locked, not in the roster");
-    Slot& slot = own();
-    generation_ = slot.generation.load(memory_order_relaxed) + 1;
-    slot.generation.store(generation_, memory_order_relaxed);
-    slot.role.store(static_cast<uint32_t>(role), memory_order_relaxed);
-    slot.pid.store(static_cast<uint32_t>(getpid()), memory_order_relaxed);
-    slot.uid.store(static_cast<uint32_t>(geteuid()), memory_order_relaxed);
-    slot.joined_ns.store(static_cast<uint64_t>(wall_ns()), memory_order_relaxed);
-    for (auto* word : {&slot.position, &slot.sequence, &slot.messages, &slot.bytes, &slot.lost})
-        word->store(0, memory_order_relaxed);
-    slot.busy.store(role != Role::writer, memory_order_relaxed);  // until Reader::attach
-    slot.waits_for.store(0, memory_order_relaxed);
+static void write_name(Slot& slot, std::string_view name) {
     char padded[sizeof slot.name] = {};
     name.copy(padded, kMaxParticipantNameBytes);
     copy_in(reinterpret_cast<std::byte*>(slot.name), padded, sizeof padded);
+}
+
+// What a new participant's slot says, before it is taken. The slot's generation counts on.
+static void write_identity(const TopicFile& s, uint32_t index, const ParticipantInfo& who) {
+    Slot& slot = s.slot(index);
+    slot.generation.store(slot.generation.load(memory_order_relaxed) + 1, memory_order_relaxed);
+    slot.role.store(static_cast<uint32_t>(who.role), memory_order_relaxed);
+    slot.pid.store(who.pid, memory_order_relaxed);
+    slot.uid.store(who.uid, memory_order_relaxed);
+    slot.joined_ns.store(who.joined_ns, memory_order_relaxed);
+    for (auto* word : {&slot.position, &slot.sequence, &slot.messages, &slot.bytes, &slot.lost})
+        word->store(0, memory_order_relaxed);
+    slot.waits_for.store(0, memory_order_relaxed);
+    write_name(slot, who.name);
+    // A free slot holds nothing, but a process may have written where it must not.
+    if ((slot.hold.load(memory_order_acquire) & kPositionMask) != kNoHold) drop_hold(s, index);
+}
+
+// release: a writer that sees this slot also sees its hold. Pairs with the acquire in Writer::look_at_holds.
+static void occupy(const TopicFile& s, uint32_t index, SlotState state) {
     Word<uint32_t>& used = s.header().slots_used;
-    // release: a writer that sees this slot also sees its hold. Pairs with the acquire in Writer::look_at_holds.
-    if (used.load(memory_order_relaxed) < slot_ + 1) used.store(slot_ + 1, memory_order_release);
-    slot.state.store(static_cast<uint32_t>(SlotState::taken), memory_order_release);
+    if (used.load(memory_order_relaxed) < index + 1) used.store(index + 1, memory_order_release);
+    s.slot(index).state.store(static_cast<uint32_t>(state), memory_order_release);
+}
+
+static ParticipantInfo this_process(Role role, std::string_view name) {
+    ParticipantInfo who;
+    who.role = role;
+    who.pid = static_cast<uint32_t>(getpid());
+    who.uid = static_cast<uint32_t>(geteuid());
+    who.joined_ns = static_cast<uint64_t>(wall_ns());
+    who.name = name;
+    return who;
+}
+
+Participant::Participant(std::shared_ptr<TopicFile> topic_file, Role role, std::string_view name,
+                         bool takeover, const RosterLock& lock)
+    : topic_file_(std::move(topic_file)) {
+    TopicFile& s = *topic_file_;
+    CRASH_POINT("join: roster locked");
+    slot_ = find_slot(role, lock);
+    CRASH_POINT("join: locked, not in the roster");
+    write_identity(s, slot_, this_process(role, name));
+    generation_ = own().generation.load(memory_order_relaxed);
+    own().busy.store(role != Role::writer, memory_order_relaxed);  // until Reader::attach
+    occupy(s, slot_, SlotState::taken);
     CRASH_POINT("join: in the roster");
     if (role == Role::writer && traits(s.contract).one_writer) {
         try {
             take_turn(takeover);
         } catch (...) {
-            slot.state.store(static_cast<uint32_t>(SlotState::free), memory_order_release);
+            own().state.store(static_cast<uint32_t>(SlotState::free), memory_order_release);
             set_lock(s.fd(), slot_lock_byte(slot_), F_UNLCK);
             throw;
         }
     }
+    s.own_slot = slot_;
     CRASH_POINT("join: complete, not announced");
     ring_membership(s);
 }
+
+// ------------------------------------------------------------------------------------- readers that wait
+
+// The slot for a reader that waits; kSlotCount: none. In a waiting file the role `observer` says: reads, but on a contract
+// with one reader only observes.
+static uint32_t slot_to_enrol(const TopicFile& topic_file, Role role) {
+    bool one_reader = traits(topic_file.contract).one_reader;
+    if (one_reader && role != Role::reader) return kSlotCount;
+    uint32_t end = one_reader ? kOnlyReaderSlot + 1 : kSlotCount;
+    for (uint32_t i = 0; i < end; ++i)
+        if (!slot_taken(topic_file, i)) return i;
+    return kSlotCount;
+}
+
+void enrol_waiting(const TopicFile& topic_file, const TopicFile& waiting, const RosterLock&,
+                   const RosterLock&) {
+    uint64_t origin = topic_file.header().commit.load(memory_order_relaxed);
+    for (uint32_t i : taken_slots(waiting)) {
+        if (!slot_alive(waiting, i)) continue;
+        ParticipantInfo who = look_at(waiting, i, true);
+        uint32_t index = slot_to_enrol(topic_file, who.role);
+        if (index == kSlotCount) continue;  // it joins as any other, once the topic has its name
+        who.role = Role::reader;
+        write_identity(topic_file, index, who);
+        Slot& slot = topic_file.slot(index);
+        slot.waits_in_epoch.store(waiting.epoch, memory_order_relaxed);
+        slot.waits_in_slot.store(i, memory_order_relaxed);
+        slot.waits_in_generation.store(static_cast<uint32_t>(who.generation), memory_order_relaxed);
+        slot.position.store(origin, memory_order_relaxed);
+        slot.busy.store(0, memory_order_relaxed);
+        if (traits(topic_file.contract).holds == Holds::always) slot.hold.store(origin, memory_order_relaxed);
+        occupy(topic_file, index, SlotState::enrolled);
+    }
+}
+
+std::unique_ptr<Participant> Participant::take_enrolled(std::shared_ptr<TopicFile> topic_file,
+                                                        const Participant& waiting, const RosterLock&) {
+    auto is_for_us = [&](const Slot& slot) {
+        return slot.waits_in_epoch.load(memory_order_relaxed) == waiting.topic_file().epoch &&
+               slot.waits_in_slot.load(memory_order_relaxed) == waiting.slot() &&
+               slot.waits_in_generation.load(memory_order_relaxed) ==
+                   static_cast<uint32_t>(waiting.generation());
+    };
+    for (uint32_t i : taken_slots(*topic_file))
+        if (slot_enrolled(*topic_file, i) && is_for_us(topic_file->slot(i)) &&
+            set_lock(topic_file->fd(), slot_lock_byte(i), F_WRLCK))
+            return std::unique_ptr<Participant>(new Participant(std::move(topic_file), i));
+    return nullptr;
+}
+
+Participant::Participant(std::shared_ptr<TopicFile> topic_file, uint32_t enrolled_slot)
+    : topic_file_(std::move(topic_file)), slot_(enrolled_slot), enrolled_(true) {
+    CRASH_POINT("enrolled: locked, not taken over");
+    generation_ = own().generation.load(memory_order_relaxed);
+    own().state.store(static_cast<uint32_t>(SlotState::taken), memory_order_release);
+    topic_file_->own_slot = slot_;
+    CRASH_POINT("enrolled: taken over, still waiting");
+}
+
+// ------------------------------------------------------------------------------------ the turn, and leaving
 
 // On a one-writer contract the writer keeps the turn until it leaves. Under the roster lock.
 void Participant::take_turn(bool takeover) {
     const TopicFile& s = *topic_file_;
     Word<uint32_t>& turn = s.header().turn;
-    uint32_t owner = turn.load(memory_order_acquire) & ~kTurnSleeper;
-    bool alive = owner != 0 && owner <= kSlotCount && slot_taken(s, owner - 1) && slot_alive(s, owner - 1);
+    uint32_t before = turn.load(memory_order_acquire);
+    uint32_t owner = turn_slot(before);
+    bool alive = owner != kSlotCount && slot_taken(s, owner) && slot_alive(s, owner);
     if (alive && !takeover)
         throw Failure{Fault::busy, "topic '" + s.topic +
-                                       "' has its one writer: " + look_at(s, owner - 1, true).describe() +
+                                       "' has its one writer: " + look_at(s, owner, true).describe() +
                                        "; close it, or open with takeover=True to replace it"};
     // [TAKEOVER] seq_cst: announce the new owner before looking at the old one's busy flag. Pairs with [BUSY].
     turn.exchange(slot_ + 1, memory_order_seq_cst);
     CRASH_POINT("takeover: announced, old writer may be busy");
     uint32_t unfinished = wait_until_idle(s, slot_);
     if (unfinished == kSlotCount) return;
-    turn.exchange(owner, memory_order_seq_cst);
+    turn.exchange(before, memory_order_seq_cst);
     throw Failure{Fault::busy, "topic '" + s.topic +
                                    "' could not be taken over: " + look_at(s, unfinished, true).describe() +
                                    " is in the middle of a message and does not finish it"};
@@ -361,6 +503,7 @@ void Participant::leave() {
         RosterLock lock(*topic_file);
         CRASH_POINT("leave: roster locked");
         // From here we look dead and are reaped like a dead participant: there is one way to give things back.
+        topic_file->own_slot = kSlotCount;
         set_lock(topic_file->fd(), slot_lock_byte(slot_), F_UNLCK);
         CRASH_POINT("leave: lock gone, slot taken");
         if (topic_file->slot(slot_).generation.load(memory_order_relaxed) == generation_)

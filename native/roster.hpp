@@ -1,6 +1,6 @@
-// Who takes part in a topic: join, leave, liveness, reaping. Owns this invariant: a slot that is taken and
-// whose byte in the file is not locked belongs to a dead participant, and only the holder of the roster lock
-// takes or frees a slot.
+// Who takes part in a topic: join, leave, liveness, reaping, and enrolling the readers that wait for it. Owns this
+// invariant: a slot that is taken and whose byte in the file is not locked belongs to a dead participant, and only the
+// holder of the roster lock takes or frees a slot.
 //
 // The kernel knows who is alive: each participant has its own open file description and locks one byte of
 // the file with it (an OFD lock). The kernel drops the lock when the participant dies, whatever kills it. Pids
@@ -42,10 +42,12 @@ class RosterLock {
     RosterLock& operator=(const RosterLock&) = delete;
 };
 
+// Taken by a participant, or enrolled for one.
 bool slot_taken(const TopicFile& topic_file, uint32_t slot);
+bool slot_enrolled(const TopicFile& topic_file, uint32_t slot);
 bool slot_has_role(const TopicFile& topic_file, uint32_t slot, Role role);
 const char* role_name(Role role);
-// Is the participant of a taken slot alive? Do not ask about your own slot: your own lock does not conflict with you.
+// Is the participant of a taken slot alive? A participant that asks about its own slot is.
 bool slot_alive(const TopicFile& topic_file, uint32_t slot);
 ParticipantInfo look_at(const TopicFile& topic_file, uint32_t slot, bool alive);
 
@@ -56,7 +58,11 @@ inline auto taken_slots(const TopicFile& topic_file) {
            std::views::filter([&topic_file](uint32_t slot) { return slot_taken(topic_file, slot); });
 }
 
-// If the slot's participant is dead, gives back all it had: slot, hold, turn. True if anything was given back.
+// How many living readers take part, and are ready: they receive all that is sent from now on.
+uint32_t living_readers(const TopicFile& topic_file);
+
+// If the slot's participant is dead, gives back all it had: slot, hold, turn. A living writer loses a hold that another
+// process wrote into its slot. True if anything was given back.
 bool reap_if_dead(const TopicFile& topic_file, uint32_t slot, const RosterLock&);
 bool reap_if_dead(const TopicFile& topic_file, uint32_t slot);  // takes the lock
 // Reaps every dead participant; returns how many are alive.
@@ -65,12 +71,19 @@ uint32_t reap_all(const TopicFile& topic_file, const RosterLock&);
 // Stops all writing to this topic for good, after waiting for a message under way. Throws timed_out.
 void stop_writers(const TopicFile& topic_file, const RosterLock&);
 
+// Writes the living readers that wait in `waiting` into the roster of a topic that has no name yet, with their holds. On
+// a contract with one reader, only the first.
+void enrol_waiting(const TopicFile& topic_file, const TopicFile& waiting, const RosterLock& of_topic,
+                   const RosterLock& of_waiting);
+
 // A slot in a topic, taken by the constructor and given back by the destructor.
 class Participant {
     std::shared_ptr<TopicFile> topic_file_;
     uint32_t slot_ = 0;
     uint64_t generation_ = 0;
+    bool enrolled_ = false;
 
+    Participant(std::shared_ptr<TopicFile> topic_file, uint32_t enrolled_slot);
     uint32_t find_slot(Role role, const RosterLock&) const;
     void take_turn(bool takeover);
 
@@ -79,6 +92,9 @@ class Participant {
     // `takeover` a living writer is stopped first: its next publish fails, and one under way is waited for.
     Participant(std::shared_ptr<TopicFile> topic_file, Role role, std::string_view name, bool takeover,
                 const RosterLock&);
+    // Takes over the slot that was enrolled for a participant of the waiting file; nullptr if there is none.
+    static std::unique_ptr<Participant> take_enrolled(std::shared_ptr<TopicFile> topic_file,
+                                                      const Participant& waiting, const RosterLock&);
     ~Participant() { leave(); }
     Participant(const Participant&) = delete;
     Participant& operator=(const Participant&) = delete;
@@ -92,6 +108,7 @@ class Participant {
     const std::shared_ptr<TopicFile>& shared() const { return topic_file_; }
     uint32_t slot() const { return slot_; }
     uint64_t generation() const { return generation_; }
+    bool enrolled() const { return enrolled_; }  // was the slot enrolled for us before the topic had a name?
     Slot& own() const { return topic_file_->slot(slot_); }
 };
 
@@ -100,7 +117,7 @@ bool disposable(const TopicFile& topic_file);
 // Removes the file if it is disposable and has no living participant. True if it did.
 bool retire_if_dead(TopicFile& topic_file, const RosterLock&);
 
-// After a topic was removed: removes the pool beside it, if it has one without living participants.
-void retire_dead_pool(const TopicFile& ring);
+// After a topic was removed: removes the files beside it (its pool, its waiting file) that have no living participants.
+void retire_dead_beside(const TopicFile& ring);
 
 }  // namespace ringmain

@@ -16,7 +16,9 @@ namespace ringmain {
 
 namespace {
 
-constexpr std::string_view suffix(FileKind kind) { return kind == FileKind::ring ? ".ring" : ".frames"; }
+constexpr std::string_view suffix(FileKind kind) {
+    return kind == FileKind::ring ? ".ring" : kind == FileKind::pool ? ".frames" : ".waiting";
+}
 
 [[noreturn]] void fail(Fault fault, std::string text) { throw Failure{fault, std::move(text)}; }
 
@@ -91,11 +93,11 @@ Directory::Directory(std::string path, bool create) : path_(std::move(path)) {
         fail(Fault::not_allowed, "the runtime directory " + path_ +
                                      " is writable by every user, so its topics could be forged: refused "
                                      "(chmod o-w it)");
-    uint32_t mode = (st.st_mode & S_IWGRP) ? 0660 : 0600;
-    FileDescriptor bell{openat(fd_, "bell", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, mode)};
+    mode_ = (st.st_mode & S_IWGRP) ? 0660 : 0600;
+    FileDescriptor bell{openat(fd_, "bell", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, mode_)};
     struct stat bell_st;
     if (bell.fd >= 0 && fstat(bell.fd, &bell_st) == 0 && S_ISREG(bell_st.st_mode) && trusts(bell_st.st_uid)) {
-        if (bell_st.st_uid == geteuid()) (void)fchmod(bell.fd, mode);  // undoes the umask
+        if (bell_st.st_uid == geteuid()) (void)fchmod(bell.fd, mode_);  // undoes the umask
         if (bell_st.st_size >= 8 || posix_fallocate(bell.fd, 0, 8) == 0) {
             void* at = mmap(nullptr, 8, PROT_READ | PROT_WRITE, MAP_SHARED, bell.fd, 0);
             if (at != MAP_FAILED) bell_ = static_cast<Word<uint32_t>*>(at);
@@ -206,6 +208,7 @@ void TopicFile::map(Access access) {
     void* control = mmap(nullptr, control_bytes_, control_protection, MAP_SHARED, through.fd, 0);
     if (control == MAP_FAILED) fail_errno("cannot map topic '" + topic + "'");
     control_ = static_cast<std::byte*>(control);
+    if (kind() == FileKind::waiting) return;  // it has no data part
     // A ring is mapped twice; a pool once, with room to align it to a huge page.
     area_bytes_ = kind() == FileKind::ring ? 2 * capacity_bytes
                                            : capacity_bytes + (flags & kHugePages ? kHugePageBytes : 0);
@@ -289,12 +292,15 @@ std::shared_ptr<TopicFile> TopicFile::create(std::shared_ptr<Directory> director
     s.topic = topic;
     s.contract = options.contract;
     bool pool = s.kind() == FileKind::pool;
-    s.capacity_bytes = pool ? options.capacity_bytes : round_capacity(options.capacity_bytes);
-    s.schema_capacity_bytes = align_up(std::max<uint64_t>(8192, 4 * options.schema.size()), page_bytes());
+    if (s.kind() != FileKind::waiting) {  // which has neither data nor schema
+        s.capacity_bytes = pool ? options.capacity_bytes : round_capacity(options.capacity_bytes);
+        s.schema_capacity_bytes = align_up(std::max<uint64_t>(8192, 4 * options.schema.size()), page_bytes());
+    }
     s.data_offset = align_up(kSchemaOffset + s.schema_capacity_bytes, page_bytes());
     if (pool && options.huge_pages)  // aligns the first buffer, which follows the table, to a huge page
         s.data_offset = align_up(s.data_offset + kPoolTableBytes, kHugePageBytes) - kPoolTableBytes;
     s.epoch = static_cast<uint64_t>(wall_ns());
+    s.mode = options.mode;
     s.flags = (options.persist ? uint32_t{kPersist} : 0) | (options.huge_pages ? uint32_t{kHugePages} : 0);
 
     // No name until it is complete: a crash before that leaves nothing, and no process ever opens half a topic.
@@ -313,7 +319,7 @@ std::shared_ptr<TopicFile> TopicFile::create(std::shared_ptr<Directory> director
     h.schema_offset = kSchemaOffset;
     h.schema_capacity_bytes = s.schema_capacity_bytes;
     h.slot_count = kSlotCount;
-    h.flags = s.flags;
+    h.flags.store(s.flags, std::memory_order_relaxed);
     h.epoch = s.epoch;
     std::memcpy(h.name, topic.data(), topic.size());
     for (auto* word : {&h.claim, &h.tail, &h.commit}) word->store(lab::origin(), std::memory_order_relaxed);
@@ -338,8 +344,8 @@ std::shared_ptr<TopicFile> TopicFile::open(std::shared_ptr<Directory> directory,
     s.directory = directory;
     s.topic = topic;
     std::string file = file_name(topic, kind);
-    std::string what = std::string(kind == FileKind::ring ? "topic '" : "the pool of stream '") + s.topic +
-                       "' (" + directory->path() + "/" + file + ")";
+    const char* kinds[] = {"topic '", "the pool of stream '", "the waiting file of topic '"};
+    std::string what = kinds[static_cast<int>(kind)] + s.topic + "' (" + directory->path() + "/" + file + ")";
 
     s.fd_ = openat(directory->fd(), file.c_str(),
                    (access == Access::observe ? O_RDONLY : O_RDWR) | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
@@ -347,13 +353,14 @@ std::shared_ptr<TopicFile> TopicFile::open(std::shared_ptr<Directory> directory,
         if (errno == ELOOP) fail(Fault::not_allowed, what + " is a symbolic link: refused");
         if (errno == ENOENT)
             fail(Fault::not_found, std::string("there is no ") +
-                                       (kind == FileKind::ring ? "topic '" : "stream of frames '") + s.topic +
+                                       (kind == FileKind::pool ? "stream of frames '" : "topic '") + s.topic +
                                        "' in " + directory->path());
         fail_errno("cannot open " + what);
     }
     struct stat st;
     if (fstat(s.fd_, &st) != 0) fail_errno("cannot examine " + what);
     s.inode = st.st_ino;
+    s.mode = st.st_mode & 07777;
     if (!S_ISREG(st.st_mode)) fail(Fault::not_allowed, what + " is not a regular file: refused");
     if (!directory->trusts(st.st_uid))
         fail(Fault::not_allowed, what + " belongs to user " + std::to_string(st.st_uid) +
@@ -373,12 +380,12 @@ std::shared_ptr<TopicFile> TopicFile::open(std::shared_ptr<Directory> directory,
     s.data_offset = h.data_offset;
     s.schema_capacity_bytes = h.schema_capacity_bytes;
     s.epoch = h.epoch;
-    s.flags = h.flags;
+    s.flags = h.flags.load(std::memory_order_relaxed);
     if (!is_contract(s.contract) || s.kind() != kind) corrupt("unknown contract");
     bool pool = kind == FileKind::pool;
-    if (s.capacity_bytes < page_bytes() || s.capacity_bytes > kMaxCapacityBytes ||
-        (pool ? s.capacity_bytes % page_bytes() != 0 : !std::has_single_bit(s.capacity_bytes)))
-        corrupt("impossible capacity");
+    bool possible = s.capacity_bytes >= page_bytes() && s.capacity_bytes <= kMaxCapacityBytes &&
+                    (pool ? s.capacity_bytes % page_bytes() == 0 : std::has_single_bit(s.capacity_bytes));
+    if (kind == FileKind::waiting ? s.capacity_bytes != 0 : !possible) corrupt("impossible capacity");
     uint64_t slack = pool && (s.flags & kHugePages) ? kHugePageBytes : page_bytes();
     if (h.slot_count != kSlotCount || h.schema_offset != kSchemaOffset ||
         s.schema_capacity_bytes > 4 * kMaxSchemaBytes || s.data_offset % page_bytes() != 0 ||

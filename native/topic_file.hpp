@@ -16,8 +16,8 @@
 
 namespace ringmain {
 
-// A topic's ring, or the pool of buffers beside it. Each is a file.
-enum class FileKind { ring, pool };
+// A topic's ring, the pool of buffers beside it, and where readers wait while there is no ring. Each is a file.
+enum class FileKind { ring, pool, waiting };
 
 enum class Access { observe, read, write };  // observe: nothing writable; read: control part only; write: all
 
@@ -43,6 +43,7 @@ class Directory {
     uid_t owner_ = 0;
     dev_t device_ = 0;
     ino_t inode_ = 0;
+    uint32_t mode_ = 0600;
     Word<uint32_t>* bell_ = nullptr;
 
   public:
@@ -53,6 +54,7 @@ class Directory {
 
     int fd() const { return fd_; }
     const std::string& path() const { return path_; }
+    uint32_t mode() const { return mode_; }  // of the files that all users of the directory share
     bool trusts(uid_t owner) const;
     // Was it removed, and made again under the same path? Then topics are created in that one, and no bell rings here.
     bool replaced() const;
@@ -107,13 +109,21 @@ class TopicFile {
     uint64_t schema_capacity_bytes = 0;
     uint64_t epoch = 0;
     uint32_t flags = 0;
+    uint32_t mode = 0;
     uint64_t inode = 0;
+
+    // The slot of the participant that opened this; kSlotCount: none.
+    uint32_t own_slot = kSlotCount;
 
     // True in a child that inherited this through fork: the slot is the parent's, so the child must not use it.
     std::atomic<bool> forked{false};
 
     int fd() const { return fd_; }
-    FileKind kind() const { return contract == Contract::frames ? FileKind::pool : FileKind::ring; }
+    FileKind kind() const {
+        return contract == Contract::frames    ? FileKind::pool
+               : contract == Contract::waiting ? FileKind::waiting
+                                               : FileKind::ring;
+    }
     Header& header() const { return *reinterpret_cast<Header*>(control_); }
     Slot& slot(uint32_t index) const { return reinterpret_cast<Slot*>(control_ + kRosterOffset)[index]; }
     std::byte* data() const { return data_; }
@@ -126,6 +136,8 @@ class TopicFile {
     bool give_name();
     bool has_its_name() const;  // is the file of this name still this one?
     bool nameless() const;      // has it no name at all? One system call.
+    // Is the file kept when its last participant leaves? May be set later than at its creation.
+    bool persists() const { return header().flags.load(std::memory_order_relaxed) & kPersist; }
     bool retired() const { return is_retired(header()); }
     // Removes the name and wakes all sleepers. Only under the roster lock.
     void retire();

@@ -46,10 +46,10 @@ class Writer {
         uint32_t mine = (slot_ + 1) | (waited_for_turn_ ? kTurnSleeper : 0);
         // [TURN] acquire: all that the previous writer did. Pairs with [RELEASE].
         if (ring_.header.turn.compare_exchange(seen, mine, std::memory_order_acquire)) return took_turn();
-        uint32_t owner = seen & ~kTurnSleeper;
-        if (owner == kTurnOver) return Status::taken_over;
-        if (owner == 0 || owner > kSlotCount) return Status::corrupt;
-        obstacle = {owner - 1, true, 0};
+        if (turn_over(seen)) return Status::taken_over;
+        uint32_t owner = turn_slot(seen);
+        if (owner == kSlotCount) return Status::corrupt;
+        obstacle = {owner, true, 0};
         return Status::blocked;
     }
 
@@ -64,7 +64,7 @@ class Writer {
         if (obstacle.is_turn) {
             Word<uint32_t>& turn = ring_.header.turn;
             uint32_t seen = turn.load(std::memory_order_relaxed);  // relaxed: the kernel compares it again
-            if ((seen & ~kTurnSleeper) != obstacle.slot + 1) return {};
+            if (turn_slot(seen) != obstacle.slot) return {};
             if (!(seen & kTurnSleeper) &&
                 !turn.compare_exchange(seen, seen | kTurnSleeper, std::memory_order_relaxed))
                 return {};

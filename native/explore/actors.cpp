@@ -32,6 +32,7 @@ struct Storage {
 struct ActorState {
     std::shared_ptr<TopicFile>* topic_file = nullptr;  // never freed: a process that dies frees nothing
     Participant* participant = nullptr;
+    Participant* waiting = nullptr;
     Storage<Writer> writer;
     Storage<Reader> reader;
     uint64_t first = 0, next = 0, received = 0, lost = 0;  // reader's account
@@ -48,6 +49,26 @@ void join(int actor, Role role, bool takeover) {
         new std::shared_ptr<TopicFile>(TopicFile::open(nullptr, std::to_string(actor), Access::write));
     RosterLock lock(**me.topic_file);
     me.participant = new Participant(*me.topic_file, role, "actor", takeover, lock);
+}
+
+void wait_for_topic(int actor) {
+    auto waiting_file = new std::shared_ptr<TopicFile>(
+        TopicFile::open(nullptr, std::to_string(actor), Access::write, FileKind::waiting));
+    RosterLock lock(**waiting_file);
+    actor_states[actor].waiting = new Participant(*waiting_file, Role::reader, "actor", false, lock);
+}
+
+// As join_or_wait does: takes the enrolled slot over, then leaves the waiting file.
+void join_as_enrolled() {
+    ActorState& me = actor_states[self()];
+    me.topic_file =
+        new std::shared_ptr<TopicFile>(TopicFile::open(nullptr, std::to_string(self()), Access::write));
+    {
+        RosterLock lock(**me.topic_file);
+        me.participant = Participant::take_enrolled(*me.topic_file, *me.waiting, lock).release();
+    }
+    require(me.participant, "the slot of a living reader that waits was given to another");
+    me.waiting->leave();
 }
 
 Writer& make_writer(int actor) {
@@ -178,6 +199,9 @@ void open_topic(Contract contract, uint64_t capacity_bytes) {
     for (ActorState& me : actor_states) me.first = me.next = me.received = me.lost = 0;
     set_capacity(capacity_bytes);
     auto& header = *reinterpret_cast<Header*>(control());
+    auto& waiting = *reinterpret_cast<Header*>(control() + kFirstWaitingSlot * sizeof(Slot));
+    for (Header* each : {&header, &waiting})
+        each->flags.store(kPersist, std::memory_order_relaxed);  // removal is not explored here
     auto* slots = reinterpret_cast<Slot*>(control() + kRosterOffset);
     for (size_t i = 0; i < kSlots; ++i) slots[i].hold.store(kNoHold, std::memory_order_relaxed);
     if (traits(contract).keeps_unread) {
@@ -198,8 +222,17 @@ void add_writer(int actor, const std::vector<uint32_t>& sent_before) {
 }
 
 void add_reader(int actor, const Reads& reads) {
+    if (reads.waited) return wait_for_topic(actor);
     join(actor, Role::reader, false);
     make_reader(actor, reads);
+}
+
+void enrol(int creator) {
+    std::string actor = std::to_string(creator);
+    auto waiting_file = TopicFile::open(nullptr, actor, Access::write, FileKind::waiting);
+    auto topic_file = TopicFile::open(nullptr, actor, Access::write);
+    RosterLock of_waiting(*waiting_file), of_topic(*topic_file);
+    enrol_waiting(*topic_file, *waiting_file, of_topic, of_waiting);
 }
 
 uint64_t account() {
@@ -273,6 +306,11 @@ void read(const Reads& reads) {
         }
         if (!reads.when_free) join(self(), Role::reader, false);
         make_reader(self(), reads);
+    }
+    if (reads.waited) {
+        join_as_enrolled();
+        make_reader(self(), reads);
+        require(me.first == 0, "an enrolled reader does not begin with the first message");
     }
     Reader& reader = me.reader.get();
     if (reads.only_at_the_end) {

@@ -31,6 +31,7 @@ struct Reads {
     Start start = Start::latest;
     Start on_lap = Start::oldest;
     bool joins = false;
+    bool waited = false;           // it waits for the topic, and its creator has enrolled it
     bool only_at_the_end = false;  // the last look alone
     bool when_free = false;  // the one reader's slot is taken: tries when an actor has died, or at the end
     bool borrows = false;
@@ -43,6 +44,8 @@ void open_topic(Contract contract, uint64_t capacity_bytes);
 // In setup: joins. The writer may send messages before the execution begins.
 void add_writer(int actor, const std::vector<uint32_t>& sent_before = {});
 void add_reader(int actor, const Reads& reads);
+
+void enrol(int creator);  // those that wait for the topic; before anything is sent
 
 uint64_t account();  // what each reader got and lost, and what was committed
 

@@ -1,5 +1,7 @@
 #include "cases.hpp"
 
+#include <algorithm>
+
 #include "actors.hpp"
 
 namespace ringmain::explore {
@@ -59,10 +61,15 @@ Case make(std::string name, Contract contract, std::vector<Part> parts, int deat
     c.setup = [contract, parts] {
         open_topic(contract, kRing);
         // Readers that are there from the start see all that was sent before them, unless they start at the latest.
+        // Those that wait for the topic are enrolled before anything is sent.
+        for (size_t i = 0; i < parts.size(); ++i)
+            if (parts[i].reads.waited) add_reader(static_cast<int>(i), parts[i].reads);
+        if (std::ranges::any_of(parts, [](const Part& part) { return part.reads.waited; })) enrol(0);
         for (bool writers : {true, false})
             for (size_t i = 0; i < parts.size(); ++i) {
                 const Part& part = parts[i];
                 if (part.writes != writers || (part.writes ? part.sends.joins : part.reads.joins)) continue;
+                if (part.reads.waited) continue;
                 if (part.writes)
                     add_writer(static_cast<int>(i), part.before);
                 else
@@ -80,6 +87,7 @@ const Reads kAll{.start = Start::oldest};  // sleeps when there is nothing
 const Reads kOnce{.looks = 1, .start = Start::oldest};
 const Reads kTwice{.looks = 2, .start = Start::oldest};
 const Reads kAtTheEnd{.start = Start::oldest, .only_at_the_end = true};
+const Reads kWaited{.start = Start::oldest, .waited = true};
 const Reads kBorrow{.looks = 1, .start = Start::oldest, .borrows = true};
 
 void add_broadcast(std::vector<Case>& cases) {
@@ -150,6 +158,9 @@ void add_pipe(std::vector<Case>& cases) {
         {mortal(writer({.sizes = {M}})), mortal(writer({.sizes = {S}, .joins = true, .takeover = true})),
          writer(newcomer), reader(kAtTheEnd)},
         2);
+    add("its reader waited for the topic, or dies of it, another comes",
+        {writer({.sizes = {S}}, kOne), mortal(reader(kWaited)), reader({.joins = true, .when_free = true})},
+        1);
 }
 
 void add_bus(std::vector<Case>& cases) {
@@ -206,6 +217,11 @@ void add_reliable(std::vector<Case>& cases) {
         {writer({.sizes = {S, S}}, kBrim),
          mortal(reader({.start = Start::oldest, .joins = true, .leaves_after = 1}))},
         1);
+    add("a reader waited for the topic", {writer({.sizes = {S, S}}, kBrim), reader(kWaited)});
+    add("a reader waited for the topic, and dies",
+        {writer({.sizes = {S, S}}, kBrim), mortal(reader(kWaited))}, 1);
+    add("two readers waited for the topic",
+        {writer({.sizes = {S}}, kOne), reader(kWaited), mortal(reader(kWaited))}, 1);
 }
 
 // The topic is removed while others sleep on its words: none sleeps on past the end of its life.
@@ -234,7 +250,8 @@ bool takes_long(const Case& c) {
           "broadcast: two writers die, another comes, read at the end",
           "pipe: the writer dies, another comes", "pipe: two writers die, another comes, read at the end",
           "bus: a writer leaves, or dies of it", "bus: a writer dies, another goes on",
-          "reliable: a writer dies, another goes on", "reliable: a reader dies, its reaper dies"})
+          "reliable: a writer dies, another goes on", "reliable: a reader dies, its reaper dies",
+          "reliable: two readers waited for the topic"})
         if (name == deep) return true;
     return false;
 }

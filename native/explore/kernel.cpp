@@ -35,15 +35,17 @@ struct Sleeper {
     bool until_death = false;
 };
 
-Lock locks[1 + kSlots];
-uint8_t touched[1 + kSlots];  // for the whole case: by which actors, as a bit set
+constexpr size_t kLocks = 1 + kSlots;  // of a file: the roster's, and one for each slot
+Lock locks[2 * kLocks];                // of the topic, then of the waiting file
+uint8_t touched[2 * kLocks];           // for the whole case: by which actors, as a bit set
 Sleeper sleepers[kMaxActors];
 int expiries;
 int slices_left;  // that may end although no wake-up was lost
 
-size_t lock_index(int64_t byte) {
-    if (byte == kRosterLockByte) return 0;
-    return 1 + static_cast<size_t>(byte - static_cast<int64_t>(kRosterOffset)) / sizeof(Slot);
+size_t lock_index(bool waiting, int64_t byte) {
+    size_t first = waiting ? kLocks : 0;
+    if (byte == kRosterLockByte) return first;
+    return first + 1 + static_cast<size_t>(byte - static_cast<int64_t>(kRosterOffset)) / sizeof(Slot);
 }
 
 void let_go(Lock& lock) {
@@ -64,8 +66,9 @@ std::string who_waits() {
     return text;
 }
 
-int get_or_set_lock(int fd, int command, struct flock* request) {
-    size_t index = lock_index(request->l_start);
+int get_or_set_lock(int descriptor, int command, struct flock* request) {
+    int fd = descriptor & ~kWaitingFile;
+    size_t index = lock_index(descriptor & kWaitingFile, request->l_start);
     Lock& lock = locks[index];
     bool setup = self() == kNoActor;
     // The owner touches its lock even if it does nothing more: it may die.
@@ -99,7 +102,7 @@ int get_or_set_lock(int fd, int command, struct flock* request) {
         return 0;
     }
     // The roster lock is tried again and again, with a time limit that no honest holder exceeds: here it is waited for.
-    while (index == 0 && lock.owner != kNoActor && lock.owner != fd) {
+    while (index % kLocks == 0 && lock.owner != kNoActor && lock.owner != fd) {
         sleepers[self()].wants = index;
         block(Life::blocked);
     }

@@ -29,6 +29,10 @@ struct alignas(16) Knowledge {
 
 // The shared memory of all cases: a header, a few slots, a small ring (its mirror is an address, not a mapping).
 constexpr size_t kSlots = 8;
+// The waiting file lies in the same memory: its header behind the topic's, its slots behind those of the actors. A
+// descriptor of it is the actor's number and this bit.
+constexpr size_t kFirstWaitingSlot = kMaxActors;
+constexpr int kWaitingFile = 8;
 constexpr size_t kMaxCapacity = 1024;
 std::byte* control();
 std::byte* data();

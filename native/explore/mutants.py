@@ -246,7 +246,7 @@ MUTANTS = [
         "a dead writer's turn is not given back",
         "bus: a writer dies",
         ROSTER,
-        (("if ((owner & ~kTurnSleeper) == index + 1) {", "if (owner == ~0u) {"),),
+        (("    if (turn_is_of(topic_file, index)) {\n", "    if (false) {\n"),),
     ),
     Mutant(
         "reap-frees-slot-first",
@@ -259,8 +259,8 @@ MUTANTS = [
                 "    slot.state.store(static_cast<uint32_t>(SlotState::free), memory_order_release);\n",
             ),
             (
-                "    if (slot_taken(topic_file, index)) return false;\n    bool keeps",
-                "    return false;\n    bool keeps",
+                "    bool free = !slot_taken(topic_file, index);\n",
+                "    bool free = !slot_taken(topic_file, index);\n    if (free) return false;\n",
             ),
         ),
     ),
@@ -284,6 +284,20 @@ MUTANTS = [
         "removed while two readers sleep",
         RETIREMENT,
         (("    wake(header.commit.futex());\n", "    wake(header.commit.futex(), 1);\n"),),
+    ),
+    Mutant(
+        "enrolled-without-hold",
+        "the creator enrols a waiting reader without its hold",
+        "reliable: a reader waited",
+        ROSTER,
+        ((" slot.hold.store(origin, memory_order_relaxed);", " {}"),),
+    ),
+    Mutant(
+        "enrolled-looks-dead",
+        "an enrolled reader is asked for its lock in the topic, which it has not opened yet",
+        "reliable: a reader waited",
+        ROSTER,
+        (("if (slot_enrolled(topic_file, slot)) return waiter_alive(topic_file, topic_file.slot(slot));", ""),),
     ),
 ]
 

@@ -14,15 +14,16 @@ TopicFile::~TopicFile() = default;
 std::string file_name(std::string_view topic, FileKind) { return std::string(topic); }
 
 std::shared_ptr<TopicFile> TopicFile::open(std::shared_ptr<Directory>, std::string_view actor, Access,
-                                           FileKind) {
+                                           FileKind kind) {
+    bool waiting = kind == FileKind::waiting;
     auto topic_file = std::make_shared<TopicFile>();
-    topic_file->fd_ = actor[0] - '0';
+    topic_file->fd_ = (actor[0] - '0') | (waiting ? explore::kWaitingFile : 0);
     topic_file->topic = actor;
-    topic_file->control_ = explore::control();
+    topic_file->control_ =
+        explore::control() + (waiting ? explore::kFirstWaitingSlot * sizeof(Slot) : size_t{0});
     topic_file->data_ = explore::data();
-    topic_file->contract = explore::topic.contract;
+    topic_file->contract = waiting ? Contract::waiting : explore::topic.contract;
     topic_file->capacity_bytes = explore::topic.capacity_bytes;
-    topic_file->flags = kPersist;  // removal is not explored here
     return topic_file;
 }
 

@@ -44,7 +44,7 @@ PyObject* inspect(PyObject*, PyObject* args) {
             "{sssKsKsKsKsKsOsy#sIsO}", "contract", traits(s->contract).name, "capacity_bytes",
             s->capacity_bytes, "epoch", s->epoch, "next_sequence", next, "position", commit, "used_bytes",
             commit >= tail ? std::min(commit - tail, s->capacity_bytes) : 0, "persist",
-            (s->flags & kPersist) ? Py_True : Py_False, "schema", schema.data(),
+            s->persists() ? Py_True : Py_False, "schema", schema.data(),
             static_cast<Py_ssize_t>(schema.size()), "turn", turn, "participants", participants.get());
     } catch (const Failure& failure) {
         return raise(failure);
@@ -123,19 +123,25 @@ PyObject* peek(PyObject*, PyObject* args) {
     return list.release();
 }
 
+// The names that the files of one kind in a directory belong to.
+std::vector<std::string> names_in(const Directory& directory, FileKind kind) {
+    std::vector<std::string> names;
+    if (DIR* entries = fdopendir(dup(directory.fd()))) {
+        rewinddir(entries);
+        while (const dirent* entry = readdir(entries))
+            if (std::string name = topic_name(entry->d_name, kind); !name.empty()) names.push_back(name);
+        closedir(entries);
+    }
+    return names;
+}
+
 // topics(directory): the names of the topics in it.
 PyObject* topics(PyObject*, PyObject* args) {
     const char* path;
     if (!PyArg_ParseTuple(args, "s", &path)) return nullptr;
     std::vector<std::string> names;
     try {
-        Directory directory(path, false);
-        if (DIR* entries = fdopendir(dup(directory.fd()))) {
-            rewinddir(entries);
-            while (const dirent* entry = readdir(entries))
-                if (std::string name = topic_name(entry->d_name); !name.empty()) names.push_back(name);
-            closedir(entries);
-        }
+        names = names_in(Directory(path, false), FileKind::ring);
     } catch (const Failure& failure) {
         if (failure.fault != Fault::not_found) return raise(failure);
     }
@@ -146,6 +152,26 @@ PyObject* topics(PyObject*, PyObject* args) {
         if (!append(list, std::move(str))) return nullptr;
     }
     return list.release();
+}
+
+// clean_waiting(directory): removes the waiting files in which no living process waits.
+PyObject* clean_waiting(PyObject*, PyObject* args) {
+    const char* path;
+    if (!PyArg_ParseTuple(args, "s", &path)) return nullptr;
+    try {
+        WithoutGil unlocked;
+        auto directory = std::make_shared<Directory>(path, false);
+        for (const std::string& name : names_in(*directory, FileKind::waiting)) {
+            try {
+                unlink_if_dead(directory, name, FileKind::waiting);
+            } catch (const Failure&) {
+                // Another user's, or garbage. The next topic of this name does without it, or replaces it.
+            }
+        }
+    } catch (const Failure& failure) {
+        if (failure.fault != Fault::not_found) return raise(failure);
+    }
+    Py_RETURN_NONE;
 }
 
 // unlink(directory, topic, force): False if there is no such topic.
@@ -185,6 +211,8 @@ PyMethodDef inspect_methods[] = {
     {"topics", topics, METH_VARARGS, "The names of the topics in a directory."},
     {"unlink", unlink, METH_VARARGS, "Remove a topic."},
     {"unlink_if_dead", unlink_dead, METH_VARARGS, "Remove a topic if it has no living participants."},
+    {"clean_waiting", clean_waiting, METH_VARARGS,
+     "Remove the waiting files of processes that have all died."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace ringmain::py

@@ -175,11 +175,12 @@ bool add_crash_points([[maybe_unused]] PyObject* module) {
 #endif
 }
 
-// The table of contracts, a dict a row; ringmain/_contracts.py gives it names and types.
+// The table of topics' contracts, a dict a row; ringmain/_contracts.py gives it names and types.
 bool add_contracts(PyObject* module) {
     constexpr const char* kHolds[] = {"never", "while borrowed", "always"};
     Ref rows(PyList_New(0));
-    for (const ContractTraits& contract : kContracts) {
+    for (uint32_t i = 0; i < kTopicContractCount; ++i) {
+        const ContractTraits& contract = kContracts[i];
         Ref row(Py_BuildValue("{sssOsOsssO}", "name", contract.name, "one_writer",
                               contract.one_writer ? Py_True : Py_False, "one_reader",
                               contract.one_reader ? Py_True : Py_False, "holds",
@@ -207,13 +208,15 @@ bool add_constants(PyObject* module) {
         FIELD(Header, slots_used) && FIELD(Header, membership) && FIELD(Header, schema_version) &&
         FIELD(Header, schema_bytes) && FIELD(Header, roster_pid) && FIELD(Slot, state) && FIELD(Slot, role) &&
         FIELD(Slot, pid) && FIELD(Slot, uid) && FIELD(Slot, generation) && FIELD(Slot, joined_ns) &&
-        FIELD(Slot, name) && FIELD(Slot, hold) && FIELD(Slot, position) && FIELD(Slot, sequence) &&
-        FIELD(Slot, messages) && FIELD(Slot, bytes) && FIELD(Slot, lost) && FIELD(Slot, busy) &&
-        FIELD(Slot, waits_for) && FIELD(MessageHeader, seq) && FIELD(MessageHeader, time_ns) &&
-        FIELD(MessageHeader, size) && FIELD(MessageHeader, sender_size) && FIELD(MessageHeader, kind_size) &&
-        FIELD(MessageHeader, flags) && put("Header", sizeof(Header)) && put("Slot", sizeof(Slot)) &&
-        put("MessageHeader", sizeof(MessageHeader)) && put("roster_offset", kRosterOffset) &&
-        put("schema_offset", kSchemaOffset) && put("slot_count", kSlotCount) && put("version", kVersion);
+        FIELD(Slot, name) && FIELD(Slot, waits_in_epoch) && FIELD(Slot, waits_in_slot) &&
+        FIELD(Slot, waits_in_generation) && FIELD(Slot, hold) && FIELD(Slot, position) &&
+        FIELD(Slot, sequence) && FIELD(Slot, messages) && FIELD(Slot, bytes) && FIELD(Slot, lost) &&
+        FIELD(Slot, busy) && FIELD(Slot, waits_for) && FIELD(MessageHeader, seq) &&
+        FIELD(MessageHeader, time_ns) && FIELD(MessageHeader, size) && FIELD(MessageHeader, sender_size) &&
+        FIELD(MessageHeader, kind_size) && FIELD(MessageHeader, flags) && put("Header", sizeof(Header)) &&
+        put("Slot", sizeof(Slot)) && put("MessageHeader", sizeof(MessageHeader)) &&
+        put("roster_offset", kRosterOffset) && put("schema_offset", kSchemaOffset) &&
+        put("slot_count", kSlotCount) && put("version", kVersion);
 #undef FIELD
     return done && PyModule_AddObjectRef(module, "LAYOUT", offsets.get()) == 0 && add_contracts(module) &&
            add_crash_points(module) &&

@@ -190,7 +190,8 @@ PyObject* arm(PyObject* self, PyObject* event) {
     PublisherState* p = usable(self);
     if (!p) return nullptr;
     if (!check_event(event)) return nullptr;
-    Bell bell = p->writer->arm();
+    Header& header = p->participant->topic_file().header();
+    Bell bell = p->lacks_readers ? Bell{header.membership.futex(), p->membership_seen} : p->writer->arm();
     if (!bell.word) return PyLong_FromLong(0);
     // After every slice it looks again: the participant that blocks it may have died.
     auto over = [keep = p->participant->shared()] { return true; };
@@ -214,17 +215,18 @@ std::unique_ptr<Participant> join_topic(PublisherState& p, const char* path, con
     }
 }
 
-// open(directory, topic, contract|None, capacity|None, mode, persist, takeover, schema, name, sender, spin_ns)
+// open(directory, topic, contract|None, capacity|None, mode|None, persist, takeover, schema, name, sender, spin_ns,
+//      min_readers)
 PyObject* open(PyObject* self, PyObject* args) {
     PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
     const char *directory, *topic, *contract, *schema, *name, *sender;
-    PyObject* capacity;
-    unsigned mode;
+    PyObject *capacity, *mode;
+    unsigned min_readers;
     int persist, takeover;
     Py_ssize_t schema_size;
     long long spin_ns;
-    if (!PyArg_ParseTuple(args, "sszOIppy#ssL", &directory, &topic, &contract, &capacity, &mode, &persist,
-                          &takeover, &schema, &schema_size, &name, &sender, &spin_ns))
+    if (!PyArg_ParseTuple(args, "sszOOppy#ssLI", &directory, &topic, &contract, &capacity, &mode, &persist,
+                          &takeover, &schema, &schema_size, &name, &sender, &spin_ns, &min_readers))
         return nullptr;
     WriterRequest request;
     if (contract) {
@@ -239,7 +241,10 @@ PyObject* open(PyObject* self, PyObject* args) {
         request.capacity_bytes = PyLong_AsUnsignedLongLong(capacity);
         if (PyErr_Occurred()) return nullptr;
     }
-    request.mode = mode;
+    if (mode != Py_None) {
+        request.mode = static_cast<uint32_t>(PyLong_AsUnsignedLong(mode));
+        if (PyErr_Occurred()) return nullptr;
+    }
     request.persist = persist;
     request.takeover = takeover;
     request.schema.assign(schema, static_cast<size_t>(schema_size));
@@ -247,6 +252,9 @@ PyObject* open(PyObject* self, PyObject* args) {
     p->topic = topic;
     p->sender = sender;
     p->spin.set(spin_ns);
+    p->min_readers = min_readers;
+    p->enough_at = PublisherState::kNeverEnough;
+    p->lacks_readers = false;
     try {
         WithoutGil unlocked;
         p->reserved = false;  // after a fork, the reservation is the parent's
@@ -298,10 +306,7 @@ PyObject* wait_for_readers(PyObject* self, PyObject* const* args, Py_ssize_t cou
     Deadline deadline(timeout_ns);
     for (;;) {
         Bell bell{s.header().membership.futex(), s.header().membership.load(std::memory_order_acquire)};
-        long readers = 0;
-        for (uint32_t i : taken_slots(s))
-            readers += slot_has_role(s, i, Role::reader) &&
-                       s.slot(i).busy.load(std::memory_order_acquire) == 0 && slot_alive(s, i);  // [READY]
+        long readers = living_readers(s);
         if (readers >= wanted) return PyLong_FromLong(readers);
         int64_t left = deadline.left_ns();
         if (left == 0)

@@ -1,6 +1,8 @@
 // The state of the native half of ringmain.Publisher, shared with its reservations.
 #pragma once
 
+#include <cstddef>
+#include <cstring>
 #include <memory>
 #include <string>
 
@@ -20,12 +22,17 @@ struct PublisherState {
     Clock clock;
     uint64_t largest_bytes = 0;  // of a payload without sender and kind
     Spin spin;
-    CopyChoice copying;     // how large messages are copied in
-    Ref encoder;            // object -> buffer, for typed topics
-    Ref accepts;            // the classes it is meant for; none: any object
-    CallingThread caller;   // see OneAtATime
-    bool reserved = false;  // a reservation is open and has the turn
-    bool closing = false;
+    CopyChoice copying;                 // how large messages are copied in
+    Ref encoder;                        // object -> buffer, for typed topics
+    Ref accepts;                        // the classes it is meant for; none: any object
+    CallingThread caller;               // see OneAtATime
+    bool reserved = false;              // a reservation is open and has the turn
+    bool closing = false;               // next to `reserved`: see usable()
+    uint32_t min_readers = 0;           // send waits while fewer take part
+    uint64_t enough_at = kNeverEnough;  // `membership` when there were enough readers: no need to count again
+    bool lacks_readers = false;         // what the last send waited for in vain
+    uint32_t membership_seen = 0;       // `membership` then
+    static constexpr uint64_t kNeverEnough = UINT64_MAX;
 
     bool open() const {
         return participant && !participant->topic_file().forked.load(std::memory_order_relaxed);
@@ -41,7 +48,10 @@ struct PublisherObject {
 PublisherState* usable_slowly(PyObject* self);
 inline PublisherState* usable(PyObject* self) {
     PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
-    if (p->open() && !p->reserved && !p->closing) [[likely]]
+    static_assert(offsetof(PublisherState, closing) == offsetof(PublisherState, reserved) + 1);
+    uint16_t reserved_or_closing;  // one comparison for both, since every send comes by here
+    std::memcpy(&reserved_or_closing, &p->reserved, sizeof reserved_or_closing);
+    if (p->open() && reserved_or_closing == 0) [[likely]]
         return p;
     return usable_slowly(self);
 }
@@ -52,6 +62,9 @@ bool check_kind(std::string_view kind);
 // Leaves the topic. Call inside OneAtATime.
 void leave_topic(PublisherState& p);
 
+// Waits until `min_readers` take part. False: Full or another exception is raised.
+bool wait_for_min_readers(PublisherState& p, Deadline& deadline);
+
 // Waits until what blocked the writer may be gone. 1: try again; 0: timed out, Full is raised; -1: another exception.
 int wait_for_room(PublisherState& p, Deadline& deadline);
 
@@ -59,6 +72,8 @@ int wait_for_room(PublisherState& p, Deadline& deadline);
 bool start_message_slowly(PublisherState& p, uint64_t room, Deadline& deadline);
 inline bool start_message(PublisherState& p, uint64_t room, Deadline& deadline) {
     Writer& w = *p.writer;
+    if (p.min_readers != 0 && !wait_for_min_readers(p, deadline)) [[unlikely]]
+        return false;
     if (w.begin() == Status::ok) [[likely]] {
         if (w.prepare(room) == Status::ok) [[likely]]
             return true;

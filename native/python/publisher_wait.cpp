@@ -69,6 +69,48 @@ void leave_topic(PublisherState& p) {
     participant.reset();
 }
 
+// After a wait: is a signal pending, or was the publisher closed meanwhile? False: raised.
+static bool goes_on(PublisherState& p) {
+    if (PyErr_CheckSignals() != 0) return false;
+    if (!p.closing) return true;
+    // A reservation that is being written outlives this wait, and refuses to be closed.
+    if (!p.reserved) leave_topic(p);
+    raise("Closed", "the publisher of topic '" + p.topic + "' was closed while it waited");
+    return false;
+}
+
+bool wait_for_min_readers(PublisherState& p, Deadline& deadline) {
+    const TopicFile& s = p.participant->topic_file();
+    for (;;) {
+        // acquire: what we count is at least as new. A reader that joins or leaves changes it afterwards.
+        uint32_t membership = s.header().membership.load(std::memory_order_acquire);
+        p.lacks_readers = false;
+        if (p.enough_at == membership) [[likely]]
+            return true;
+        uint32_t turn = s.header().turn.load(std::memory_order_acquire);
+        bool ours =
+            traits(s.contract).one_writer ? turn_slot(turn) == p.participant->slot() : !turn_over(turn);
+        if (!ours) return true;  // taken over, or removed: begin() says so
+        uint32_t readers = living_readers(s);
+        if (readers >= p.min_readers) {
+            p.enough_at = membership;
+            return true;
+        }
+        p.lacks_readers = true;
+        p.membership_seen = membership;
+        p.enough_at = PublisherState::kNeverEnough;
+        if (deadline.left_ns() == 0) {
+            raise("Full", "topic '" + p.topic + "' had " + std::to_string(readers) + " of " +
+                              std::to_string(p.min_readers) + " readers within " +
+                              seconds(deadline.timeout_ns()) + ": nothing was sent");
+            return false;
+        }
+        sleep_without_gil({s.header().membership.futex(), membership},
+                          std::min(kSlice_ns, deadline.left_ns()));
+        if (!goes_on(p)) return false;
+    }
+}
+
 int wait_for_room(PublisherState& p, Deadline& deadline) {
     const TopicFile& s = p.participant->topic_file();
     Writer& w = *p.writer;
@@ -83,7 +125,7 @@ int wait_for_room(PublisherState& p, Deadline& deadline) {
         return 0;
     }
     auto gone = [&] {
-        if (o.is_turn) return (s.header().turn.load(std::memory_order_relaxed) & ~kTurnSleeper) != o.slot + 1;
+        if (o.is_turn) return turn_slot(s.header().turn.load(std::memory_order_relaxed)) != o.slot;
         uint64_t hold = s.slot(o.slot).hold.load(std::memory_order_relaxed) & kPositionMask;
         return hold == kNoHold || hold + s.capacity_bytes >= o.end;
     };
@@ -102,14 +144,7 @@ int wait_for_room(PublisherState& p, Deadline& deadline) {
         result = -1;
     }
     p.participant->own().waits_for.store(0, std::memory_order_relaxed);
-    if (result == 1 && PyErr_CheckSignals() != 0) result = -1;
-    if (result == 1 && p.closing) {
-        // A reservation that is being written outlives this wait, and refuses to be closed.
-        if (!p.reserved) leave_topic(p);
-        raise("Closed", "the publisher of topic '" + p.topic + "' was closed while it waited");
-        result = -1;
-    }
-    return result;
+    return result == 1 && !goes_on(p) ? -1 : result;
 }
 
 bool start_message_slowly(PublisherState& p, uint64_t room, Deadline& deadline) {

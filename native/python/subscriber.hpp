@@ -15,6 +15,7 @@ namespace ringmain::py {
 struct SubscriberState {
     std::shared_ptr<Directory> directory;
     std::unique_ptr<Participant> participant;
+    std::unique_ptr<Participant> waiting;  // while there is no topic: our part in its waiting file
     std::unique_ptr<Reader> reader;
     std::string directory_path, topic, name;
     Start start = Start::latest, on_lap = Start::latest;

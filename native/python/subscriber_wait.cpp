@@ -29,6 +29,7 @@ void leave_topic(SubscriberState& s) {
     s.reader.reset();
     WithoutGil unlocked;
     participant.reset();
+    stop_waiting(s.waiting);
 }
 
 int attach(PyObject* self, SubscriberState& s) {
@@ -36,8 +37,9 @@ int attach(PyObject* self, SubscriberState& s) {
     try {
         WithoutGil unlocked;
         if (!s.directory) s.directory = std::make_shared<Directory>(s.directory_path, true);
-        s.participant = join_as_reader(s.directory, s.topic, s.name, s.observe);
+        s.participant = join_or_wait(s.directory, s.topic, s.name, s.observe, s.waiting);
         if (s.participant) {
+            s.came_first |= s.participant->enrolled();
             s.reader = std::make_unique<Reader>(ring_of(s.participant->topic_file()), s.participant->slot(),
                                                 s.on_lap, s.conflate,
                                                 observes(s.observe, s.participant->topic_file().contract));

@@ -30,11 +30,11 @@ class Contract(NamedTuple):
         return self.holds == "always"
 
 
-CONTRACTS: dict[str, Contract] = {row["name"]: Contract(**row) for row in _native.CONTRACTS if row["name"] != "frames"}
+CONTRACTS: dict[str, Contract] = {row["name"]: Contract(**row) for row in _native.CONTRACTS}
 DEFAULT_CONTRACT: ContractName = "broadcast"
 SLOW_READER: dict[ContractName, str] = {
     "broadcast": "is lapped, and told how many messages it lost; the writer never waits",
     "pipe": "the writer waits, even for a reader that has not come yet",
     "bus": "is lapped, but a message it has borrowed is never overwritten",
-    "reliable": "the writers wait until every reader has read",
+    "reliable": "without a reader messages are overwritten; otherwise the writers wait until every reader has read",
 }

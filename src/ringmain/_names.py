@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
+from ringmain._native import SLOT_COUNT
+
 MAX_TOPIC_BYTES = 200
 _PART = re.compile(r"[A-Za-z0-9._-]+")
 _CAPACITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]i?B?|B)?\s*", re.IGNORECASE)
@@ -72,6 +74,17 @@ def check_mode(mode: int) -> int:
     if mode & ~0o777 or mode & 0o600 != 0o600:
         raise ValueError(f"mode is permissions that include 0o600, such as 0o660, not {mode:#o}")
     return mode
+
+
+def check_min_readers(count: int) -> int:
+    """How many readers must take part: 0 or more, and no more than a topic has slots."""
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise TypeError(f"min_readers is a number of readers, not {count!r}")
+    if not 0 <= count < SLOT_COUNT:
+        raise ValueError(
+            f"min_readers is from 0 to {SLOT_COUNT - 1}, since a topic has {SLOT_COUNT} slots, not {count}"
+        )
+    return count
 
 
 _chosen: ContextVar[str | None] = ContextVar("ringmain runtime directory", default=None)

@@ -28,6 +28,7 @@ __all__ = [  # noqa: F405
     "Reservation",
     "Subscriber",
     "borrow",
+    "clean_waiting",
     "glance",
     "inspect",
     "inspect_pool",

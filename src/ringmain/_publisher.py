@@ -25,7 +25,10 @@ class Publisher(Endpoint, _native.Publisher, metaclass=backends.EndpointType):
         1 MiB.
     type: what `send` takes: a `msgspec.Struct`, dataclass, `dict`, `numpy.ndarray`, ...; None for bytes.
     sender: written on every message.   name: this participant's name, as `ringmain.info` shows it.
-    persist: keep the topic when the last participant leaves.   mode: permissions of the file, when it is created.
+    persist: keep the topic when the last participant leaves; from now on, if it exists already.
+    mode: permissions of the file, like 0o660; None: those of the existing topic, or 0o600.
+    min_readers: every send waits while fewer readers than this take part, and raises `Full` at its timeout. 0: sends to
+        no reader at all, which is how messages are lost without a word before the first reader comes.
     takeover: on one-writer contracts, replace a writer that is still alive.
     spin: seconds to spin before sleeping, when `send` must wait. None: adaptive, at most 20 µs.
     backend: "shm", "zmq" or "fake"; None takes RINGMAIN_BACKEND, or shm. address: for zmq, where to bind.
@@ -48,8 +51,9 @@ class Publisher(Endpoint, _native.Publisher, metaclass=backends.EndpointType):
         sender: str = "",
         name: str | None = None,
         persist: bool = False,
-        mode: int = 0o600,
+        mode: int | None = None,
         takeover: bool = False,
+        min_readers: int = 0,
         spin: float | None = None,
         backend: backends.Backend | None = None,
         address: Any = None,
@@ -70,7 +74,8 @@ class Publisher(Endpoint, _native.Publisher, metaclass=backends.EndpointType):
             "sender": sender,
             "name": _names.participant_name(name, sender),
             "persist": persist,
-            "mode": _names.check_mode(mode),
+            "mode": None if mode is None else _names.check_mode(mode),
+            "min_readers": _names.check_min_readers(min_readers),
             "spin": spin,
             "backend": "shm",
         }
@@ -91,6 +96,7 @@ class Publisher(Endpoint, _native.Publisher, metaclass=backends.EndpointType):
             options["name"],
             self.sender,
             _names.parse_spin(options["spin"]),
+            options["min_readers"],
         )
         self._pid = os.getpid()
         self._opened()

@@ -85,13 +85,14 @@ class Publisher:
         topic: str,
         contract: str | None,
         capacity: int | None,
-        mode: int,
+        mode: int | None,
         persist: bool,
         takeover: bool,
         schema: bytes,
         name: str,
         sender: str,
         spin_ns: int,
+        min_readers: int,
         /,
     ) -> None: ...
     def _close(self) -> None: ...
@@ -399,3 +400,4 @@ def peek(
 def topics(directory: str, /) -> list[str]: ...
 def unlink(directory: str, topic: str, force: bool, /) -> bool: ...
 def unlink_if_dead(directory: str, topic: str, /) -> bool: ...
+def clean_waiting(directory: str, /) -> None: ...

@@ -434,6 +434,17 @@ def create(board: Board, record: Record, contract: str, number: int) -> None:
             record.tick(counter)
 
 
+def wait_for_the_topic(board: Board, record: Record, contract: str, number: int) -> None:
+    """A reader before there is a topic, and the writer that creates it: the reader receives all that is sent."""
+    with refused(), rm.Subscriber(TOPIC, name=VICTIM, spin=0) as sub, slot_of_a_writer(contract) as pub:
+        for counter in range(10):
+            pub.send(compose(number, counter), timeout=VICTIMS_PATIENCE_S)
+        for counter in range(10):
+            if parse(sub.recv(timeout=VICTIMS_PATIENCE_S)) != (number, counter):
+                raise Wrong(f"message {counter} is not the next one of a reader that waited for the topic")
+            record.tick(counter)
+
+
 def leave_last(board: Board, record: Record, contract: str, number: int) -> None:
     with (
         rm.Publisher(TOPIC, contract=contract, capacity=CAPACITY, name=VICTIM, spin=0) as pub,
@@ -484,6 +495,7 @@ ACTS = {
     "read": Act(read, has_reader=False),
     "read where one died": Act(read, has_reader=False, corpse=True),
     "create": Act(create, writes=True),
+    "wait for the topic": Act(wait_for_the_topic, survivors_first=False),
     "leave as the last": Act(leave_last, survivors_first=False),
     "take over": Act(take_over, contracts=ONE_WRITER),
     "remove": Act(remove),

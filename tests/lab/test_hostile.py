@@ -260,3 +260,64 @@ def test_truncating_a_topic_kills_and_only_its_owner_can(runtime_dir: Path, chil
         assert reader.process.wait(30) == -signal.SIGBUS
         os.truncate(runtime_dir / "t.ring", DATA + 4096)  # so that we ourselves can leave
     (runtime_dir / "t.ring").unlink(missing_ok=True)
+
+
+IMPOSSIBLE_TURNS = (1 << 31, (1 << 31) | 129, 129, 0xFFFFFFFF, 0x7FFFFFFE)
+
+
+@pytest.mark.parametrize("turn", IMPOSSIBLE_TURNS)
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_a_turn_that_is_no_writers(contract: str, turn: int, runtime_dir: Path, child: Callable[..., Child]) -> None:
+    """It names no slot: sending, replacing and removing say so or go on, and none reads beside the roster."""
+    program = child(
+        """
+        import sys
+        for action in (
+            lambda: pub.send(b"x", timeout=0.01),
+            lambda: rm.Publisher("t", contract=sys.argv[1], capacity=8192),
+            lambda: rm.unlink("t", force=True),
+            lambda: rm.Publisher("t", contract=sys.argv[1]).send(b"x"),
+        ):
+            if action.__code__.co_names[0] == "pub":
+                pub = rm.Publisher("t", contract=sys.argv[1], capacity=4096); say("in"); hear()
+            try: action()
+            except rm.RingmainError as error: str(error)
+        pub.close(); rm.unlink("t", force=True) if rm.topics() else None
+        say("done")
+    """,
+        contract,
+    )
+    assert program.line() == "in"
+    with open(runtime_dir / "t.ring", "r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
+        struct.pack_into("<I", memory, LAYOUT["Header.turn"], turn)
+    program.tell()
+    assert program.finish()[-1] == "done"
+
+
+@pytest.mark.parametrize("contract", ["bus", "reliable"])
+def test_a_hold_in_a_writers_slot_does_not_end_the_writer(contract: str, runtime_dir: Path) -> None:
+    """A writer's slot never holds. A writer that is blocked by its own resets it, and stays in the topic."""
+    with (
+        rm.Publisher("t", contract=contract, capacity=4096, spin=0) as pub,
+        rm.Publisher("t", contract=contract, spin=0) as other,
+    ):
+        for each in (pub, other):
+            hold = ROSTER + each._describe()["slot"] * SLOT + LAYOUT["Slot.hold"]
+            with open(runtime_dir / "t.ring", "r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
+                struct.pack_into("<Q", memory, hold, 0)
+        for _ in range(30):
+            pub.send(bytes(500), timeout=1)
+        assert len(rm.info("t").writers) == 2
+        assert (runtime_dir / "t.ring").exists()
+
+
+def test_a_writer_whose_topic_was_taken_from_it_is_told(runtime_dir: Path) -> None:
+    """Its slot is freed by a process that writes where it must not, and the last reader removes the topic."""
+    with rm.Publisher("t", contract="bus", capacity=4096) as pub:
+        with rm.Subscriber("t"):
+            state = ROSTER + pub._describe()["slot"] * SLOT + LAYOUT["Slot.state"]
+            with open(runtime_dir / "t.ring", "r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
+                struct.pack_into("<I", memory, state, 0)
+        assert not (runtime_dir / "t.ring").exists()
+        with pytest.raises(rm.TopicNotFound):
+            pub.send(b"into nothing")

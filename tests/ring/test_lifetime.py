@@ -9,6 +9,7 @@ import sys
 import pytest
 
 import ringmain as rm
+from ringmain._native import LAYOUT
 
 CONTRACTS = ["broadcast", "pipe", "bus", "reliable"]
 
@@ -123,3 +124,42 @@ def test_closing_twice_is_harmless():
         with pytest.raises(rm.Closed, match="topic 'x' is closed"):
             call()
     assert list(sub) == []
+
+
+def test_a_removal_begun_waits_for_the_message_under_way(child, until, runtime_dir):
+    """A remover died after it had stopped the writer. The next process to open the topic must not be faster than it."""
+    turn = LAYOUT["Header.turn"]
+    with rm.Publisher("x", contract="pipe") as pub, rm.Subscriber("x") as sub:
+        with pub.reserve(3) as room:
+            room[:] = b"one"
+            remover = child("rm.unlink('x', force=True)")
+            until(lambda: (runtime_dir / "x.ring").read_bytes()[turn : turn + 4] == b"\xff\xff\xff\x7f")
+            remover.kill()
+            with pytest.raises(rm.Timeout, match="in the middle of a message"):
+                rm.Publisher("x", contract="pipe")
+            with pytest.raises(rm.Timeout, match="in the middle of a message"):
+                rm.Subscriber("x")
+            assert sub.try_recv() is None
+        assert sub.recv(timeout=0) == b"one"
+        with pytest.raises(rm.TopicNotFound):
+            pub.send(b"two")
+        assert not (runtime_dir / "x.ring").exists()
+
+
+def test_persist_may_be_asked_of_an_existing_topic():
+    with rm.Publisher("x", contract="bus"), rm.Publisher("x", contract="bus", persist=True) as pub:
+        pub.send(b"kept")
+        assert rm.info("x").persist
+    with rm.Subscriber("x", start="oldest") as sub:
+        assert sub.recv(timeout=0) == b"kept"
+    rm.unlink("x")
+
+
+def test_a_mode_that_differs_is_not_ignored(runtime_dir):
+    with rm.Publisher("x", contract="bus", mode=0o660), rm.Publisher("x", contract="bus"):  # as it is
+        with pytest.raises(rm.TopicMismatch, match="mode 0660; requested was a bus of 1048576 bytes, mode 0600"):
+            rm.Publisher("x", contract="bus", mode=0o600)
+    with rm.Publisher("x", persist=True):
+        pass
+    with rm.Publisher("x", mode=0o640):  # no writer, nothing unread: replaced
+        assert (runtime_dir / "x.ring").stat().st_mode & 0o777 == 0o640

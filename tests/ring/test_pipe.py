@@ -89,10 +89,10 @@ def test_unread_messages_outlive_the_writer():
 
 
 def test_a_subscriber_that_came_first_does_not_count_what_another_read_as_lost():
-    with rm.Subscriber("x") as early, rm.Publisher("x", contract="pipe") as pub:
+    with rm.Subscriber("x") as first, rm.Subscriber("x") as early, rm.Publisher("x", contract="pipe") as pub:
         pub.send_many([b"a", b"b", b"c"])
-        with rm.Subscriber("x") as other:
-            other.recv(timeout=0)
+        first.recv(timeout=0)
+        first.close()
         message = early.recv_message(timeout=0)
         assert (message.data, message.lost, early.lost) == (b"b", 0, 0)
         assert early.recv(timeout=0) == b"c"

@@ -44,6 +44,10 @@ FEATURES = (
     Feature("a second publisher is refused", zmq="only on ipc; on tcp the address is taken, and binding fails"),
     Feature("takeover", zmq="an address can only be bound anew when its owner is gone; close the old publisher"),
     Feature("persist", zmq=_NO_HISTORY),
+    Feature("min_readers", zmq="a connection is no proof of a reader; call wait_for_readers after opening"),
+    Feature(
+        "a reader takes part before its topic exists", zmq="a publisher knows its readers once they have connected"
+    ),
     Feature(
         "all_read", zmq="what was sent is out of the publisher's sight; let readers answer on a topic of their own"
     ),

@@ -48,7 +48,7 @@ class FramePublisher(HasLayout, Endpoint, _native.FramePublisher):
         huge_pages: bool = False,
         sender: str = "",
         name: str | None = None,
-        mode: int = 0o600,
+        mode: int | None = None,
         takeover: bool = False,
         spin: float | None = None,
     ) -> None:
@@ -98,7 +98,7 @@ class FramePublisher(HasLayout, Endpoint, _native.FramePublisher):
             self.buffers,
             self.layout.size,
             self.layout.format != "bytes",
-            options["mode"],
+            options["mode"] or 0o600,
             options["huge_pages"],
             options["when_full"] == "drop",
             self.layout.to_bytes(),

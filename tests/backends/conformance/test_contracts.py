@@ -5,6 +5,7 @@ How: readers that do not read while the ring goes round, in one thread, so that 
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 
 import pytest
@@ -203,3 +204,102 @@ def test_info_knows_the_participants(setting: Setting) -> None:
         pub.send(b"")
     with pytest.raises(rm.TopicNotFound):
         rm.info("t")
+
+
+EARLY = "a reader takes part before its topic exists"
+
+
+@pytest.mark.needs(EARLY)
+def test_a_reader_that_waits_takes_part_from_the_first_message(setting: Setting) -> None:
+    sub = setting.subscriber(name="early")
+    pub = setting.publisher(capacity=4096)
+    assert pub.wait_for_readers(1, timeout=0) == 1
+    pub.send(b"first")
+    assert not pub.all_read
+    assert sub.recv(timeout=0) == b"first"
+    assert pub.wait_for_readers(1, timeout=0) == 1
+
+
+@pytest.mark.contracts("pipe", "reliable")
+@pytest.mark.needs(EARLY, BYTES)
+def test_a_writer_waits_for_a_reader_that_waited_for_the_topic(setting: Setting) -> None:
+    sub = setting.subscriber(name="early")
+    pub = setting.publisher(capacity=4096)
+    sent = fill(pub)
+    with pytest.raises(rm.Full, match="waiting for reader 'early'"):
+        pub.send(b"x" * 100, timeout=0)
+    assert (len(sub.recv_many(1000)), sub.lost) == (sent, 0)
+
+
+@pytest.mark.contracts("reliable")
+@pytest.mark.needs(EARLY)
+def test_a_reader_that_stops_waiting_is_not_waited_for(setting: Setting) -> None:
+    sub = setting.subscriber()
+    pub = setting.publisher(capacity=4096)
+    sub.close()
+    assert fill(pub) == 1000
+
+
+@pytest.mark.needs("min_readers")
+def test_a_writer_waits_until_enough_readers_take_part(setting: Setting) -> None:
+    pub = setting.publisher(min_readers=2)
+    first = setting.subscriber()
+    for send in (
+        lambda: pub.send(b"x", timeout=0),
+        lambda: pub.send_many([b"x"], timeout=0),
+        lambda: pub.reserve(1, timeout=0),
+        lambda: pub.stream(timeout=0),
+    ):
+        with pytest.raises(rm.Full, match=r"'t' had [01] of 2 readers within 0 s"):
+            send()
+    if setting.contract == "pipe":  # has one reader
+        return
+    second = setting.subscriber()
+    assert pub.send(b"a", timeout=0) == 0
+    first.close()
+    with pytest.raises(rm.Full, match="1 of 2 readers"):
+        pub.send(b"b", timeout=0)
+    with setting.subscriber():
+        pub.send(b"c", timeout=0)
+    assert second.recv_many(9) == [b"a", b"c"]
+
+
+@pytest.mark.needs("min_readers")
+def test_asend_waits_for_readers(setting: Setting) -> None:
+    pub = setting.publisher(min_readers=1)
+
+    async def main() -> None:
+        with pytest.raises(rm.Full, match=r"0 of 1 readers within 0.01 s"):
+            await pub.asend(b"x", timeout=0.01)
+        sending = asyncio.create_task(pub.asend(b"a", timeout=PATIENCE_S))
+        await asyncio.sleep(0)
+        sub = setting.subscriber(start="oldest")
+        await sending
+        assert sub.recv(timeout=0) == b"a"
+
+    asyncio.run(main())
+
+
+@pytest.mark.needs("persist")
+def test_an_existing_topic_can_be_told_to_persist(setting: Setting) -> None:
+    with setting.publisher():
+        pass
+    with pytest.raises(rm.TopicNotFound):
+        rm.unlink("t")
+    with setting.subscriber() as sub, setting.publisher() as pub:
+        assert sub.try_recv() is None
+        pub.close()
+        with setting.publisher(persist=True) as pub:
+            pub.send(b"kept")
+        assert sub.recv(timeout=0) == b"kept"
+    with setting.publisher() as pub:
+        assert pub.next_sequence == 1
+    rm.unlink("t")
+
+
+@pytest.mark.parametrize("bad", [-1, 128, 10**20])
+def test_min_readers_is_a_number_of_readers(setting: Setting, bad: int) -> None:
+    with pytest.raises(ValueError, match="min_readers is from 0 to 127"):
+        setting.publisher(min_readers=bad)
+    with pytest.raises(TypeError):
+        setting.publisher(min_readers=True)

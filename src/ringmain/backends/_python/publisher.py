@@ -42,7 +42,9 @@ class PythonPublisher(PythonEndpoint):
             known = [repr(name) for name in CONTRACTS]
             raise ValueError(f"contract is {', '.join(known[:-1])} or {known[-1]}, not '{asked.contract}'")
         asked.capacity = _names.parse_capacity(asked.capacity)
-        _names.check_mode(asked.mode)
+        if asked.mode is not None:
+            _names.check_mode(asked.mode)
+        _names.check_min_readers(asked.min_readers)
         self._reservation: PythonReservation | None = None
         self._own_schema = b"" if self._codec is None else self._codec.schema.to_bytes()
 

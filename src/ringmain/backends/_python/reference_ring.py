@@ -74,6 +74,8 @@ class Slot:
     bytes: int = 0
     lost: int = 0
     waits_for: str | None = None
+    enrolled: bool = False
+    """For a subscriber that waited for the topic, until its next call."""
     settle: Callable[[], None] | None = None
     """Called before the holds are read: it releases the bytes of Python views that were dropped meanwhile."""
 
@@ -245,8 +247,10 @@ class Reader:
         """Called once after joining. A reader that existed before the topic expects all of its messages: with
         `from_the_first`, those that are already overwritten count as lost."""
         ring = self.ring
-        if ring.traits.keeps_unread and self.always_holds:
-            self.position = self.slot.hold = ring.unread_hold
+        if self.always_holds and ring.traits.keeps_unread:
+            self.slot.hold = ring.unread_hold
+        if self.slot.hold is not None:  # goes on where a pipe's last reader stopped, or held since it was enrolled
+            self.position, from_the_first = self.slot.hold, False
         else:
             self._jump(start)
         number = ring.number_at(self.position)

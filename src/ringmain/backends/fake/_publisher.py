@@ -54,6 +54,7 @@ class FakePublisher(FakeEndpoint, PythonPublisher):
     def _start(self, size: int, kind: str, timeout_ns: int | None) -> None:
         room = reference_ring.room_for(size, self.sender, kind)
         self._world.pause()
+        self._wait_for_min_readers(timeout_ns)
         obstacle = self._try_start(room)
         if obstacle is None:
             return
@@ -72,6 +73,19 @@ class FakePublisher(FakeEndpoint, PythonPublisher):
                 obstacle = self._try_start(room)
         finally:
             self._slot.waits_for = None
+
+    def _wait_for_min_readers(self, timeout_ns: int | None) -> None:
+        least, ring = self._asked.min_readers, self._ring
+
+        def enough() -> bool:
+            replaced = ring.traits.one_writer and ring.turn is not self._slot
+            return self._is_closed or ring.retired or replaced or len(ring.readers()) >= least
+
+        if least and not self._world.wait(enough, timeout_ns, f"{least} readers of topic '{self.topic}'"):
+            raise Full(
+                f"topic '{self.topic}' had {len(ring.readers())} of {least} readers within {seconds(timeout_ns)}: "
+                "nothing was sent"
+            )
 
     def _has_room(self, room: int) -> bool:
         ring = self._ring

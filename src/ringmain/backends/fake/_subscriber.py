@@ -27,6 +27,7 @@ class FakeSubscriber(FakeEndpoint, PythonSubscriber):
         self._prepare_options(topic, options)
         self._reader: reference_ring.Reader | None = None
         self._came_first = False
+        self._enrolled: tuple[reference_ring.Ring, reference_ring.Slot] | None = None
         self._lost_before = 0
         self._leases: list[weakref.ref[PythonLease]] = []
         self._enter_world(self._asked.address)
@@ -35,15 +36,29 @@ class FakeSubscriber(FakeEndpoint, PythonSubscriber):
 
     # ---------------------------------------------------------------------------------------- attaching
 
+    def enrol(self, ring: reference_ring.Ring) -> None:
+        taken = len(ring.readers()) >= (1 if ring.traits.one_reader else reference_ring.SLOT_COUNT - 1)
+        if self._reader is not None or self._observes(ring.contract) or taken:
+            return
+        slot = reference_ring.Slot(self.name, "reader", self._world.now_ns, settle=self._settle, enrolled=True)
+        slot.hold = ring.commit if ring.traits.writer_waits else None
+        self._world.join(ring, slot)
+        self._enrolled = ring, slot
+
     def _attach(self) -> bool:
         ring = self._world.rings.get(self.topic)
         if ring is None:
             self._came_first = True
             return False
         asked = self._asked
-        role: Role = "observer" if self._observes(ring.contract) else "reader"
-        slot = reference_ring.Slot(self.name, role, self._world.now_ns, settle=self._settle)
-        self._world.join(ring, slot)
+        enrolled, self._enrolled = self._enrolled, None
+        if enrolled is not None and enrolled[0] is ring:
+            slot = enrolled[1]
+            slot.enrolled = False
+        else:
+            role: Role = "observer" if self._observes(ring.contract) else "reader"
+            slot = reference_ring.Slot(self.name, role, self._world.now_ns, settle=self._settle)
+            self._world.join(ring, slot)
         self._contract, self._epoch = ring.contract, ring.epoch
         self._reader = reference_ring.Reader(ring, slot, asked.on_lap, asked.conflate)
         self._reader.attach("oldest" if self._came_first else asked.start, self._came_first)
@@ -55,6 +70,9 @@ class FakeSubscriber(FakeEndpoint, PythonSubscriber):
         return True
 
     def _detach(self) -> None:
+        if self._enrolled is not None:
+            self._world.leave_ring(*self._enrolled)
+            self._enrolled = None
         if self._reader is not None:
             self._lost_before += self._reader.lost
             reader, self._reader = self._reader, None

@@ -126,6 +126,7 @@ class World(Schedule):
         if ring is not None:
             wanted = reference_ring.round_capacity(capacity or ring.capacity)
             if (contract or ring.contract) == ring.contract and wanted == ring.capacity:
+                ring.persist |= persist
                 return ring
             self._replace(ring, contract or ring.contract, wanted)
         self.rings[topic] = reference_ring.Ring(
@@ -136,6 +137,9 @@ class World(Schedule):
             persist,
             schema,
         )
+        for endpoint in self.endpoints:
+            if endpoint.topic == topic:
+                endpoint.enrol(self.rings[topic])
         return self.rings[topic]
 
     def _replace(self, ring: reference_ring.Ring, contract: str, capacity: int) -> None:
@@ -148,6 +152,12 @@ class World(Schedule):
             raise TopicMismatch(f"{text}, but {writer.describe(os.getpid())} uses it as it is")
         if ring.traits.keeps_unread and not ring.disposable:
             raise TopicMismatch(f"{text}, but it has unread messages; read them, or unlink it to throw them away")
+        behind = next((s for s in ring.readers() if s.enrolled and s.hold is not None and s.hold < ring.commit), None)
+        if behind is not None:
+            raise TopicMismatch(
+                f"{text}, but it has messages that {behind.describe(os.getpid())} has yet to receive; let it receive "
+                "them, or unlink the topic (force=True) to discard them"
+            )
         self._retire(ring)
 
     def join(self, ring: reference_ring.Ring, slot: reference_ring.Slot, takeover: bool = False) -> None:

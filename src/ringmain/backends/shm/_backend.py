@@ -64,6 +64,7 @@ class ShmBackend(BackendProtocol):
             with suppress(RingmainError, ValueError):  # not a topic, or not one that this process may change
                 if _native.unlink_if_dead(directory, name):
                     gone.append(name)
+        _native.clean_waiting(directory)
         for name in _native.pools(directory):  # after the topics: a frame topic's buffers stay as long as the topic
             with suppress(RingmainError):
                 if _native.unlink_pool(directory, name, False) and name not in gone:

@@ -49,6 +49,7 @@ class ZmqPublisher(PythonPublisher):
             (True, f"contract {self.contract}"),
             (asked.persist, "persist"),
             (asked.takeover, "takeover"),
+            (asked.min_readers, "min_readers"),
         ):
             if wanted and _features.missing("zmq", feature):
                 _features.refuse("zmq", self.topic, feature)
@@ -65,7 +66,7 @@ class ZmqPublisher(PythonPublisher):
         if given is None:
             self._registration = Registration(self._advertisement(address.endpoint), "writer")
         try:
-            self._bind(address, address.bind or address.endpoint, asked.mode)
+            self._bind(address, address.bind or address.endpoint, asked.mode or 0o600)
         except BaseException:
             if self._registration is not None:
                 self._registration.remove()
