@@ -107,6 +107,17 @@ bool slot_has_role(const TopicFile& topic_file, uint32_t slot, Role role) {
     return topic_file.slot(slot).role.load(memory_order_relaxed) == static_cast<uint32_t>(role);
 }
 
+static bool slot_locked(const TopicFile& topic_file, uint32_t slot) {
+    struct flock lock{};
+    lock.l_type = F_WRLCK;
+    lock.l_whence = SEEK_SET;
+    lock.l_start = slot_lock_byte(slot);
+    lock.l_len = 1;
+    // If the kernel cannot say, count it as alive: reaping a living participant would corrupt the ring, sparing a
+    // dead one only costs waiting.
+    return fcntl(topic_file.fd(), F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+}
+
 // An enrolled reader cannot lock its byte before it opens the file. Until then it is alive while it waits, and its lock is
 // in the waiting file.
 static bool waiter_alive(const TopicFile& topic_file, const Slot& slot) {
@@ -128,14 +139,7 @@ static bool waiter_alive(const TopicFile& topic_file, const Slot& slot) {
 bool slot_alive(const TopicFile& topic_file, uint32_t slot) {
     if (slot == topic_file.own_slot) return true;  // our own lock does not conflict with us
     if (slot_enrolled(topic_file, slot)) return waiter_alive(topic_file, topic_file.slot(slot));
-    struct flock lock{};
-    lock.l_type = F_WRLCK;
-    lock.l_whence = SEEK_SET;
-    lock.l_start = slot_lock_byte(slot);
-    lock.l_len = 1;
-    // If the kernel cannot say, count it as alive: reaping a living participant would corrupt the ring, sparing a
-    // dead one only costs waiting.
-    return fcntl(topic_file.fd(), F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+    return slot_locked(topic_file, slot);
 }
 
 ParticipantInfo look_at(const TopicFile& topic_file, uint32_t index, bool alive) {
@@ -251,7 +255,7 @@ static uint32_t wait_until_idle(const TopicFile& s, uint32_t newcomer) {
         if (!fenced) process_wide_barrier();
         fenced = true;
         // [IDLE] acquire: we see what the old writer committed last. Pairs with [RELEASE] in Writer::end.
-        while (s.slot(i).busy.load(memory_order_acquire) != 0 && slot_alive(s, i)) {
+        while (s.slot(i).busy.load(memory_order_acquire) != 0 && slot_locked(s, i)) {
             if (monotonic_ns() > deadline) return i;
             usleep(100);
         }
