@@ -90,10 +90,11 @@ int another_message(SubscriberState& s, View& view);
 
 // What a subscriber without a topic listens to: read before it looks for the topic, so that none is missed.
 struct Listening {
-    std::shared_ptr<Directory> directory;  // none: it does not listen
+    bool listens = false;
     Bell bell;
 };
-Listening listen(SubscriberState& s);
+Listening listen_to_directory(SubscriberState& s);
+inline Listening listen(SubscriberState& s) { return s.attached() ? Listening{} : listen_to_directory(s); }
 
 // What a subscriber that has found no message sleeps on. An empty bell: nothing will ring, look again after a slice.
 struct Awaited {

@@ -73,7 +73,8 @@ static bool screened(const SubscriberState& s, const View& view) {
 }
 
 // 1: a message, not yet taken; 0: none; -1: raised.
-static int look(SubscriberState& s, View& view, bool borrowing, bool releasing) {
+[[gnu::always_inline]] static inline int look(SubscriberState& s, View& view, bool borrowing,
+                                              bool releasing) {
     Reader& reader = *s.reader;
     for (;;) {
         Status status = borrowing ? reader.borrow(view) : reader.peek(view);
@@ -126,19 +127,19 @@ void leave_if_deleted(SubscriberState& s) {
     s.came_first = true;
 }
 
-Listening listen(SubscriberState& s) {
-    if (s.attached() || !s.directory) return {};
+Listening listen_to_directory(SubscriberState& s) {
+    if (!s.directory) return {};
     if (s.directory->replaced()) {
         s.directory.reset();  // attach() opens the new one
         return {};
     }
-    return {s.directory, s.directory->bell()};
+    return {true, s.directory->bell()};
 }
 
 Awaited awaited(SubscriberState& s, const Listening& listening) {
     // The topic's life has just ended, and the next is not there yet. Read the directory's bell first, then look again:
     // otherwise a topic created in between would not wake us.
-    if (!s.attached()) return {listening.bell, !listening.directory};
+    if (!s.attached()) return {listening.bell, !listening.listens};
     // We stay in a life that has ended as long as its messages are borrowed; no bell rings when they are given back.
     if (s.participant->topic_file().retired() && !s.leases.empty()) return {{}, false};
     Bell bell = s.reader->bell();
@@ -178,9 +179,9 @@ int wait_for_message(PyObject* self, SubscriberState& s, Deadline& deadline, Vie
 
 // For the thread that watches: has the wait ended although no bell rang? The process that should have rung may have died,
 // and in a directory that we may not write there is no bell.
-static std::function<bool()> ended_unrung(const SubscriberState& s, const Listening& listening) {
+static std::function<bool()> ended_unrung(const SubscriberState& s) {
     if (!s.attached())
-        return [directory = listening.directory, topic = s.topic] {
+        return [directory = s.directory, topic = s.topic] {
             return directory->has(topic) || directory->replaced();
         };
     return [file = s.participant->shared()] { return file->retired() || deleted(*file); };
@@ -196,7 +197,7 @@ int64_t watch_for_message(PyObject* self, SubscriberState& s, const std::shared_
         Awaited next = awaited(s, listening);
         if (next.at_once) continue;
         try {
-            return static_cast<int64_t>(watch({next.bell, event, ended_unrung(s, listening), &s}));
+            return static_cast<int64_t>(watch({next.bell, event, ended_unrung(s), &s}));
         } catch (const Failure& failure) {
             raise(failure);
             return -1;
