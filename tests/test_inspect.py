@@ -102,7 +102,7 @@ def test_unlink_refuses_while_there_are_participants_unless_forced(contract):
 def test_a_full_roster_refuses_the_newcomer_and_keeps_the_rest():
     with rm.Publisher("x") as pub:
         subs = [rm.Subscriber("x") for _ in range(127)]
-        with pytest.raises(rm.RosterFull, match="128 places") as caught:
+        with pytest.raises(rm.RosterFull, match="128 slots") as caught:
             rm.Subscriber("x")
         assert isinstance(caught.value, OSError)
         pub.send(b"all")
