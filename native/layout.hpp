@@ -123,6 +123,7 @@ struct Header {
     Word<uint32_t> schema_version;   // counts changes; its last bit says which half of the part is in use
     Word<uint64_t> schema_bytes[2];  // how much of each half is used
     Word<uint32_t> roster_pid;  // who has the roster lock, for the error of a process that waits too long
+    Word<uint64_t> roster_pid_namespace;  // of that pid; 0: unknown
 };
 
 struct alignas(256) Slot {
@@ -133,7 +134,9 @@ struct alignas(256) Slot {
     Word<uint32_t> uid;
     Word<uint64_t> generation;  // counts the slot's owners
     Word<uint64_t> joined_ns;
-    char name[96];  // NUL-terminated
+    char name[80];                 // NUL-terminated
+    Word<uint64_t> pid_namespace;  // the inode of the namespace that the pid is of; 0: unknown
+    Word<uint64_t> started_ticks;  // when the process began, clock ticks from boot; 0: unknown
 
     // The participant's own line. Only `hold` is part of the rule; the rest is statistics.
     alignas(128) Word<uint64_t> hold;  // kNoHold, or the position from which the bytes must stay; bit 0: a
@@ -163,6 +166,10 @@ static_assert(offsetof(Header, claim) == 384);
 static_assert(offsetof(Header, commit) == 512);
 static_assert(offsetof(Header, turn) == 640);
 static_assert(offsetof(Header, retired) == 768);
+static_assert(offsetof(Header, roster_pid_namespace) == 808);
+static_assert(sizeof(Slot::name) > kMaxParticipantNameBytes);
+static_assert(offsetof(Slot, pid_namespace) == 112);
+static_assert(offsetof(Slot, started_ticks) == 120);
 static_assert(offsetof(Slot, hold) == 128);
 
 constexpr uint64_t kRosterOffset = kHeaderBytes;

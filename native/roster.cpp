@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "process.hpp"
 #include "text.hpp"
 
 namespace ringmain {
@@ -43,13 +44,20 @@ void ring_membership(const TopicFile& topic_file) {
     wake(topic_file.header().membership.futex());
 }
 
-// The kernel does not say who has the lock of an open file description, so its holder writes its pid down.
-std::string roster_lock_holder(const TopicFile& topic_file) {
+// The kernel does not say who has the lock of an open file description, so its holder writes its pid down. The sentence
+// advises a signal only where the pid means that process here.
+std::string describe_roster_lock(const TopicFile& topic_file) {
     uint32_t pid = topic_file.header().roster_pid.load(memory_order_relaxed);
+    uint64_t pid_namespace = topic_file.header().roster_pid_namespace.load(memory_order_relaxed);
+    std::string holder = describe_pid(pid, pid_namespace);
     for (uint32_t i : taken_slots(topic_file))
-        if (topic_file.slot(i).pid.load(memory_order_relaxed) == pid)
-            return look_at(topic_file, i, true).describe();
-    return "pid " + std::to_string(pid);
+        if (ParticipantInfo each = look_at(topic_file, i, true);
+            each.pid == pid && each.pid_namespace == pid_namespace)
+            holder = each.describe();
+    std::string number = std::to_string(pid);
+    return holder + ", which has stopped while it joined, left or reaped: resume it or kill it" +
+           (in_our_namespace(pid_namespace) ? " (kill -CONT " + number + ", kill -KILL " + number + ")"
+                                            : " from its own pid namespace");
 }
 
 }  // namespace
@@ -66,7 +74,8 @@ const char* role_name(Role role) {
 }
 
 std::string ParticipantInfo::describe() const {
-    return std::string(role_name(role)) + " '" + name + "' (pid " + std::to_string(pid) + ")";
+    std::string user = same_namespace ? "" : "user " + std::to_string(uid) + ", ";
+    return std::string(role_name(role)) + " '" + name + "' (" + user + describe_pid(pid, pid_namespace) + ")";
 }
 
 RosterLock::RosterLock(const TopicFile& topic_file, int64_t timeout_ns) : topic_file_(topic_file) {
@@ -78,17 +87,17 @@ RosterLock::RosterLock(const TopicFile& topic_file, int64_t timeout_ns) : topic_
                 Fault::system,
                 "cannot lock the roster of topic '" + topic_file.topic + "': " + std::strerror(errno), errno};
         if (monotonic_ns() > deadline)
-            throw Failure{Fault::timed_out,
-                          "the roster of topic '" + topic_file.topic + "' stayed locked by " +
-                              roster_lock_holder(topic_file) +
-                              ", which has stopped while it joined, left or reaped: resume it (kill -CONT) "
-                              "or kill it (kill -KILL)"};
+            throw Failure{Fault::timed_out, "the roster of topic '" + topic_file.topic +
+                                                "' stayed locked by " + describe_roster_lock(topic_file)};
         usleep(200);
     }
-    topic_file.header().roster_pid.store(static_cast<uint32_t>(getpid()), memory_order_relaxed);
+    topic_file.header().roster_pid.store(this_process().pid, memory_order_relaxed);
+    topic_file.header().roster_pid_namespace.store(this_process().pid_namespace, memory_order_relaxed);
 }
 
-RosterLock::~RosterLock() { set_lock(topic_file_.fd(), kRosterLockByte, F_UNLCK); }
+RosterLock::~RosterLock() {
+    if (topic_file_.intact()) set_lock(topic_file_.fd(), kRosterLockByte, F_UNLCK);
+}
 
 bool slot_taken(const TopicFile& topic_file, uint32_t slot) {
     return topic_file.slot(slot).state.load(memory_order_acquire) == static_cast<uint32_t>(SlotState::taken);
@@ -106,7 +115,7 @@ bool slot_alive(const TopicFile& topic_file, uint32_t slot) {
     lock.l_len = 1;
     // If the kernel cannot say, count it as alive: reaping a living participant would corrupt the ring, sparing a
     // dead one only costs waiting.
-    return fcntl(topic_file.fd(), F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+    return !topic_file.intact() || fcntl(topic_file.fd(), F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
 ParticipantInfo look_at(const TopicFile& topic_file, uint32_t index, bool alive) {
@@ -118,6 +127,9 @@ ParticipantInfo look_at(const TopicFile& topic_file, uint32_t index, bool alive)
     if (m.role != Role::writer && m.role != Role::observer) m.role = Role::reader;
     m.pid = slot.pid.load(memory_order_relaxed);
     m.uid = slot.uid.load(memory_order_relaxed);
+    m.pid_namespace = slot.pid_namespace.load(memory_order_relaxed);
+    m.started_ticks = slot.started_ticks.load(memory_order_relaxed);
+    m.same_namespace = in_our_namespace(m.pid_namespace);
     m.generation = slot.generation.load(memory_order_relaxed);
     m.joined_ns = slot.joined_ns.load(memory_order_relaxed);
     m.position = slot.position.load(memory_order_relaxed);
@@ -175,6 +187,7 @@ bool reap_if_dead(const TopicFile& topic_file, uint32_t index, const RosterLock&
 }
 
 bool reap_if_dead(const TopicFile& topic_file, uint32_t slot) {
+    (void)topic_file.fd();  // throws if the kernel cannot be asked any more: then a wait would not end
     if (!needs_reaping(topic_file, slot)) return false;
     RosterLock lock(topic_file);
     return reap_if_dead(topic_file, slot, lock);
@@ -304,7 +317,10 @@ Participant::Participant(std::shared_ptr<TopicFile> topic_file, Role role, std::
     generation_ = slot.generation.load(memory_order_relaxed) + 1;
     slot.generation.store(generation_, memory_order_relaxed);
     slot.role.store(static_cast<uint32_t>(role), memory_order_relaxed);
-    slot.pid.store(static_cast<uint32_t>(getpid()), memory_order_relaxed);
+    const ProcessIdentity& process = this_process();
+    slot.pid.store(process.pid, memory_order_relaxed);
+    slot.pid_namespace.store(process.pid_namespace, memory_order_relaxed);
+    slot.started_ticks.store(process.started_ticks, memory_order_relaxed);
     slot.uid.store(static_cast<uint32_t>(geteuid()), memory_order_relaxed);
     slot.joined_ns.store(static_cast<uint64_t>(wall_ns()), memory_order_relaxed);
     for (auto* word : {&slot.position, &slot.sequence, &slot.messages, &slot.bytes, &slot.lost})

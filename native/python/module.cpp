@@ -205,15 +205,17 @@ bool add_constants(PyObject* module) {
         FIELD(Header, epoch) && FIELD(Header, name) && FIELD(Header, claim) && FIELD(Header, tail) &&
         FIELD(Header, commit) && FIELD(Header, newest) && FIELD(Header, turn) && FIELD(Header, retired) &&
         FIELD(Header, slots_used) && FIELD(Header, membership) && FIELD(Header, schema_version) &&
-        FIELD(Header, schema_bytes) && FIELD(Header, roster_pid) && FIELD(Slot, state) && FIELD(Slot, role) &&
-        FIELD(Slot, pid) && FIELD(Slot, uid) && FIELD(Slot, generation) && FIELD(Slot, joined_ns) &&
-        FIELD(Slot, name) && FIELD(Slot, hold) && FIELD(Slot, position) && FIELD(Slot, sequence) &&
-        FIELD(Slot, messages) && FIELD(Slot, bytes) && FIELD(Slot, lost) && FIELD(Slot, busy) &&
-        FIELD(Slot, waits_for) && FIELD(MessageHeader, seq) && FIELD(MessageHeader, time_ns) &&
-        FIELD(MessageHeader, size) && FIELD(MessageHeader, sender_size) && FIELD(MessageHeader, kind_size) &&
-        FIELD(MessageHeader, flags) && put("Header", sizeof(Header)) && put("Slot", sizeof(Slot)) &&
-        put("MessageHeader", sizeof(MessageHeader)) && put("roster_offset", kRosterOffset) &&
-        put("schema_offset", kSchemaOffset) && put("slot_count", kSlotCount) && put("version", kVersion);
+        FIELD(Header, schema_bytes) && FIELD(Header, roster_pid) && FIELD(Header, roster_pid_namespace) &&
+        FIELD(Slot, state) && FIELD(Slot, role) && FIELD(Slot, pid) && FIELD(Slot, uid) &&
+        FIELD(Slot, generation) && FIELD(Slot, joined_ns) && FIELD(Slot, name) &&
+        FIELD(Slot, pid_namespace) && FIELD(Slot, started_ticks) && FIELD(Slot, hold) &&
+        FIELD(Slot, position) && FIELD(Slot, sequence) && FIELD(Slot, messages) && FIELD(Slot, bytes) &&
+        FIELD(Slot, lost) && FIELD(Slot, busy) && FIELD(Slot, waits_for) && FIELD(MessageHeader, seq) &&
+        FIELD(MessageHeader, time_ns) && FIELD(MessageHeader, size) && FIELD(MessageHeader, sender_size) &&
+        FIELD(MessageHeader, kind_size) && FIELD(MessageHeader, flags) && put("Header", sizeof(Header)) &&
+        put("Slot", sizeof(Slot)) && put("MessageHeader", sizeof(MessageHeader)) &&
+        put("roster_offset", kRosterOffset) && put("schema_offset", kSchemaOffset) &&
+        put("slot_count", kSlotCount) && put("version", kVersion);
 #undef FIELD
     return done && PyModule_AddObjectRef(module, "LAYOUT", offsets.get()) == 0 && add_contracts(module) &&
            add_crash_points(module) &&
@@ -221,7 +223,19 @@ bool add_constants(PyObject* module) {
            PyModule_AddIntConstant(module, "SLOT_COUNT", kSlotCount) == 0;
 }
 
+// The types and the classes they use are variables of this library, one for the whole process. Loaded into a second
+// interpreter they would become that one's, and the objects of the first would not be recognised any more.
+bool is_main_interpreter() {
+    if (PyInterpreterState_GetID(PyInterpreterState_Get()) == 0) return true;
+    PyErr_SetString(
+        PyExc_ImportError,
+        "ringmain cannot be imported in a subinterpreter: its native module has one state for the "
+        "whole process. Import it in the main interpreter, or use another process");
+    return false;
+}
+
 int execute(PyObject* module) {
+    if (!is_main_interpreter()) return -1;
     Ref message_module(PyImport_ImportModule("ringmain._message"));
     if (!message_module) return -1;
     message_class = PyObject_GetAttrString(message_module.get(), "Message");

@@ -17,6 +17,7 @@ from typing import Any
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
+from ringmain import _names
 from ringmain._contracts import CONTRACTS
 from ringmain.backends import _features
 from ringmain.backends._python import reference_ring
@@ -76,7 +77,7 @@ class ZmqPublisher(PythonPublisher):
         contract: Any = self.contract
         return Advertisement(
             self.topic, contract, self.capacity, self.epoch, os.getpid(), os.geteuid(), self.name, endpoint,
-            self._schema_bytes,
+            self._schema_bytes, _names.pid_namespace(),
         )  # fmt: skip
 
     def _bind(self, address: Address, endpoint: str, mode: int) -> None:

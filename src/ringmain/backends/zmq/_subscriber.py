@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import zmq
 
+from ringmain import _names
 from ringmain._contracts import CONTRACTS
 from ringmain.backends import _features
 from ringmain.backends._python import reference_ring
@@ -88,8 +89,9 @@ class ZmqSubscriber(PythonSubscriber):
         self._check_schema()
         if CONTRACTS[found.contract].one_reader and self._asked.observe == "never":
             mine = msgspec.structs.replace(
-                found, capacity=0, pid=os.getpid(), uid=os.geteuid(), name=self.name, schema=b""
-            )
+                found, capacity=0, pid=os.getpid(), pid_namespace=_names.pid_namespace(), uid=os.geteuid(),
+                name=self.name, schema=b"",
+            )  # fmt: skip
             self._registration = Registration(mine, "reader")
         return Address(found.endpoint, contract=found.contract)
 
