@@ -195,17 +195,19 @@ PyObject* arm(PyObject* self, PyObject* event) {
     return PyLong_FromUnsignedLongLong(token);
 }
 
-// open(directory, topic, contract|None, capacity|None, mode, persist, takeover, schema, name, sender, spin_ns)
+// open(directory, topic, contract|None, capacity|None, mode, persist, takeover, schema, name, sender, spin_ns,
+// replaces|None), where `replaces` is (epoch, slot, generation). What the publisher had before, inherited through fork,
+// is replaced at the end: until then other threads find it forked, and wait.
 PyObject* open(PyObject* self, PyObject* args) {
     PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
     const char *directory, *topic, *contract, *schema, *name, *sender;
-    PyObject* capacity;
+    PyObject *capacity, *replaces;
     unsigned mode;
     int persist, takeover;
     Py_ssize_t schema_size;
     long long spin_ns;
-    if (!PyArg_ParseTuple(args, "sszOIppy#ssL", &directory, &topic, &contract, &capacity, &mode, &persist,
-                          &takeover, &schema, &schema_size, &name, &sender, &spin_ns))
+    if (!PyArg_ParseTuple(args, "sszOIppy#ssLO", &directory, &topic, &contract, &capacity, &mode, &persist,
+                          &takeover, &schema, &schema_size, &name, &sender, &spin_ns, &replaces))
         return nullptr;
     WriterRequest request;
     if (contract) {
@@ -220,6 +222,12 @@ PyObject* open(PyObject* self, PyObject* args) {
         request.capacity_bytes = PyLong_AsUnsignedLongLong(capacity);
         if (PyErr_Occurred()) return nullptr;
     }
+    if (replaces != Py_None) {
+        unsigned long long epoch, generation;
+        unsigned slot;
+        if (!PyArg_ParseTuple(replaces, "KIK", &epoch, &slot, &generation)) return nullptr;
+        request.replaces = {epoch, slot, generation};
+    }
     request.mode = mode;
     request.persist = persist;
     request.takeover = takeover;
@@ -228,24 +236,26 @@ PyObject* open(PyObject* self, PyObject* args) {
     p->topic = topic;
     p->sender = sender;
     p->spin.set(spin_ns);
+    std::shared_ptr<Directory> opened;
+    std::unique_ptr<Participant> participant;
+    std::unique_ptr<Writer> writer;
     try {
         WithoutGil unlocked;
-        p->directory = std::make_shared<Directory>(directory, true);
-        p->reserved = false;  // after a fork, the reservation is the parent's
-        p->writer.reset();
-        if (p->participant && p->participant->topic_file().forked) p->participant->abandon();
-        p->participant.reset();
-        std::unique_ptr<Participant> participant = join_as_writer(p->directory, p->topic, request);
-        p->writer = std::make_unique<Writer>(ring_of(participant->topic_file()), participant->slot());
+        opened = std::make_shared<Directory>(directory, true);
+        participant = join_as_writer(opened, topic, request);
+        writer = std::make_unique<Writer>(ring_of(participant->topic_file()), participant->slot());
         bool attached =
-            traits(participant->topic_file().contract).one_writer ? p->writer->attach() == Status::ok : true;
-        if (!attached) throw Failure{Fault::corrupt, corrupt_text(p->topic)};
-        p->largest_bytes =
-            largest_message(participant->topic_file().contract, participant->topic_file().capacity_bytes);
-        p->participant = std::move(participant);
+            traits(participant->topic_file().contract).one_writer ? writer->attach() == Status::ok : true;
+        if (!attached) throw Failure{Fault::corrupt, corrupt_text(topic)};
     } catch (const Failure& failure) {
         return raise(failure);
     }
+    p->largest_bytes =
+        largest_message(participant->topic_file().contract, participant->topic_file().capacity_bytes);
+    p->reserved = false;  // after a fork, the reservation is the parent's
+    p->directory.swap(opened);
+    p->writer.swap(writer);
+    p->participant.swap(participant);
     p->closing = false;
     Py_RETURN_NONE;
 }
@@ -329,9 +339,9 @@ PyObject* describe(PyObject* self, PyObject*) {
     PublisherState* p = usable(self);
     if (!p) return nullptr;
     const TopicFile& s = p->participant->topic_file();
-    return Py_BuildValue("{sssKsKsKsI}", "contract", traits(s.contract).name, "capacity_bytes",
+    return Py_BuildValue("{sssKsKsKsIsK}", "contract", traits(s.contract).name, "capacity_bytes",
                          s.capacity_bytes, "epoch", s.epoch, "max_message_bytes", p->largest_bytes, "slot",
-                         p->participant->slot());
+                         p->participant->slot(), "generation", p->participant->generation());
 }
 
 PyObject* get_schema(PyObject* self, PyObject*) {
