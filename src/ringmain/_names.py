@@ -106,6 +106,23 @@ def _process_name() -> str:
     return name if name != "MainProcess" else Path(sys.argv[0] if sys.argv else "").name or "python"
 
 
+_forks = 0
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_count_fork)
+
+
+def forks() -> int:
+    """How many forks lie between this process and the first one: tells a child from its parent. Pids do not: in a new
+    pid namespace the child of pid 1 is pid 1."""
+    return _forks
+
+
 def pid_namespace() -> int:
     """The pid namespace of this process, as the inode of /proc/self/ns/pid; 0 if it is unknown."""
     try:

@@ -144,3 +144,29 @@ def test_doctor_looks_only_at_the_process_that_joined(until):
         finally:
             stopped.kill()
             stopped.wait()
+
+
+def test_a_child_with_the_pid_of_its_parent_is_still_a_child(elsewhere):
+    """Both are pid 1, each in its own namespace. The child takes a slot of its own, and the parent is told."""
+    there, pid, _ = elsewhere(f"""
+        import ctypes
+        from ringmain._recording import Spool
+        pub = rm.Publisher("x"); spool = Spool()
+        {SAY_WHO}
+        assert ctypes.CDLL(None).unshare(0x20000000) == 0  # CLONE_NEWPID: of the children from now on
+        if os.fork() == 0:
+            pub.send(b"child")
+            say(os.getpid(), sorted((w.pid, w.same_namespace) for w in rm.info("x").writers))
+            try: spool.wait()
+            except ProcessLookupError: say("the thread is the parent's")
+            os._exit(0)
+        os.wait()
+        try: pub.send(b"parent")
+        except rm.TakenOver: say("taken over")
+        pub.close()
+    """)
+    assert pid == 1
+    assert there.line() == "1 [(1, False), (1, True)]"
+    assert there.line() == "the thread is the parent's"
+    assert there.line() == "taken over"
+    there.finish()

@@ -157,10 +157,10 @@ class ZmqPublisher(PythonPublisher):
 
     def _usable(self) -> None:
         super()._usable()
-        if os.getpid() != self._pid:
+        if self._forks != _names.forks():
             raise Closed(
-                f"the publisher of topic '{self.topic}' belongs to the process that made it (pid {self._pid}): ZeroMQ "
-                "sockets do not survive a fork, so make one here"
+                f"the publisher of topic '{self.topic}' belongs to the parent of this process: ZeroMQ sockets do not "
+                "survive a fork, so make one here"
             )
 
     def _start(self, size: int, kind: str, timeout_ns: int | None) -> None:
@@ -223,7 +223,7 @@ class ZmqPublisher(PythonPublisher):
 
     def _close(self) -> None:
         self._is_closed = True
-        if os.getpid() != self._pid:
+        if self._forks != _names.forks():
             if self._registration is not None:
                 self._registration.forget()
             return
