@@ -223,8 +223,11 @@ bool add_constants(PyObject* module) {
            PyModule_AddIntConstant(module, "SLOT_COUNT", kSlotCount) == 0;
 }
 
-// The types and the classes they use are variables of this library, one for the whole process. Loaded into a second
-// interpreter they would become that one's, and the objects of the first would not be recognised any more.
+// The module, once it is complete. The types and the classes they use are variables of this library, one for the whole
+// process. Made a second time, for another interpreter or after `del sys.modules[...]`, they would replace the first ones,
+// and objects of the first would not be recognised any more. So each import gives the same module.
+PyObject* loaded;
+
 bool is_main_interpreter() {
     if (PyInterpreterState_GetID(PyInterpreterState_Get()) == 0) return true;
     PyErr_SetString(
@@ -234,8 +237,15 @@ bool is_main_interpreter() {
     return false;
 }
 
+PyObject* create(PyObject* spec, PyModuleDef*) {
+    if (!is_main_interpreter()) return nullptr;
+    if (loaded) return Py_NewRef(loaded);
+    Ref name(PyObject_GetAttrString(spec, "name"));
+    return name ? PyModule_NewObject(name.get()) : nullptr;
+}
+
 int execute(PyObject* module) {
-    if (!is_main_interpreter()) return -1;
+    if (module == loaded) return 0;
     Ref message_module(PyImport_ImportModule("ringmain._message"));
     if (!message_module) return -1;
     message_class = PyObject_GetAttrString(message_module.get(), "Message");
@@ -245,6 +255,7 @@ int execute(PyObject* module) {
                 add_reservation(module) && add_subscriber(module) && add_lease(module) && add_batch(module) &&
                 add_event(module) && add_wait(module) && add_frame_publisher(module) &&
                 add_frame_subscriber(module) && add_frame_inspection(module);
+    if (done) loaded = Py_NewRef(module);
     return done ? 0 : -1;
 }
 
@@ -258,7 +269,8 @@ int execute(PyObject* module) {
 #define RINGMAIN_TEXT(a) RINGMAIN_TEXT2(a)
 
 PyMODINIT_FUNC RINGMAIN_GLUE(PyInit_, RINGMAIN_MODULE)() {
-    static PyModuleDef_Slot slots[] = {{Py_mod_exec, reinterpret_cast<void*>(ringmain::py::execute)},
+    static PyModuleDef_Slot slots[] = {{Py_mod_create, reinterpret_cast<void*>(ringmain::py::create)},
+                                       {Py_mod_exec, reinterpret_cast<void*>(ringmain::py::execute)},
                                        {0, nullptr}};
     static PyModuleDef definition = {
         PyModuleDef_HEAD_INIT,

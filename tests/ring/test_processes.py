@@ -401,6 +401,22 @@ def test_a_subinterpreter_is_refused_and_the_main_interpreter_goes_on(child):
     there.finish()
 
 
+def test_importing_the_native_module_again_gives_the_same_one(child):
+    there = child("""
+        import importlib, ringmain._ring as first
+        pub = rm.Publisher("x", contract="bus"); sub = rm.Subscriber("x")
+        del sys.modules["ringmain._ring"]
+        again = importlib.import_module("ringmain._ring")
+        say(again is first, importlib.reload(again) is first)
+        pub.send(b"a")
+        with sub.borrow(timeout=0) as message: say(bytes(message.data))
+        pub.close(); sub.close()
+    """)
+    assert there.line() == "True True"
+    assert there.line() == "b'a'"
+    there.finish()
+
+
 def open_named(topic, passed):
     with rm.Publisher(topic, contract="bus"), rm.Subscriber(topic), rm.Publisher(topic, contract="bus", name="given"):
         passed.send(b"x", timeout=20)
