@@ -41,6 +41,30 @@ std::optional<ParticipantInfo> living_participant(const TopicFile& topic_file, s
     return std::nullopt;
 }
 
+// Is this still the participant whose turn it is to write? Call with the roster lock.
+bool still_writes(const TopicFile& topic_file, const Participation& writer) {
+    uint32_t turn = topic_file.header().turn.load(std::memory_order_acquire) & ~kTurnSleeper;
+    return topic_file.epoch == writer.epoch && turn == writer.slot + 1 && writer.slot < kSlotCount &&
+           slot_taken(topic_file, writer.slot) &&
+           topic_file.slot(writer.slot).generation.load(std::memory_order_relaxed) == writer.generation;
+}
+
+// Joins a topic that is as requested. Two children of one writer both inherit its publisher: the first to send takes over
+// from it, and the second finds another writer, its sibling.
+std::unique_ptr<Participant> join_existing(const std::shared_ptr<TopicFile>& topic_file,
+                                           const WriterRequest& request, const RosterLock& lock) {
+    bool takeover = request.takeover || (request.replaces && still_writes(*topic_file, *request.replaces));
+    try {
+        return std::make_unique<Participant>(topic_file, Role::writer, request.name, takeover, lock);
+    } catch (Failure& failure) {
+        if (failure.fault == Fault::busy && request.replaces && !takeover)
+            failure.text +=
+                ". The process that this publisher came from is not the topic's writer any more, so the "
+                "publisher replaces no other";
+        throw;
+    }
+}
+
 void remove(TopicFile& topic_file, const RosterLock& lock) {
     stop_writers(topic_file, lock);
     CRASH_POINT("remove: writers stopped, not retired");
@@ -179,8 +203,7 @@ std::unique_ptr<Participant> join_as_writer(const std::shared_ptr<Directory>& di
             RosterLock lock(*topic_file);
             if (!current(*topic_file, lock)) continue;
             if (fits(request, *topic_file)) {
-                auto writer = std::make_unique<Participant>(topic_file, Role::writer, request.name,
-                                                            request.takeover, lock);
+                auto writer = join_existing(topic_file, request, lock);
                 if (request.persist)  // relaxed: looked at under the roster lock
                     topic_file->header().flags.fetch_or(kPersist, std::memory_order_relaxed);
                 return writer;

@@ -16,11 +16,20 @@ inline Ring ring_of(const TopicFile& s) {
     return {s.header(), &s.slot(0), s.data(), s.capacity_bytes, traits(s.contract)};
 }
 
+// One joining of one slot: of no later owner of the slot, and of no other life of the topic.
+struct Participation {
+    uint64_t epoch = 0;
+    uint32_t slot = 0;
+    uint64_t generation = 0;
+};
+
 struct WriterRequest {
     std::optional<Contract> contract;        // none: as it is, or broadcast
     std::optional<uint64_t> capacity_bytes;  // none: as it is, or 1 MiB
     std::optional<uint32_t> mode;            // none: as it is, or 0600
     bool persist = false, takeover = false;
+    // For a publisher that was inherited through fork or passed on: takes over from this writer, and from no other.
+    std::optional<Participation> replaces;
     std::string schema, name;
 };
 

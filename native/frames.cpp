@@ -1,5 +1,6 @@
 #include "frames.hpp"
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <mutex>
@@ -152,16 +153,20 @@ std::vector<Bell> PoolWriter::arm() {
 
 namespace {
 
+// Never destroyed: leases may exist until the process ends. A forked child begins with an empty list: the pools of its
+// parent are not its own to leave, and a thread of the parent may have held the lock.
 struct OpenReaders {
     std::mutex mutex;
     std::vector<PoolReader*> readers;
 
-    static OpenReaders& all() {
-        static OpenReaders* open =
-            new OpenReaders;  // never destroyed: leases may exist until the process ends
-        return *open;
-    }
+    static OpenReaders* current;
+    static OpenReaders& all() { return *current; }
 };
+
+OpenReaders* OpenReaders::current = [] {
+    pthread_atfork(nullptr, nullptr, [] { OpenReaders::current = new OpenReaders; });
+    return new OpenReaders;
+}();
 
 }  // namespace
 

@@ -136,6 +136,7 @@ struct Header {
     Word<uint32_t> schema_version;   // counts changes; its last bit says which half of the part is in use
     Word<uint64_t> schema_bytes[2];  // how much of each half is used
     Word<uint32_t> roster_pid;  // who has the roster lock, for the error of a process that waits too long
+    Word<uint64_t> roster_pid_namespace;  // of that pid; 0: unknown
 };
 
 struct alignas(256) Slot {
@@ -162,6 +163,10 @@ struct alignas(256) Slot {
     Word<uint64_t> lost;               // reader: messages lost
     Word<uint32_t> busy;       // the one writer: 1 while inside a publish; reader: 1 until it has attached
     Word<uint32_t> waits_for;  // writer: 1 + the slot it waits for, or 0
+
+    // Identity again, written with the rest of it: there was no room left above.
+    Word<uint64_t> pid_namespace;  // the inode of the namespace that the pid is of; 0: unknown
+    Word<uint64_t> started_ticks;  // when the process began, clock ticks from boot; 0: unknown
 };
 
 struct MessageHeader {
@@ -181,6 +186,8 @@ static_assert(offsetof(Header, commit) == 512);
 static_assert(offsetof(Header, turn) == 640);
 static_assert(offsetof(Header, retired) == 768);
 static_assert(offsetof(Slot, waits_in_epoch) == 112);
+static_assert(offsetof(Slot, pid_namespace) == 184);
+static_assert(offsetof(Header, roster_pid_namespace) == 808);
 static_assert(offsetof(Slot, hold) == 128);
 
 constexpr uint64_t kRosterOffset = kHeaderBytes;

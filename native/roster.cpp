@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "process.hpp"
 #include "text.hpp"
 
 namespace ringmain {
@@ -43,13 +44,20 @@ void ring_membership(const TopicFile& topic_file) {
     wake(topic_file.header().membership.futex());
 }
 
-// The kernel does not say who has the lock of an open file description, so its holder writes its pid down.
-std::string roster_lock_holder(const TopicFile& topic_file) {
+// The kernel does not say who has the lock of an open file description, so its holder writes its pid down. The sentence
+// advises a signal only where the pid means that process here.
+std::string describe_roster_lock(const TopicFile& topic_file) {
     uint32_t pid = topic_file.header().roster_pid.load(memory_order_relaxed);
+    uint64_t pid_namespace = topic_file.header().roster_pid_namespace.load(memory_order_relaxed);
+    std::string holder = describe_pid(pid, pid_namespace);
     for (uint32_t i : taken_slots(topic_file))
-        if (topic_file.slot(i).pid.load(memory_order_relaxed) == pid)
-            return look_at(topic_file, i, true).describe();
-    return "pid " + std::to_string(pid);
+        if (ParticipantInfo each = look_at(topic_file, i, true);
+            each.pid == pid && each.pid_namespace == pid_namespace)
+            holder = each.describe();
+    std::string number = std::to_string(pid);
+    return holder + ", which has stopped while it joined, left or reaped: resume it or kill it" +
+           (in_our_namespace(pid_namespace) ? " (kill -CONT " + number + ", kill -KILL " + number + ")"
+                                            : " from its own pid namespace");
 }
 
 }  // namespace
@@ -66,7 +74,8 @@ const char* role_name(Role role) {
 }
 
 std::string ParticipantInfo::describe() const {
-    return std::string(role_name(role)) + " '" + name + "' (pid " + std::to_string(pid) + ")";
+    std::string user = same_namespace ? "" : "user " + std::to_string(uid) + ", ";
+    return std::string(role_name(role)) + " '" + name + "' (" + user + describe_pid(pid, pid_namespace) + ")";
 }
 
 RosterLock::RosterLock(const TopicFile& topic_file, int64_t timeout_ns) : topic_file_(topic_file) {
@@ -78,17 +87,17 @@ RosterLock::RosterLock(const TopicFile& topic_file, int64_t timeout_ns) : topic_
                 Fault::system,
                 "cannot lock the roster of topic '" + topic_file.topic + "': " + std::strerror(errno), errno};
         if (monotonic_ns() > deadline)
-            throw Failure{Fault::timed_out,
-                          "the roster of topic '" + topic_file.topic + "' stayed locked by " +
-                              roster_lock_holder(topic_file) +
-                              ", which has stopped while it joined, left or reaped: resume it (kill -CONT) "
-                              "or kill it (kill -KILL)"};
+            throw Failure{Fault::timed_out, "the roster of topic '" + topic_file.topic +
+                                                "' stayed locked by " + describe_roster_lock(topic_file)};
         usleep(200);
     }
-    topic_file.header().roster_pid.store(static_cast<uint32_t>(getpid()), memory_order_relaxed);
+    topic_file.header().roster_pid.store(this_process().pid, memory_order_relaxed);
+    topic_file.header().roster_pid_namespace.store(this_process().pid_namespace, memory_order_relaxed);
 }
 
-RosterLock::~RosterLock() { set_lock(topic_file_.fd(), kRosterLockByte, F_UNLCK); }
+RosterLock::~RosterLock() {
+    if (topic_file_.intact()) set_lock(topic_file_.fd(), kRosterLockByte, F_UNLCK);
+}
 
 static SlotState state_of(const TopicFile& topic_file, uint32_t slot) {
     return SlotState{topic_file.slot(slot).state.load(memory_order_acquire)};
@@ -115,7 +124,7 @@ static bool slot_locked(const TopicFile& topic_file, uint32_t slot) {
     lock.l_len = 1;
     // If the kernel cannot say, count it as alive: reaping a living participant would corrupt the ring, sparing a
     // dead one only costs waiting.
-    return fcntl(topic_file.fd(), F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+    return !topic_file.intact() || fcntl(topic_file.fd(), F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
 // An enrolled reader cannot lock its byte before it opens the file. Until then it is alive while it waits, and its lock is
@@ -151,6 +160,9 @@ ParticipantInfo look_at(const TopicFile& topic_file, uint32_t index, bool alive)
     if (m.role != Role::writer && m.role != Role::observer) m.role = Role::reader;
     m.pid = slot.pid.load(memory_order_relaxed);
     m.uid = slot.uid.load(memory_order_relaxed);
+    m.pid_namespace = slot.pid_namespace.load(memory_order_relaxed);
+    m.started_ticks = slot.started_ticks.load(memory_order_relaxed);
+    m.same_namespace = in_our_namespace(m.pid_namespace);
     m.generation = slot.generation.load(memory_order_relaxed);
     m.joined_ns = slot.joined_ns.load(memory_order_relaxed);
     m.position = slot.position.load(memory_order_relaxed);
@@ -229,6 +241,7 @@ bool reap_if_dead(const TopicFile& topic_file, uint32_t index, const RosterLock&
 }
 
 bool reap_if_dead(const TopicFile& topic_file, uint32_t slot) {
+    (void)topic_file.fd();  // throws if the kernel cannot be asked any more: then a wait would not end
     if (!dead(topic_file, slot) && !holds_wrongly(topic_file, slot)) return false;
     RosterLock lock(topic_file);
     return reap_if_dead(topic_file, slot, lock);
@@ -364,6 +377,8 @@ static void write_identity(const TopicFile& s, uint32_t index, const Participant
     slot.generation.store(slot.generation.load(memory_order_relaxed) + 1, memory_order_relaxed);
     slot.role.store(static_cast<uint32_t>(who.role), memory_order_relaxed);
     slot.pid.store(who.pid, memory_order_relaxed);
+    slot.pid_namespace.store(who.pid_namespace, memory_order_relaxed);
+    slot.started_ticks.store(who.started_ticks, memory_order_relaxed);
     slot.uid.store(who.uid, memory_order_relaxed);
     slot.joined_ns.store(who.joined_ns, memory_order_relaxed);
     for (auto* word : {&slot.position, &slot.sequence, &slot.messages, &slot.bytes, &slot.lost})
@@ -381,10 +396,13 @@ static void occupy(const TopicFile& s, uint32_t index, SlotState state) {
     s.slot(index).state.store(static_cast<uint32_t>(state), memory_order_release);
 }
 
-static ParticipantInfo this_process(Role role, std::string_view name) {
+static ParticipantInfo describe_us(Role role, std::string_view name) {
+    const ProcessIdentity& process = this_process();
     ParticipantInfo who;
     who.role = role;
-    who.pid = static_cast<uint32_t>(getpid());
+    who.pid = process.pid;
+    who.pid_namespace = process.pid_namespace;
+    who.started_ticks = process.started_ticks;
     who.uid = static_cast<uint32_t>(geteuid());
     who.joined_ns = static_cast<uint64_t>(wall_ns());
     who.name = name;
@@ -398,7 +416,7 @@ Participant::Participant(std::shared_ptr<TopicFile> topic_file, Role role, std::
     CRASH_POINT("join: roster locked");
     slot_ = find_slot(role, lock);
     CRASH_POINT("join: locked, not in the roster");
-    write_identity(s, slot_, this_process(role, name));
+    write_identity(s, slot_, describe_us(role, name));
     generation_ = own().generation.load(memory_order_relaxed);
     own().busy.store(role != Role::writer, memory_order_relaxed);  // until Reader::attach
     occupy(s, slot_, SlotState::taken);

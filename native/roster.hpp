@@ -22,13 +22,16 @@ struct ParticipantInfo {
     uint32_t slot = 0;
     Role role = Role::none;
     uint32_t pid = 0, uid = 0;
+    uint64_t pid_namespace = 0, started_ticks = 0;
+    bool same_namespace = false;  // does the pid mean this process here?
     uint64_t generation = 0, joined_ns = 0;
     uint64_t position = 0, sequence = 0, messages = 0, bytes = 0, lost = 0;
     uint64_t hold = kNoHold;
     uint32_t waits_for = 0;
     bool alive = false;
     std::string name;
-    std::string describe() const;  // "writer 'camera' (pid 12)"
+    // "writer 'camera' (pid 12)", or "writer 'camera' (user 0, pid 12 in another pid namespace (4026532281))"
+    std::string describe() const;
 };
 
 // The roster lock: held for joins, leaves and repairs, microseconds at a time. The kernel drops it if its holder dies.

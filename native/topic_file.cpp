@@ -44,6 +44,41 @@ struct FileDescriptor {
 
 }  // namespace
 
+// ---------------------------------------------------------------------------------------------- descriptors
+
+bool OwnDescriptor::open(int directory, const char* path, int flags, mode_t mode) {
+    struct stat st;
+    fd_ = openat(directory, path, flags | O_CLOEXEC, mode);
+    if (fd_ < 0) return false;
+    if (fstat(fd_, &st) == 0) {
+        device_ = st.st_dev;
+        inode_ = st.st_ino;
+        return true;
+    }
+    int error = errno;
+    ::close(std::exchange(fd_, -1));
+    errno = error;
+    return false;
+}
+
+bool OwnDescriptor::intact() const {
+    struct stat st;
+    return fd_ >= 0 && fstat(fd_, &st) == 0 && st.st_dev == device_ && st.st_ino == inode_;
+}
+
+void OwnDescriptor::close() {
+    if (intact()) ::close(fd_);
+    fd_ = -1;
+}
+
+[[noreturn]] static void fail_descriptor_lost(const std::string& of) {
+    throw Failure{Fault::system,
+                  "the descriptor of " + of +
+                      " is not ours any more: this process closed descriptors that it did not open, as "
+                      "daemonizers do. Open topics after that, or open them again",
+                  EBADF};
+}
+
 std::string file_name(std::string_view topic, FileKind kind) {
     std::string name(topic);
     for (char& c : name)
@@ -70,15 +105,19 @@ uint64_t round_capacity(uint64_t capacity_bytes) {
 Directory::Directory(std::string path, bool create) : path_(std::move(path)) {
     if (create && mkdir(path_.c_str(), 0700) != 0 && errno != EEXIST)
         fail_errno("cannot make the runtime directory " + path_);
-    fd_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd_ < 0) {
+    if (!descriptor_.open(AT_FDCWD, path_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW)) {
         if (errno == ENOTDIR || errno == ELOOP)
             fail(Fault::not_allowed, "the runtime directory " + path_ + " is a link or a file: refused");
         fail_errno("cannot open the runtime directory " + path_);
     }
-    FileDescriptor guard{fd_};
+    struct CloseOnFailure {
+        OwnDescriptor* descriptor;
+        ~CloseOnFailure() {
+            if (descriptor) descriptor->close();
+        }
+    } guard{&descriptor_};
     struct stat st;
-    if (fstat(fd_, &st) != 0) fail_errno("cannot examine " + path_);
+    if (fstat(fd(), &st) != 0) fail_errno("cannot examine " + path_);
     owner_ = st.st_uid;
     device_ = st.st_dev;
     inode_ = st.st_ino;
@@ -94,7 +133,7 @@ Directory::Directory(std::string path, bool create) : path_(std::move(path)) {
                                      " is writable by every user, so its topics could be forged: refused "
                                      "(chmod o-w it)");
     mode_ = (st.st_mode & S_IWGRP) ? 0660 : 0600;
-    FileDescriptor bell{openat(fd_, "bell", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, mode_)};
+    FileDescriptor bell{openat(fd(), "bell", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, mode_)};
     struct stat bell_st;
     if (bell.fd >= 0 && fstat(bell.fd, &bell_st) == 0 && S_ISREG(bell_st.st_mode) && trusts(bell_st.st_uid)) {
         if (bell_st.st_uid == geteuid()) (void)fchmod(bell.fd, mode_);  // undoes the umask
@@ -103,12 +142,17 @@ Directory::Directory(std::string path, bool create) : path_(std::move(path)) {
             if (at != MAP_FAILED) bell_ = static_cast<Word<uint32_t>*>(at);
         }
     }
-    guard.release();
+    guard.descriptor = nullptr;
 }
 
 Directory::~Directory() {
     if (bell_) munmap(bell_, 8);
-    ::close(fd_);
+    descriptor_.close();
+}
+
+int Directory::fd() const {
+    if (!intact()) fail_descriptor_lost("the runtime directory " + path_);
+    return descriptor_.number();
 }
 
 // Who may own a topic here: we, root, and the owner of the directory (who could replace any file anyway).
@@ -121,7 +165,7 @@ bool Directory::replaced() const {
 
 bool Directory::has(std::string_view topic) const {
     struct stat st;
-    return fstatat(fd_, file_name(topic).c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0;
+    return fstatat(fd(), file_name(topic).c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 Bell Directory::bell() const {
@@ -134,7 +178,7 @@ uint32_t Directory::changes() const {
     struct stat st;
     if (bell_)
         number = bell_->load(std::memory_order_acquire);
-    else if (fstat(fd_, &st) == 0)
+    else if (fstat(fd(), &st) == 0)
         number = static_cast<uint64_t>(st.st_mtim.tv_sec) * 1'000'000'000 +
                  static_cast<uint64_t>(st.st_mtim.tv_nsec);
     return static_cast<uint32_t>(number + (number >> 32) + inode_ * 0x9e3779b1);
@@ -149,7 +193,9 @@ void Directory::ring() {
 // ------------------------------------------------------------------------------------------------- fork
 
 // After a fork the child shares our descriptors, and a lock lives as long as any of its descriptors. If the child kept
-// them, a parent that dies would look alive. So the child closes them at once and marks its topic files as forked.
+// them, a parent that dies would look alive. So the child closes them at once and marks its topic files as forked. No
+// fork comes between opening or closing a descriptor and writing that down: both are done with the mutex, and a fork
+// waits for it.
 std::atomic<uint32_t> forks{0};
 
 struct OpenTopicFiles {
@@ -157,43 +203,51 @@ struct OpenTopicFiles {
     TopicFile* first = nullptr;
 
     OpenTopicFiles() {
-        pthread_atfork([] { all().mutex.lock(); }, [] { all().mutex.unlock(); },
+        pthread_atfork([] { all->mutex.lock(); }, [] { all->mutex.unlock(); },
                        [] {
                            forks.fetch_add(1, std::memory_order_relaxed);  // relaxed: a child has one thread
-                           for (TopicFile* s = all().first; s; s = s->next_) {
+                           for (TopicFile* s = all->first; s; s = s->next_) {
                                s->forked.store(true, std::memory_order_relaxed);
-                               ::close(s->fd_);
-                               s->fd_ = -1;
+                               s->descriptor_.close();
                            }
-                           all().mutex.unlock();
+                           all->mutex.unlock();
                        });
     }
-    static OpenTopicFiles& all() {
-        static OpenTopicFiles* topic_files =
-            new OpenTopicFiles;  // never destroyed: a fork may come at any time
-        return *topic_files;
+    // Made when the module is loaded, so that no fork finds it half made; never destroyed: a fork may come at any time.
+    static OpenTopicFiles* const all;
+
+    static bool open(TopicFile& s, int flags, const char* path, mode_t mode = 0) {
+        int directory = s.directory->fd();
+        std::lock_guard lock(all->mutex);
+        if (!s.descriptor_.open(directory, path, flags, mode)) return false;
+        s.inode = s.descriptor_.inode();
+        s.next_ = all->first;
+        if (all->first) all->first->previous_ = &s;
+        all->first = &s;
+        return true;
     }
-    void add(TopicFile* s) {
-        std::lock_guard lock(mutex);
-        s->next_ = first;
-        if (first) first->previous_ = s;
-        first = s;
-    }
-    void remove(TopicFile* s) {
-        std::lock_guard lock(mutex);
-        if (s->previous_) s->previous_->next_ = s->next_;
-        if (s->next_) s->next_->previous_ = s->previous_;
-        if (first == s) first = s->next_;
+    static void close(TopicFile& s) {
+        std::lock_guard lock(all->mutex);
+        s.descriptor_.close();
+        if (s.previous_) s.previous_->next_ = s.next_;
+        if (s.next_) s.next_->previous_ = s.previous_;
+        if (all->first == &s) all->first = s.next_;
     }
 };
+
+OpenTopicFiles* const OpenTopicFiles::all = new OpenTopicFiles;
 
 // ---------------------------------------------------------------------------------------------- topic file
 
 TopicFile::~TopicFile() {
-    OpenTopicFiles::all().remove(this);
+    OpenTopicFiles::close(*this);
     if (area_) munmap(area_, area_bytes_);
     if (control_) munmap(control_, control_bytes_);
-    if (fd_ >= 0) ::close(fd_);
+}
+
+int TopicFile::fd() const {
+    if (!intact()) fail_descriptor_lost("topic '" + topic + "'");
+    return descriptor_.number();
 }
 
 void TopicFile::map(Access access) {
@@ -201,8 +255,10 @@ void TopicFile::map(Access access) {
     int control_protection = access == Access::observe ? PROT_READ : PROT_READ | PROT_WRITE;
     int data_protection = access == Access::write ? PROT_READ | PROT_WRITE : PROT_READ;
     // A mapping keeps its open file description alive, and with it the locks, even in a forked child that has closed the
-    // descriptor: a parent that dies would look alive. So we map through another description, which has no locks.
-    std::string self = "/proc/self/fd/" + std::to_string(fd_);
+    // descriptor: a parent that dies would look alive. So we map through another description, which has no locks. A fork
+    // waits until it is closed, so that no child keeps it.
+    std::string self = "/proc/self/fd/" + std::to_string(fd());
+    std::unique_lock no_fork(OpenTopicFiles::all->mutex);
     FileDescriptor through{::open(self.c_str(), (access == Access::observe ? O_RDONLY : O_RDWR) | O_CLOEXEC)};
     if (through.fd < 0) fail_errno("cannot open topic '" + topic + "' again, to map it");
     void* control = mmap(nullptr, control_bytes_, control_protection, MAP_SHARED, through.fd, 0);
@@ -216,6 +272,8 @@ void TopicFile::map(Access access) {
     if (area == MAP_FAILED) fail_errno("cannot reserve address space for topic '" + topic + "'");
     area_ = static_cast<std::byte*>(area);
     kind() == FileKind::ring ? map_ring(data_protection, through.fd) : map_pool(data_protection, through.fd);
+    ::close(through.release());
+    no_fork.unlock();
     if (kind() == FileKind::ring && access != Access::observe) populate();
 }
 
@@ -265,12 +323,12 @@ void TopicFile::allocate() {
     uint64_t file_bytes = data_offset + capacity_bytes;
     if (flags & kHugePages) {
         // Only pages that come through the advised mapping are huge, so fault them in before the rest is allocated.
-        if (ftruncate(fd_, static_cast<off_t>(file_bytes)) != 0)
+        if (ftruncate(fd(), static_cast<off_t>(file_bytes)) != 0)
             fail_errno("cannot set the size of stream '" + topic + "'");
         map(Access::write);
         populate(true);
     }
-    if (int error = posix_fallocate(fd_, 0, static_cast<off_t>(file_bytes)))
+    if (int error = posix_fallocate(fd(), 0, static_cast<off_t>(file_bytes)))
         throw Failure{Fault::system,
                       "cannot allocate " + std::to_string(file_bytes) + " bytes for topic '" + topic +
                           "' in " + directory->path() + ": " + std::strerror(error),
@@ -283,7 +341,6 @@ void TopicFile::allocate() {
 std::shared_ptr<TopicFile> TopicFile::create(std::shared_ptr<Directory> directory, std::string_view topic,
                                              const TopicOptions& options) {
     auto topic_file = std::make_shared<TopicFile>();
-    OpenTopicFiles::all().add(topic_file.get());
     TopicFile& s = *topic_file;
     if (options.schema.size() > kMaxSchemaBytes)
         fail(Fault::system, "a schema takes at most " + std::to_string(kMaxSchemaBytes) +
@@ -304,9 +361,9 @@ std::shared_ptr<TopicFile> TopicFile::create(std::shared_ptr<Directory> director
     s.flags = (options.persist ? uint32_t{kPersist} : 0) | (options.huge_pages ? uint32_t{kHugePages} : 0);
 
     // No name until it is complete: a crash before that leaves nothing, and no process ever opens half a topic.
-    s.fd_ = openat(directory->fd(), ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (s.fd_ < 0) fail_errno("cannot create topic '" + s.topic + "' in " + directory->path());
-    if (fchmod(s.fd_, options.mode) != 0) fail_errno("cannot set the mode of topic '" + s.topic + "'");
+    if (!OpenTopicFiles::open(s, O_TMPFILE | O_RDWR, ".", 0600))
+        fail_errno("cannot create topic '" + s.topic + "' in " + directory->path());
+    if (fchmod(s.fd(), options.mode) != 0) fail_errno("cannot set the mode of topic '" + s.topic + "'");
     s.allocate();
     CRASH_POINT("create: file made, not filled");
 
@@ -329,17 +386,12 @@ std::shared_ptr<TopicFile> TopicFile::create(std::shared_ptr<Directory> director
         h.slots_used.store(1, std::memory_order_relaxed);
     }
     if (!options.schema.empty()) s.set_schema(options.schema);
-
-    struct stat st;
-    if (fstat(s.fd_, &st) != 0) fail_errno("cannot examine topic '" + s.topic + "'");
-    s.inode = st.st_ino;
     return topic_file;
 }
 
 std::shared_ptr<TopicFile> TopicFile::open(std::shared_ptr<Directory> directory, std::string_view topic,
                                            Access access, FileKind kind) {
     auto topic_file = std::make_shared<TopicFile>();
-    OpenTopicFiles::all().add(topic_file.get());
     TopicFile& s = *topic_file;
     s.directory = directory;
     s.topic = topic;
@@ -347,9 +399,8 @@ std::shared_ptr<TopicFile> TopicFile::open(std::shared_ptr<Directory> directory,
     const char* kinds[] = {"topic '", "the pool of stream '", "the waiting file of topic '"};
     std::string what = kinds[static_cast<int>(kind)] + s.topic + "' (" + directory->path() + "/" + file + ")";
 
-    s.fd_ = openat(directory->fd(), file.c_str(),
-                   (access == Access::observe ? O_RDONLY : O_RDWR) | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-    if (s.fd_ < 0) {
+    if (!OpenTopicFiles::open(s, (access == Access::observe ? O_RDONLY : O_RDWR) | O_NOFOLLOW | O_NONBLOCK,
+                              file.c_str())) {
         if (errno == ELOOP) fail(Fault::not_allowed, what + " is a symbolic link: refused");
         if (errno == ENOENT)
             fail(Fault::not_found, std::string("there is no ") +
@@ -358,8 +409,7 @@ std::shared_ptr<TopicFile> TopicFile::open(std::shared_ptr<Directory> directory,
         fail_errno("cannot open " + what);
     }
     struct stat st;
-    if (fstat(s.fd_, &st) != 0) fail_errno("cannot examine " + what);
-    s.inode = st.st_ino;
+    if (fstat(s.fd(), &st) != 0) fail_errno("cannot examine " + what);
     s.mode = st.st_mode & 07777;
     if (!S_ISREG(st.st_mode)) fail(Fault::not_allowed, what + " is not a regular file: refused");
     if (!directory->trusts(st.st_uid))
@@ -368,7 +418,7 @@ std::shared_ptr<TopicFile> TopicFile::open(std::shared_ptr<Directory> directory,
 
     auto corrupt = [&](const std::string& why) { fail(Fault::corrupt, what + " is refused: " + why); };
     alignas(Header) std::byte bytes[sizeof(Header)];
-    if (pread(s.fd_, bytes, sizeof bytes, 0) != static_cast<ssize_t>(sizeof bytes))
+    if (pread(s.fd(), bytes, sizeof bytes, 0) != static_cast<ssize_t>(sizeof bytes))
         corrupt("too short to be a topic");
     const Header& h = *reinterpret_cast<const Header*>(bytes);
     if (h.magic != kMagic) corrupt("it does not begin as a topic does (wrong magic)");
@@ -404,7 +454,7 @@ std::shared_ptr<TopicFile> TopicFile::open(std::shared_ptr<Directory> directory,
 
 bool TopicFile::give_name() {
     CRASH_POINT("create: joined, without a name");
-    std::string self = "/proc/self/fd/" + std::to_string(fd_);
+    std::string self = "/proc/self/fd/" + std::to_string(fd());
     if (linkat(AT_FDCWD, self.c_str(), directory->fd(), file_name(topic, kind()).c_str(),
                AT_SYMLINK_FOLLOW) != 0) {
         if (errno == EEXIST) return false;
@@ -423,7 +473,7 @@ bool TopicFile::has_its_name() const {
 
 bool TopicFile::nameless() const {
     struct stat st;
-    return fstat(fd_, &st) == 0 && st.st_nlink == 0;
+    return fstat(fd(), &st) == 0 && st.st_nlink == 0;
 }
 
 void TopicFile::retire() {

@@ -36,9 +36,25 @@ std::string file_name(std::string_view topic, FileKind kind = FileKind::ring);
 std::string topic_name(std::string_view file, FileKind kind = FileKind::ring);
 uint64_t round_capacity(uint64_t capacity_bytes);
 
+// A descriptor, and the file that it was opened for. A process may close descriptors that are not its own (daemonizers
+// close all of them), and the number then belongs to another file, which must be neither locked nor closed.
+class OwnDescriptor {
+    int fd_ = -1;
+    dev_t device_ = 0;
+    ino_t inode_ = 0;
+
+  public:
+    // False: errno says why.
+    bool open(int directory, const char* path, int flags, mode_t mode = 0);
+    bool intact() const;  // is it still the file that was opened?
+    void close();         // only if it is
+    int number() const { return fd_; }
+    ino_t inode() const { return inode_; }
+};
+
 // The runtime directory, opened once and checked: ours or root's, not a link, not writable by every user.
 class Directory {
-    int fd_ = -1;
+    OwnDescriptor descriptor_;
     std::string path_;
     uid_t owner_ = 0;
     dev_t device_ = 0;
@@ -52,7 +68,8 @@ class Directory {
     Directory(const Directory&) = delete;
     Directory& operator=(const Directory&) = delete;
 
-    int fd() const { return fd_; }
+    int fd() const;  // throws if this process has closed it behind our back
+    bool intact() const { return descriptor_.intact(); }
     const std::string& path() const { return path_; }
     uint32_t mode() const { return mode_; }  // of the files that all users of the directory share
     bool trusts(uid_t owner) const;
@@ -72,7 +89,7 @@ class Directory {
 extern std::atomic<uint32_t> forks;
 
 class TopicFile {
-    int fd_ = -1;
+    OwnDescriptor descriptor_;
     std::byte* control_ = nullptr;
     uint64_t control_bytes_ = 0;
     std::byte* data_ = nullptr;
@@ -118,7 +135,9 @@ class TopicFile {
     // True in a child that inherited this through fork: the slot is the parent's, so the child must not use it.
     std::atomic<bool> forked{false};
 
-    int fd() const { return fd_; }
+    // Throws if this process has closed it behind our back: then the kernel has dropped our locks.
+    int fd() const;
+    bool intact() const { return descriptor_.intact(); }
     FileKind kind() const {
         return contract == Contract::frames    ? FileKind::pool
                : contract == Contract::waiting ? FileKind::waiting

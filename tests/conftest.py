@@ -16,7 +16,7 @@ import sys
 import tempfile
 import textwrap
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -65,12 +65,15 @@ def no_bell(runtime_dir: Path) -> None:
 
 
 class Child:
-    """A Python process that runs a script and talks in lines: `say`, `hear` there, `line`, `tell` here."""
+    """A Python process that runs a script and talks in lines: `say`, `hear` there, `line`, `tell` here. `within` is a
+    command that runs it, such as `unshare`."""
 
-    def __init__(self, script: str, *args: object, env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, script: str, *args: object, env: dict[str, str] | None = None, within: Sequence[str] = ()
+    ) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 -- lives as long as the child
         self.process = subprocess.Popen(
-            [sys.executable, "-c", PRELUDE + textwrap.dedent(script), *map(str, args)],
+            [*within, sys.executable, "-c", PRELUDE + textwrap.dedent(script), *map(str, args)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -141,8 +144,8 @@ def child() -> Iterator[Callable[..., Child]]:
     """Starts children; those that still run when the test is over are killed."""
     started: list[Child] = []
 
-    def start(script: str, *args: object, env: dict[str, str] | None = None) -> Child:
-        started.append(Child(script, *args, env=env))
+    def start(script: str, *args: object, env: dict[str, str] | None = None, within: Sequence[str] = ()) -> Child:
+        started.append(Child(script, *args, env=env, within=within))
         return started[-1]
 
     yield start

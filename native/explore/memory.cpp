@@ -523,7 +523,8 @@ std::string name_of(const void* address) {
                               {offsetof(Header, retired), "retired"},
                               {offsetof(Header, slots_used), "slots_used"},
                               {offsetof(Header, membership), "membership"},
-                              {offsetof(Header, roster_pid), "roster_pid"}});
+                              {offsetof(Header, roster_pid), "roster_pid"},
+                              {offsetof(Header, roster_pid_namespace), "roster_pid_namespace"}});
     size_t slot = (offset - kRosterOffset) / sizeof(Slot), at = (offset - kRosterOffset) % sizeof(Slot);
     return "slot " + std::to_string(slot) + " " +
            named(at, {{offsetof(Slot, state), "state"},
@@ -532,6 +533,8 @@ std::string name_of(const void* address) {
                       {offsetof(Slot, uid), "uid"},
                       {offsetof(Slot, generation), "generation"},
                       {offsetof(Slot, joined_ns), "joined_ns"},
+                      {offsetof(Slot, pid_namespace), "pid_namespace"},
+                      {offsetof(Slot, started_ticks), "started_ticks"},
                       {offsetof(Slot, hold), "hold"},
                       {offsetof(Slot, position), "position"},
                       {offsetof(Slot, sequence), "sequence"},

@@ -11,13 +11,20 @@ std::atomic<uint32_t> forks{0};
 
 TopicFile::~TopicFile() = default;
 
+bool OwnDescriptor::intact() const { return true; }
+
+int TopicFile::fd() const {
+    return (topic[0] - '0') | (contract == Contract::waiting ? explore::kWaitingFile : 0);
+}
+
+int Directory::fd() const { return -1; }
+
 std::string file_name(std::string_view topic, FileKind) { return std::string(topic); }
 
 std::shared_ptr<TopicFile> TopicFile::open(std::shared_ptr<Directory>, std::string_view actor, Access,
                                            FileKind kind) {
     bool waiting = kind == FileKind::waiting;
     auto topic_file = std::make_shared<TopicFile>();
-    topic_file->fd_ = (actor[0] - '0') | (waiting ? explore::kWaitingFile : 0);
     topic_file->topic = actor;
     topic_file->control_ =
         explore::control() + (waiting ? explore::kFirstWaitingSlot * sizeof(Slot) : size_t{0});

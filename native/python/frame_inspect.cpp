@@ -3,6 +3,7 @@
 
 #include "endpoint.hpp"
 #include "frame_types.hpp"
+#include "process.hpp"
 
 namespace ringmain::py {
 
@@ -37,7 +38,9 @@ PyObject* inspect_pool(PyObject*, PyObject* args) {
             ParticipantInfo m = look_at(*topic_file, i, true);
             published |= m.role == Role::writer;
             if (m.role == Role::writer) continue;
-            PyObject* holder = Py_BuildValue("sIi", m.name.c_str(), m.pid, std::popcount(buffers_of(m.hold)));
+            PyObject* holder =
+                Py_BuildValue("ssi", m.name.c_str(), describe_pid(m.pid, m.pid_namespace).c_str(),
+                              std::popcount(buffers_of(m.hold)));
             if (!holder || PyList_Append(holders, holder) != 0) Py_CLEAR(holders);
             Py_XDECREF(holder);
         }

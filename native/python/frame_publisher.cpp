@@ -84,7 +84,10 @@ PublisherState* usable_publisher(PyObject* self, FramePublisherState& f) {
     if (p && f.pool && !f.pool->forked()) [[likely]]
         return p;
     if (!p) return nullptr;
-    // After a fork, the pool is the parent's: make one of our own.
+    // After a fork, the pool is the parent's: make one of our own. One thread makes it, and the others wait.
+    OneAtATime turn(f.making);
+    if (!turn.entered) return nullptr;
+    if (f.pool && !f.pool->forked()) return usable(f.publisher);
     PyObject* done = PyObject_CallMethod(self, "_make_pool", nullptr);
     Py_XDECREF(done);
     return done ? p : nullptr;

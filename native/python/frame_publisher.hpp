@@ -18,6 +18,7 @@ struct FramePublisherState {
     uint32_t open_drafts = 0;
     std::shared_ptr<std::byte[]> scratch;  // memory for a frame that will be dropped
     CopyChoice copying;                    // how send() copies; used with the GIL held
+    CallingThread making;                  // the thread that makes a pool after a fork
 };
 
 struct FramePublisherObject {

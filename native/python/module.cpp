@@ -206,12 +206,13 @@ bool add_constants(PyObject* module) {
         FIELD(Header, epoch) && FIELD(Header, name) && FIELD(Header, claim) && FIELD(Header, tail) &&
         FIELD(Header, commit) && FIELD(Header, newest) && FIELD(Header, turn) && FIELD(Header, retired) &&
         FIELD(Header, slots_used) && FIELD(Header, membership) && FIELD(Header, schema_version) &&
-        FIELD(Header, schema_bytes) && FIELD(Header, roster_pid) && FIELD(Slot, state) && FIELD(Slot, role) &&
-        FIELD(Slot, pid) && FIELD(Slot, uid) && FIELD(Slot, generation) && FIELD(Slot, joined_ns) &&
-        FIELD(Slot, name) && FIELD(Slot, waits_in_epoch) && FIELD(Slot, waits_in_slot) &&
-        FIELD(Slot, waits_in_generation) && FIELD(Slot, hold) && FIELD(Slot, position) &&
-        FIELD(Slot, sequence) && FIELD(Slot, messages) && FIELD(Slot, bytes) && FIELD(Slot, lost) &&
-        FIELD(Slot, busy) && FIELD(Slot, waits_for) && FIELD(MessageHeader, seq) &&
+        FIELD(Header, schema_bytes) && FIELD(Header, roster_pid) && FIELD(Header, roster_pid_namespace) &&
+        FIELD(Slot, state) && FIELD(Slot, role) && FIELD(Slot, pid) && FIELD(Slot, uid) &&
+        FIELD(Slot, generation) && FIELD(Slot, joined_ns) && FIELD(Slot, name) &&
+        FIELD(Slot, waits_in_epoch) && FIELD(Slot, waits_in_slot) && FIELD(Slot, waits_in_generation) &&
+        FIELD(Slot, hold) && FIELD(Slot, position) && FIELD(Slot, sequence) && FIELD(Slot, messages) &&
+        FIELD(Slot, bytes) && FIELD(Slot, lost) && FIELD(Slot, busy) && FIELD(Slot, waits_for) &&
+        FIELD(Slot, pid_namespace) && FIELD(Slot, started_ticks) && FIELD(MessageHeader, seq) &&
         FIELD(MessageHeader, time_ns) && FIELD(MessageHeader, size) && FIELD(MessageHeader, sender_size) &&
         FIELD(MessageHeader, kind_size) && FIELD(MessageHeader, flags) && put("Header", sizeof(Header)) &&
         put("Slot", sizeof(Slot)) && put("MessageHeader", sizeof(MessageHeader)) &&
@@ -224,7 +225,29 @@ bool add_constants(PyObject* module) {
            PyModule_AddIntConstant(module, "SLOT_COUNT", kSlotCount) == 0;
 }
 
+// The module, once it is complete. The types and the classes they use are variables of this library, one for the whole
+// process. Made a second time, for another interpreter or after `del sys.modules[...]`, they would replace the first ones,
+// and objects of the first would not be recognised any more. So each import gives the same module.
+PyObject* loaded;
+
+bool is_main_interpreter() {
+    if (PyInterpreterState_GetID(PyInterpreterState_Get()) == 0) return true;
+    PyErr_SetString(
+        PyExc_ImportError,
+        "ringmain cannot be imported in a subinterpreter: its native module has one state for the "
+        "whole process. Import it in the main interpreter, or use another process");
+    return false;
+}
+
+PyObject* create(PyObject* spec, PyModuleDef*) {
+    if (!is_main_interpreter()) return nullptr;
+    if (loaded) return Py_NewRef(loaded);
+    Ref name(PyObject_GetAttrString(spec, "name"));
+    return name ? PyModule_NewObject(name.get()) : nullptr;
+}
+
 int execute(PyObject* module) {
+    if (module == loaded) return 0;
     Ref message_module(PyImport_ImportModule("ringmain._message"));
     if (!message_module) return -1;
     message_class = PyObject_GetAttrString(message_module.get(), "Message");
@@ -234,6 +257,7 @@ int execute(PyObject* module) {
                 add_reservation(module) && add_subscriber(module) && add_lease(module) && add_batch(module) &&
                 add_event(module) && add_wait(module) && add_frame_publisher(module) &&
                 add_frame_subscriber(module) && add_frame_inspection(module);
+    if (done) loaded = Py_NewRef(module);
     return done ? 0 : -1;
 }
 
@@ -247,7 +271,8 @@ int execute(PyObject* module) {
 #define RINGMAIN_TEXT(a) RINGMAIN_TEXT2(a)
 
 PyMODINIT_FUNC RINGMAIN_GLUE(PyInit_, RINGMAIN_MODULE)() {
-    static PyModuleDef_Slot slots[] = {{Py_mod_exec, reinterpret_cast<void*>(ringmain::py::execute)},
+    static PyModuleDef_Slot slots[] = {{Py_mod_create, reinterpret_cast<void*>(ringmain::py::create)},
+                                       {Py_mod_exec, reinterpret_cast<void*>(ringmain::py::execute)},
                                        {0, nullptr}};
     static PyModuleDef definition = {
         PyModuleDef_HEAD_INIT,

@@ -203,12 +203,13 @@ PyObject* arm(PyObject* self, PyObject* event) {
 }
 
 // The runtime directory may be removed, and made again, while we create the topic in it.
-std::unique_ptr<Participant> join_topic(PublisherState& p, const char* path, const WriterRequest& request) {
+std::unique_ptr<Participant> join_topic(std::shared_ptr<Directory>& opened, const char* path,
+                                        const char* topic, const WriterRequest& request) {
     constexpr int kAttempts = 10;
     for (int attempt = 1;; ++attempt) {
-        p.directory = std::make_shared<Directory>(path, true);
+        opened = std::make_shared<Directory>(path, true);
         try {
-            return join_as_writer(p.directory, p.topic, request);
+            return join_as_writer(opened, topic, request);
         } catch (const Failure& failure) {
             if (failure.fault != Fault::not_found || attempt == kAttempts) throw;
         }
@@ -216,17 +217,19 @@ std::unique_ptr<Participant> join_topic(PublisherState& p, const char* path, con
 }
 
 // open(directory, topic, contract|None, capacity|None, mode|None, persist, takeover, schema, name, sender, spin_ns,
-//      min_readers)
+// min_readers, replaces|None), where `replaces` is (epoch, slot, generation). What the publisher had before, inherited
+// through fork, is replaced at the end: until then other threads find it forked, and wait.
 PyObject* open(PyObject* self, PyObject* args) {
     PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
     const char *directory, *topic, *contract, *schema, *name, *sender;
-    PyObject *capacity, *mode;
+    PyObject *capacity, *mode, *replaces;
     unsigned min_readers;
     int persist, takeover;
     Py_ssize_t schema_size;
     long long spin_ns;
-    if (!PyArg_ParseTuple(args, "sszOOppy#ssLI", &directory, &topic, &contract, &capacity, &mode, &persist,
-                          &takeover, &schema, &schema_size, &name, &sender, &spin_ns, &min_readers))
+    if (!PyArg_ParseTuple(args, "sszOOppy#ssLIO", &directory, &topic, &contract, &capacity, &mode, &persist,
+                          &takeover, &schema, &schema_size, &name, &sender, &spin_ns, &min_readers,
+                          &replaces))
         return nullptr;
     WriterRequest request;
     if (contract) {
@@ -245,6 +248,12 @@ PyObject* open(PyObject* self, PyObject* args) {
         request.mode = static_cast<uint32_t>(PyLong_AsUnsignedLong(mode));
         if (PyErr_Occurred()) return nullptr;
     }
+    if (replaces != Py_None) {
+        unsigned long long epoch, generation;
+        unsigned slot;
+        if (!PyArg_ParseTuple(replaces, "KIK", &epoch, &slot, &generation)) return nullptr;
+        request.replaces = {epoch, slot, generation};
+    }
     request.persist = persist;
     request.takeover = takeover;
     request.schema.assign(schema, static_cast<size_t>(schema_size));
@@ -255,23 +264,25 @@ PyObject* open(PyObject* self, PyObject* args) {
     p->min_readers = min_readers;
     p->enough_at = PublisherState::kNeverEnough;
     p->lacks_readers = false;
+    std::shared_ptr<Directory> opened;
+    std::unique_ptr<Participant> participant;
+    std::unique_ptr<Writer> writer;
     try {
         WithoutGil unlocked;
-        p->reserved = false;  // after a fork, the reservation is the parent's
-        p->writer.reset();
-        if (p->participant && p->participant->topic_file().forked) p->participant->abandon();
-        p->participant.reset();
-        std::unique_ptr<Participant> participant = join_topic(*p, directory, request);
-        p->writer = std::make_unique<Writer>(ring_of(participant->topic_file()), participant->slot());
+        participant = join_topic(opened, directory, topic, request);
+        writer = std::make_unique<Writer>(ring_of(participant->topic_file()), participant->slot());
         bool attached =
-            traits(participant->topic_file().contract).one_writer ? p->writer->attach() == Status::ok : true;
-        if (!attached) throw Failure{Fault::corrupt, corrupt_text(p->topic)};
-        p->largest_bytes =
-            largest_message(participant->topic_file().contract, participant->topic_file().capacity_bytes);
-        p->participant = std::move(participant);
+            traits(participant->topic_file().contract).one_writer ? writer->attach() == Status::ok : true;
+        if (!attached) throw Failure{Fault::corrupt, corrupt_text(topic)};
     } catch (const Failure& failure) {
         return raise(failure);
     }
+    p->largest_bytes =
+        largest_message(participant->topic_file().contract, participant->topic_file().capacity_bytes);
+    p->reserved = false;  // after a fork, the reservation is the parent's
+    p->directory.swap(opened);
+    p->writer.swap(writer);
+    p->participant.swap(participant);
     p->closing = false;
     Py_RETURN_NONE;
 }
@@ -352,9 +363,9 @@ PyObject* describe(PyObject* self, PyObject*) {
     PublisherState* p = usable(self);
     if (!p) return nullptr;
     const TopicFile& s = p->participant->topic_file();
-    return Py_BuildValue("{sssKsKsKsI}", "contract", traits(s.contract).name, "capacity_bytes",
+    return Py_BuildValue("{sssKsKsKsIsK}", "contract", traits(s.contract).name, "capacity_bytes",
                          s.capacity_bytes, "epoch", s.epoch, "max_message_bytes", p->largest_bytes, "slot",
-                         p->participant->slot());
+                         p->participant->slot(), "generation", p->participant->generation());
 }
 
 PyObject* get_schema(PyObject* self, PyObject*) {

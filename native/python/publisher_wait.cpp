@@ -35,6 +35,19 @@ PyObject* raise_status(const PublisherState& p, Status status) {
     return raise_corrupt(p.topic);
 }
 
+// Inherited through fork: the slot is the parent's, so join again. Call inside OneAtATime: the threads of a child may all
+// come here, and the first one joins for all of them.
+static PublisherState* revived(PyObject* self, PublisherState& p) {
+    if (p.open() || !p.participant || p.closing) return usable(self);  // another thread was first
+    Ref done(PyObject_CallMethod(self, "_revive", nullptr));
+    if (!done && p.closing) {  // _revive closed it, and leaves the rest to the thread inside: us
+        SavedError error;
+        leave_topic(p);
+        p.closing = false;
+    }
+    return done ? usable(self) : nullptr;
+}
+
 PublisherState* usable_slowly(PyObject* self) {
     PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
     if (p->open() && !p->closing) {
@@ -42,9 +55,10 @@ PublisherState* usable_slowly(PyObject* self) {
                            "' is still open, or a view of one is still alive: finish it first");
         return nullptr;
     }
-    if (p->participant && !p->closing) {  // inherited through fork: the slot is the parent's, so join again
-        Ref revived(PyObject_CallMethod(self, "_revive", nullptr));
-        return revived ? usable(self) : nullptr;
+    if (p->participant && !p->closing) {
+        if (p->caller.is_us()) return revived(self, *p);
+        OneAtATime turn(p->caller);
+        return turn.entered ? revived(self, *p) : nullptr;
     }
     raise("Closed", "the publisher of topic '" + p->topic + "' is closed");
     return nullptr;

@@ -2,18 +2,24 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <atomic>
 #include <cerrno>
 #include <deque>
 #include <new>
 #include <utility>
 #include <vector>
 
-#include <unistd.h>
+#include <pthread.h>
 
 #include "spool.hpp"
 #include "spool_type.hpp"
 
 namespace {
+
+// How many forks lie between this process and the one that loaded the module. Pids do not tell a child from its parent:
+// in a new pid namespace the child of pid 1 is pid 1.
+std::atomic<uint32_t> forks{0};
+[[maybe_unused]] const int counted = pthread_atfork(nullptr, nullptr, [] { ++forks; });
 
 struct Put {
     uint64_t number;
@@ -23,7 +29,7 @@ struct Put {
 struct State {
     ringmain::Spool spool;
     std::deque<Put> pending;
-    pid_t pid = getpid();
+    uint32_t forks_before = forks;
 
     void release_finished() {
         uint64_t finished = spool.finished();
@@ -42,7 +48,7 @@ struct SpoolObject {
 State& state_of(PyObject* self) { return *reinterpret_cast<SpoolObject*>(self)->state; }
 
 // A forked child has no thread: waiting for one would never end.
-bool is_forked(const State& s) { return s.pid != getpid(); }
+bool is_forked(const State& s) { return s.forks_before != forks; }
 
 PyObject* fail(int error) {
     errno = error;

@@ -342,9 +342,9 @@ PyObject* describe(PyObject* self, PyObject*) {
     if (!s) return nullptr;
     if (!s->attached()) Py_RETURN_NONE;
     const TopicFile& topic_file = s->participant->topic_file();
-    return Py_BuildValue("{sssKsKsI}", "contract", traits(topic_file.contract).name, "capacity_bytes",
-                         topic_file.capacity_bytes, "epoch", topic_file.epoch, "slot",
-                         s->participant->slot());
+    return Py_BuildValue("{sssKsKsIsK}", "contract", traits(topic_file.contract).name, "capacity_bytes",
+                         topic_file.capacity_bytes, "epoch", topic_file.epoch, "slot", s->participant->slot(),
+                         "generation", s->participant->generation());
 }
 
 PyObject* get_schema(PyObject* self, PyObject*) {

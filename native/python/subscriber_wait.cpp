@@ -33,10 +33,17 @@ void leave_topic(SubscriberState& s) {
 }
 
 int attach(PyObject* self, SubscriberState& s) {
-    if (s.participant) detach(s);  // inherited through fork: the slot is the parent's, so join again
+    if (s.participant) {  // inherited through fork: the slot is the parent's, so join again, under our own name
+        detach(s);
+        Ref name(PyObject_CallMethod(self, "_participant_name", nullptr));
+        std::string_view text;
+        if (!name || !text_of(name.get(), text)) return -1;
+        s.name = text;
+    }
     try {
         WithoutGil unlocked;
-        if (!s.directory) s.directory = std::make_shared<Directory>(s.directory_path, true);
+        if (!s.directory || !s.directory->intact())
+            s.directory = std::make_shared<Directory>(s.directory_path, true);
         s.participant = join_or_wait(s.directory, s.topic, s.name, s.observe, s.waiting);
         if (s.participant) {
             s.came_first |= s.participant->enrolled();
@@ -58,6 +65,7 @@ int attach(PyObject* self, SubscriberState& s) {
     }
     Ref done(PyObject_CallMethod(self, "_attached", nullptr));
     if (!done) detach(s);
+    s.came_first &= !done;  // a forked child joins this same life once more: it was not here before it
     return done ? 1 : -1;
 }
 

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "endpoint.hpp"
+#include "temporary_directory.hpp"
 
 using namespace ringmain;
 
@@ -82,9 +83,8 @@ int main(int argc, char** argv) {
         return 2;
     }
     uint64_t messages = std::strtoull(argv[2], nullptr, 0);
-    char path[] = "/dev/shm/ringmain-endurance-XXXXXX";
-    if (!mkdtemp(path)) return 1;
-    auto directory = std::make_shared<Directory>(path, false);
+    tests::TemporaryDirectory temporary("endurance");
+    const std::shared_ptr<Directory>& directory = *temporary;
     WriterRequest request;
     request.contract = contract;
     request.capacity_bytes = kCapacity;
@@ -93,7 +93,7 @@ int main(int argc, char** argv) {
     auto participant = join_as_writer(directory, "t", request);
     pid_t child = fork();
     if (child == 0) {
-        auto own = std::make_shared<Directory>(path, false);
+        auto own = std::make_shared<Directory>(temporary.path(), false);
         auto reader = join_as_reader(own, "t", "r");
         uint64_t received = read_all(*reader, messages);
         std::printf("%s: %lu messages, %lu received\n", argv[1], messages, received);
@@ -111,6 +111,5 @@ int main(int argc, char** argv) {
     double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
     std::printf("positions %#lx to %#lx, %.1f s\n", first, last, seconds);
     participant.reset();
-    unlinkat(directory->fd(), "bell", 0);
-    return status != 0 || rmdir(path) != 0;
+    return status != 0 || !temporary.has_no_topic();
 }

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "endpoint.hpp"
+#include "temporary_directory.hpp"
 
 using namespace ringmain;
 
@@ -221,18 +222,13 @@ int main(int argc, char** argv) {
     uint32_t readers = traits(*contract).one_reader ? 1
                        : argc > 5                   ? static_cast<uint32_t>(std::atoi(argv[5]))
                                                     : 2;
-    char path[] = "/dev/shm/ringmain-stress-XXXXXX";
-    if (!mkdtemp(path)) return 1;
     int failed = 1;
     try {
-        auto directory = std::make_shared<Directory>(path, false);
+        tests::TemporaryDirectory temporary("stress");
+        const std::shared_ptr<Directory>& directory = *temporary;
         failed = (std::string(argv[2]) == "threads" ? as_threads : as_processes)(directory, *contract,
                                                                                  messages, writers, readers);
-        unlinkat(directory->fd(), "bell", 0);
-        if (rmdir(path) != 0) {
-            std::fputs("files are left\n", stderr);
-            ++failed;
-        }
+        failed += !temporary.has_no_topic();
     } catch (const Failure& failure) {
         std::fprintf(stderr, "%s\n", failure.text.c_str());
     }

@@ -12,22 +12,18 @@
 #include "check.hpp"
 #include "endpoint.hpp"
 #include "spool.hpp"
+#include "temporary_directory.hpp"
 #include "text.hpp"
 
 using namespace ringmain;
 
 namespace {
 
-std::shared_ptr<Directory> fresh_directory() {
-    char path[] = "/dev/shm/ringmain-native-XXXXXX";
-    if (!mkdtemp(path)) std::abort();
-    return std::make_shared<Directory>(path, false);
-}
-
-void remove_directory(const Directory& directory) {
-    unlinkat(directory.fd(), "bell", 0);
-    CHECK(rmdir(directory.path().c_str()) == 0);  // fails if a topic was left
-}
+// Made by each test. Every topic in it must be gone when the test is over.
+struct Fresh : tests::TemporaryDirectory {
+    Fresh() : TemporaryDirectory("native") {}
+    ~Fresh() { CHECK(has_no_topic()); }
+};
 
 WriterRequest request(Contract contract, uint64_t capacity = 4096) {
     WriterRequest r;
@@ -60,7 +56,8 @@ void sizes_are_what_the_layout_says() {
 }
 
 void what_is_no_topic_is_refused() {
-    auto directory = fresh_directory();
+    Fresh fresh;
+    const std::shared_ptr<Directory>& directory = *fresh;
     CHECK_FAULT(not_found, TopicFile::open(directory, "t", Access::read));
     int fd = openat(directory->fd(), "t.ring", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     CHECK_FAULT(corrupt, TopicFile::open(directory, "t", Access::read));
@@ -73,11 +70,11 @@ void what_is_no_topic_is_refused() {
     CHECK_FAULT(not_allowed, unlink_topic(directory, "t", true));
     unlinkat(directory->fd(), "t.ring", 0);
     close(fd);
-    remove_directory(*directory);
 }
 
 void the_last_to_leave_takes_the_topic_away() {
-    auto directory = fresh_directory();
+    Fresh fresh;
+    const std::shared_ptr<Directory>& directory = *fresh;
     auto writer = join_as_writer(directory, "t", request(Contract::reliable));
     auto reader = join_as_reader(directory, "t", "r");
     CHECK(reader && reader->slot() != writer->slot());
@@ -86,11 +83,11 @@ void the_last_to_leave_takes_the_topic_away() {
     CHECK(join_as_reader(directory, "t", "another"));
     reader.reset();
     CHECK(!join_as_reader(directory, "t", "late"));
-    remove_directory(*directory);
 }
 
 void one_writer_is_one_writer() {
-    auto directory = fresh_directory();
+    Fresh fresh;
+    const std::shared_ptr<Directory>& directory = *fresh;
     auto first = join_as_writer(directory, "t", request(Contract::broadcast));
     CHECK_FAULT(busy, join_as_writer(directory, "t", request(Contract::broadcast)));
     Writer old(ring_of(first->topic_file()), first->slot());
@@ -102,11 +99,50 @@ void one_writer_is_one_writer() {
     CHECK(old.begin() == Status::taken_over);
     first.reset();
     second.reset();
-    remove_directory(*directory);
+}
+
+// What a child that inherited a publisher asks for: to replace its parent, but not a sibling that was faster.
+void a_heir_replaces_only_the_writer_it_came_from() {
+    Fresh fresh;
+    const std::shared_ptr<Directory>& directory = *fresh;
+    auto parent = join_as_writer(directory, "t", request(Contract::broadcast));
+    WriterRequest heir = request(Contract::broadcast);
+    heir.replaces = {parent->topic_file().epoch, parent->slot(), parent->generation()};
+    auto first = join_as_writer(directory, "t", heir);
+    CHECK_FAULT(busy, join_as_writer(directory, "t", heir));
+    first.reset();
+    parent.reset();
+    auto stranger =
+        join_as_writer(directory, "t", request(Contract::broadcast));  // perhaps in the parent's slot
+    CHECK_FAULT(busy, join_as_writer(directory, "t", heir));
+    stranger.reset();
+    CHECK(join_as_writer(directory, "t", heir));  // no other writer: nothing to replace
+}
+
+// A daemonizer closes descriptors that it did not open. The number may then be another file's.
+void a_descriptor_closed_by_others_is_noticed() {
+    Fresh fresh;
+    const std::shared_ptr<Directory>& directory = *fresh;
+    auto writer = join_as_writer(directory, "t", request(Contract::bus));
+    auto reader = join_as_reader(directory, "t", "r");
+    int number = writer->topic_file().fd();
+    CHECK(close(number) == 0);
+    CHECK_FAULT(system, RosterLock(writer->topic_file()));
+    int stranger = openat(directory->fd(), "stranger", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    CHECK(stranger == number);
+    CHECK_FAULT(system, RosterLock(writer->topic_file()));
+    CHECK_FAULT(system, reap_if_dead(writer->topic_file(), reader->slot()));
+    CHECK(slot_alive(writer->topic_file(), reader->slot()));  // it cannot tell, so it does not reap
+    CHECK(!slot_alive(reader->topic_file(), writer->slot()));
+    writer.reset();
+    CHECK(fcntl(stranger, F_GETFD) >= 0);  // still open
+    close(stranger);
+    unlinkat(directory->fd(), "stranger", 0);
 }
 
 void the_dead_are_reaped() {
-    auto directory = fresh_directory();
+    Fresh fresh;
+    const std::shared_ptr<Directory>& directory = *fresh;
     auto writer = join_as_writer(directory, "t", request(Contract::reliable));
     pid_t child = fork();
     if (child == 0) {
@@ -129,11 +165,11 @@ void the_dead_are_reaped() {
     s.slot(dead).hold.store(0, std::memory_order_relaxed);
     CHECK(reap_if_dead(s, dead));
     writer.reset();
-    remove_directory(*directory);
 }
 
 void a_schema_is_whole_or_the_one_before() {
-    auto directory = fresh_directory();
+    Fresh fresh;
+    const std::shared_ptr<Directory>& directory = *fresh;
     WriterRequest wanted = request(Contract::bus);
     wanted.schema = "first";
     auto writer = join_as_writer(directory, "t", wanted);
@@ -153,7 +189,8 @@ void a_schema_is_whole_or_the_one_before() {
 }
 
 void a_removal_begun_is_finished() {
-    auto directory = fresh_directory();
+    Fresh fresh;
+    const std::shared_ptr<Directory>& directory = *fresh;
     auto writer = join_as_writer(directory, "t", request(Contract::bus));
     {
         RosterLock lock(writer->topic_file());
@@ -170,7 +207,6 @@ void a_removal_begun_is_finished() {
     writer.reset();
     next.reset();
     third.reset();
-    remove_directory(*directory);
 }
 
 void bulk_copies_are_copies() {
@@ -220,7 +256,8 @@ void the_fastest_way_to_copy_is_found() {
 
 // An empty kind: there is nothing to copy, and no pointer to copy it from. UBSan checks it in `make sanitize`.
 void a_sender_needs_no_kind() {
-    auto directory = fresh_directory();
+    Fresh fresh;
+    const std::shared_ptr<Directory>& directory = *fresh;
     auto writer = join_as_writer(directory, "t", request(Contract::broadcast));
     Reader reader(ring_of(writer->topic_file()), writer->slot(), Start::oldest, false);
     CHECK(reader.attach(Start::oldest) == Status::ok);
@@ -233,7 +270,6 @@ void a_sender_needs_no_kind() {
     View view;
     CHECK(reader.peek(view) == Status::ok && view.sender_size == 2 && view.kind_size == 0);
     writer.reset();
-    remove_directory(*directory);
 }
 
 void what_is_spooled_is_written_in_order() {
@@ -280,6 +316,8 @@ int main() {
     what_is_no_topic_is_refused();
     the_last_to_leave_takes_the_topic_away();
     one_writer_is_one_writer();
+    a_heir_replaces_only_the_writer_it_came_from();
+    a_descriptor_closed_by_others_is_noticed();
     the_dead_are_reaped();
     a_schema_is_whole_or_the_one_before();
     a_removal_begun_is_finished();

@@ -12,6 +12,7 @@ import weakref
 from contextlib import suppress
 from typing import Any, ClassVar
 
+from ringmain import _names
 from ringmain._closing import Closing
 
 _open: weakref.WeakSet[Endpoint] = weakref.WeakSet()
@@ -27,6 +28,10 @@ class Endpoint(Closing):
 
     def _opened(self) -> None:
         _open.add(self)
+
+    def _participant_name(self) -> str:
+        """The given name, or that of the process it is used in: asked again wherever it joins."""
+        return _names.participant_name(self._options["name"], self._options.get("sender", ""))
 
     def close(self) -> None:
         """Leave the topic. The last participant to leave removes it, unless it persists. Closing twice is harmless."""

@@ -107,9 +107,48 @@ def runtime_directory() -> str:
 
 
 def participant_name(name: str | None, sender: str = "") -> str:
-    """The participant's name: the given one, or its sender's name, or the program's."""
-    chosen = name or sender or Path(sys.argv[0] if sys.argv else "").name or "python"
+    """The participant's name: the given one, or its sender's name, or that of its process."""
+    chosen = name or sender or _process_name()
     return chosen.replace("\0", "").encode()[:79].decode(errors="ignore")
+
+
+def _process_name() -> str:
+    """The name that `multiprocessing` gave this process; in a main process, the program's."""
+    started = sys.modules.get("multiprocessing.process")  # not imported for this: most programs do without it
+    name: str = started.current_process().name if started is not None else "MainProcess"
+    return name if name != "MainProcess" else Path(sys.argv[0] if sys.argv else "").name or "python"
+
+
+_forks = 0
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_count_fork)
+
+
+def forks() -> int:
+    """How many forks lie between this process and the first one: tells a child from its parent. Pids do not: in a new
+    pid namespace the child of pid 1 is pid 1."""
+    return _forks
+
+
+def pid_namespace() -> int:
+    """The pid namespace of this process, as the inode of /proc/self/ns/pid; 0 if it is unknown."""
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return 0
+
+
+def describe_pid(pid: int, namespace: int) -> str:
+    """`pid 12`, or `pid 12 in another pid namespace (4026532281)`: there, 12 is not our process 12."""
+    if namespace and namespace == pid_namespace():
+        return f"pid {pid}"
+    return f"pid {pid} in {f'another pid namespace ({namespace})' if namespace else 'an unknown pid namespace'}"
 
 
 def parse_spin(seconds: float | None) -> int:

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import functools
-import os
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from ringmain import _names, _native, backends
 from ringmain._contracts import ContractName
 from ringmain._endpoint import Endpoint
 from ringmain._message_stream import MessageStream
 from ringmain._topic_info import parse_schema
-from ringmain.errors import Closed, TopicNotFound
+from ringmain.errors import Closed
 
 if TYPE_CHECKING:
     from ringmain.typed import Schema
+
+P = TypeVar("P")
+
+
+class Participation(NamedTuple):
+    """One joining of one slot. It says who a writer is where a pid cannot: in another process or pid namespace."""
+
+    epoch: int
+    slot: int
+    generation: int
 
 
 class Publisher(Endpoint, _native.Publisher, metaclass=backends.EndpointType):
@@ -36,6 +45,9 @@ class Publisher(Endpoint, _native.Publisher, metaclass=backends.EndpointType):
 
     _backend = "shm"
     _role = "publisher"
+    _participation: Participation | None = None
+    """This publisher's own, or in a process that it came to, that of the process it came from. On a one-writer contract
+    the new process replaces this writer, and no other."""
 
     def __new__(cls, *args: Any, backend: str | None = None, **options: Any) -> Self:
         made: Self | None = backends.make(cls, backend, args, options)
@@ -72,7 +84,7 @@ class Publisher(Endpoint, _native.Publisher, metaclass=backends.EndpointType):
             "capacity": _names.parse_capacity(capacity),
             "type": type,
             "sender": sender,
-            "name": _names.participant_name(name, sender),
+            "name": name,
             "persist": persist,
             "mode": None if mode is None else _names.check_mode(mode),
             "min_readers": _names.check_min_readers(min_readers),
@@ -93,12 +105,14 @@ class Publisher(Endpoint, _native.Publisher, metaclass=backends.EndpointType):
             options["persist"],
             takeover,
             schema,
-            options["name"],
+            self._participant_name(),
             self.sender,
             _names.parse_spin(options["spin"]),
             options["min_readers"],
+            self._participation,
         )
-        self._pid = os.getpid()
+        there = self._describe()
+        self._participation = Participation(there["epoch"], there["slot"], there["generation"])
         self._opened()
         _clean_once()
         if self._codec is not None:
@@ -152,14 +166,13 @@ class Publisher(Endpoint, _native.Publisher, metaclass=backends.EndpointType):
     # ------------------------------------------------------------------------------ other processes
 
     def _revive(self) -> None:
-        """In a child that inherited this endpoint through fork: join with a slot of its own. On a one-writer contract
-        the child replaces the parent that it got the endpoint from, and no other writer."""
-        self._join(takeover=_is_writer(self._directory, self.topic, self._pid))
+        """In a child that inherited this endpoint through fork: join with a slot of its own."""
+        self._join(takeover=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.closed:
             raise Closed(f"the publisher of topic '{self.topic}' is closed: it cannot be passed on")
-        return _rebuild, (type(self), self._directory, self.topic, self._options, os.getpid())
+        return _rebuild, (type(self), self._directory, self.topic, self._options, self._participation)
 
 
 def agree_on_schema(publisher: Any, codec: Any) -> None:
@@ -186,14 +199,17 @@ def _clean_once() -> None:
         backend.clean()
 
 
-def _is_writer(directory: str, topic: str, pid: int) -> bool:
-    try:
-        participants = _native.inspect(directory, topic)["participants"]
-    except TopicNotFound:
-        return False
-    return any(each["role"] == "writer" and each["pid"] == pid for each in participants)
+def continued(cls: type[P], topic: str, options: dict[str, Any], participation: Participation | None) -> P:
+    """A new publisher that takes over from that participant, if it still writes, and from no other."""
+    make: Any = cls.__new__
+    publisher: Any = make(cls, topic, **options)
+    publisher._participation = participation
+    publisher.__init__(topic, **options)
+    return publisher  # type: ignore[no-any-return]
 
 
-def _rebuild(cls: type[Publisher], directory: str, topic: str, options: dict[str, Any], pid: int) -> Publisher:
+def _rebuild(
+    cls: type[Publisher], directory: str, topic: str, options: dict[str, Any], participation: Participation
+) -> Publisher:
     with _names.directory_as(directory):
-        return cls(topic, **options, takeover=_is_writer(directory, topic, pid))
+        return continued(cls, topic, options, participation)

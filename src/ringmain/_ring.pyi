@@ -19,8 +19,11 @@ SLOT_COUNT: int
 class ParticipantRecord(TypedDict):
     slot: int
     role: Literal["writer", "reader", "observer"]
-    pid: int
+    pid: int  # in its own pid namespace
     uid: int
+    pid_namespace: int
+    started_ticks: int
+    same_namespace: bool
     generation: int
     joined_ns: int
     position: int
@@ -39,6 +42,7 @@ class EndpointRecord(TypedDict):
     capacity_bytes: int
     epoch: int
     slot: int
+    generation: int
     max_message_bytes: int  # of a publisher
 
 class Inspection(TypedDict):
@@ -93,6 +97,7 @@ class Publisher:
         sender: str,
         spin_ns: int,
         min_readers: int,
+        replaces: tuple[int, int, int] | None,
         /,
     ) -> None: ...
     def _close(self) -> None: ...
@@ -244,7 +249,7 @@ class PoolInspection(TypedDict):
     huge_pages: bool
     alive: bool
     schema: bytes
-    holders: list[tuple[str, int, int]]  # name, pid, buffers held
+    holders: list[tuple[str, str, int]]  # name, pid in words, buffers held
 
 class FrameDraft(FrameViews):
     """A frame being filled. Sent when its block is left, dropped on an exception.

@@ -85,7 +85,7 @@ class Subscriber(Screened, Endpoint, _native.Subscriber, metaclass=backends.Endp
             "on_lap": on_lap,
             "conflate": conflate,
             "type": type,
-            "name": _names.participant_name(name),
+            "name": name,
             "spin": spin,
             "backend": "shm",
             "observe": observe,
@@ -96,7 +96,7 @@ class Subscriber(Screened, Endpoint, _native.Subscriber, metaclass=backends.Endp
             start,
             on_lap,
             conflate,
-            self._options["name"],
+            self._participant_name(),
             _names.parse_spin(spin),
             observe,
         )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from ringmain import _names
+
 if TYPE_CHECKING:
     from ringmain.backends import Backend
     from ringmain.typed import Schema
@@ -17,6 +19,7 @@ class Participant:
     """A writer, reader or observer of a topic. A backend that does not count something leaves it at 0."""
 
     pid: int
+    """In its own pid namespace. If `same_namespace` is False, this number means another process here, or none."""
     name: str
     role: Role
     user: int
@@ -34,6 +37,17 @@ class Participant:
     waits_for: str | None = None
     """Writer: the name of the participant that blocks it, if it is waiting."""
     joined_ns: int = 0
+    pid_namespace: int = 0
+    """The inode of its pid namespace, as `readlink /proc/PID/ns/pid` shows it; 0 if unknown."""
+    same_namespace: bool = True
+    """Is it in our pid namespace? Only then is `pid` a process here, which can be looked up or sent a signal."""
+    started_ticks: int = 0
+    """When its process began, in clock ticks from boot, as in /proc/PID/stat; 0 if unknown."""
+
+    @property
+    def pid_text(self) -> str:
+        """`pid 12`, or `pid 12 in another pid namespace (4026532281)`."""
+        return f"pid {self.pid}" if self.same_namespace else _names.describe_pid(self.pid, self.pid_namespace)
 
 
 @dataclass(frozen=True, slots=True)

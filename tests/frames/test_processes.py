@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -305,6 +306,73 @@ def test_a_subscriber_passed_to_a_child_reads_there(method: str) -> None:
         worker.join(PATIENCE_S)
         assert worker.exitcode == 0
         sub.recv(timeout=PATIENCE_S).release()  # the parent has its own
+
+
+def _do_nothing() -> None:
+    pass
+
+
+@pytest.mark.parametrize("role", ["publisher", "subscriber"])
+def test_an_endpoint_keeps_its_directory_under_a_fork_server(
+    role: str, runtime_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server has the environment of its start, and the program may change it at any time."""
+    context: Any = multiprocessing.get_context("forkserver")
+    monkeypatch.setenv("RINGMAIN_DIR", str(runtime_dir / "elsewhere"))
+    first = context.Process(target=_do_nothing)
+    first.start()
+    first.join(PATIENCE_S)
+    monkeypatch.setenv("RINGMAIN_DIR", str(runtime_dir))
+    with rm.FramePublisher("s", 16) as pub, rm.FrameSubscriber("s") as sub:
+        monkeypatch.setenv("RINGMAIN_DIR", str(runtime_dir / "a third"))
+        started, results = context.Event(), context.Queue()
+        if role == "publisher":
+            worker = context.Process(target=_send_in_child, args=(pub, 6))
+        else:
+            worker = context.Process(target=_read_in_child, args=(sub, started, results))
+        worker.start()
+        if role == "subscriber":
+            assert started.wait(PATIENCE_S)
+            pub.send(np.full(16, 6, "u1"))
+            assert results.get(timeout=PATIENCE_S) == (0, 6)
+        with sub.recv(timeout=PATIENCE_S) as frame:
+            assert set(frame.array) == {6}
+        worker.join(PATIENCE_S)
+        assert worker.exitcode == 0
+
+
+def test_threads_of_a_child_make_one_pool() -> None:
+    with rm.FramePublisher("s", 16, buffers=8) as pub, rm.FrameSubscriber("s") as sub:
+        pid = os.fork()
+        if pid == 0:
+            sent: list[int | None] = []
+            together = threading.Barrier(4)
+
+            def send() -> None:
+                together.wait(PATIENCE_S)
+                sent.append(pub.send(np.full(16, 7, "u1"), timeout=PATIENCE_S))
+
+            threads = [threading.Thread(target=send) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(PATIENCE_S)
+            os._exit(7 if sorted(map(str, sent)) == ["0", "1", "2", "3"] else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+        for _ in range(4):
+            with sub.recv(timeout=PATIENCE_S) as frame:
+                assert (set(frame.array), frame.lost) == ({7}, 0)
+
+
+def test_a_passed_publisher_replaces_only_the_one_it_came_from() -> None:
+    with rm.FramePublisher("s", 16) as pub:
+        passed = pickle.dumps(pub)
+        with pickle.loads(passed) as heir:
+            heir.send(np.zeros(16, "u1"))
+            with pytest.raises(rm.TopicBusy, match="the publisher replaces no other"):
+                pickle.loads(passed)
+    with pytest.raises(rm.Closed, match="cannot be passed on"):
+        pickle.dumps(pub)
 
 
 def test_a_frame_does_not_cross_a_fork() -> None:

@@ -19,9 +19,9 @@ def diagnose(before: TopicInfo, now: TopicInfo, seconds: float, stream: FrameStr
     passed = now.next_sequence - before.next_sequence if now.epoch == before.epoch else now.next_sequence
     # A waiting writer wakes up now and then, so one observation may miss that it waits. If no message passed between
     # the two, either of them is proof.
-    waiting = {(w.pid, w.joined_ns): w for w in (*before.writers, *now.writers) if w.waits_for}
+    waiting = {_key(w): w for w in (*before.writers, *now.writers) if w.waits_for}
     alive = [w for w in now.writers if w.alive]
-    blocked = [w for key, w in waiting.items() if any((n.pid, n.joined_ns) == key for n in alive)]
+    blocked = [w for key, w in waiting.items() if any(_key(n) == key for n in alive)]
     if blocked and passed == 0:
         yield from (_stuck(now, writer) for writer in blocked)
     elif stream and passed == 0 and sum(stream.held.values()) >= stream.buffers:
@@ -42,10 +42,12 @@ def _stuck(topic: TopicInfo, writer: Participant) -> Finding:
         remedy = f"start its reader: a {topic.contract} topic keeps unread messages until they are read"
         return Finding("stuck", "bad", f"{_who(writer)} waits for {writer.waits_for}", remedy)
     text = f"{_who(writer)} waits for {_who(obstacle)}, {obstacle.lag_messages} messages behind"
-    state = _state(obstacle.pid)
+    state = _state(obstacle)
     remedy = f"end it (kill {obstacle.pid}), or make it read faster"
     if not obstacle.alive:
         remedy = "it is dead: the waiting writer removes it within a moment"
+    elif not obstacle.same_namespace:
+        remedy = "end it in its own container, or make it read faster"
     elif state == "stopped":
         remedy = f"continue it (kill -CONT {obstacle.pid}), or end it (kill -9 {obstacle.pid})"
     return Finding("stuck", "bad", f"{text}, which is {state}" if state else text, remedy)
@@ -62,7 +64,7 @@ def _all_held(topic: TopicInfo, stream: FrameStream) -> Iterator[Finding]:
 
 def _not_running(participants: Iterable[Participant]) -> Iterator[Finding]:
     for each in participants:
-        if state := _state(each.pid):
+        if state := _state(each):
             remedy = f"kill -CONT {each.pid}" if state == "stopped" else ""
             yield Finding("not running", "bad", f"{_who(each)} is {state}", remedy)
 
@@ -74,9 +76,9 @@ def _participants(before: TopicInfo, now: TopicInfo) -> Iterator[Finding]:
         if not each.alive:
             text = f"{_who(each)} died; the next participant that it blocks removes it"
             yield Finding("dead", "note", text, "ringmain clean, once there is no other participant")
-    lost_before = {(r.pid, r.joined_ns): r.lost for r in before.readers}
+    lost_before = {_key(r): r.lost for r in before.readers}
     for reader in now.readers:
-        lost = reader.lost - lost_before.get((reader.pid, reader.joined_ns), 0)
+        lost = reader.lost - lost_before.get(_key(reader), 0)
         if lost > 0:
             remedy = "read faster; a larger capacity absorbs bursts; conflate=True if only the newest message matters"
             yield Finding("losing", "bad", f"{_who(reader)} lost {lost} messages just now", remedy)
@@ -89,14 +91,22 @@ def _participants(before: TopicInfo, now: TopicInfo) -> Iterator[Finding]:
         yield Finding("full", "note", f"{bytes_text(now.used)} of {bytes_text(now.capacity)} used", "")
 
 
+def _key(participant: Participant) -> tuple[int, int, int]:
+    return participant.pid_namespace, participant.pid, participant.joined_ns
+
+
 def _who(participant: Participant) -> str:
-    return f"{participant.role} '{participant.name}' (pid {participant.pid})"
+    user = "" if participant.same_namespace else f"user {participant.user}, "
+    return f"{participant.role} '{participant.name}' ({user}{participant.pid_text})"
 
 
-def _state(pid: int) -> str:
-    """Why a process does not run, if so. '' also if we may not see it."""
-    try:
-        letter = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
+def _state(participant: Participant) -> str:
+    """Why its process does not run, if so. '' also if we may not see it, or if its pid means another process here."""
+    if not participant.same_namespace:
         return ""
-    return _STATES.get(letter, "")
+    try:  # the fields that follow the program's name, from the third on
+        fields = Path(f"/proc/{participant.pid}/stat").read_text().rpartition(")")[2].split()
+        began = int(fields[19])
+    except (OSError, IndexError, ValueError):
+        return ""
+    return _STATES.get(fields[0], "") if began == participant.started_ticks else ""

@@ -47,7 +47,7 @@ def _row(participant: rm.Participant) -> list[object]:
     return [
         participant.name,
         participant.role,
-        participant.pid,
+        participant.pid if participant.same_namespace else participant.pid_text.removeprefix("pid "),
         _state(participant),
         Right(count_text(participant.messages)),
         Right(bytes_text(participant.bytes)),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -10,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from ringmain import _names, _native
 from ringmain._endpoint import Endpoint
 from ringmain._native import FrameDraft
-from ringmain._publisher import Publisher, _is_writer
+from ringmain._publisher import Participation, Publisher, continued
+from ringmain.errors import Closed
 from ringmain.frames._layout import FrameLayout, HasLayout, is_count
 from ringmain.frames._memory import Pinning, check_backend, huge_page_problem
 
@@ -34,6 +34,7 @@ class FramePublisher(HasLayout, Endpoint, _native.FramePublisher):
     """
 
     layout: FrameLayout
+    _participation: Participation | None = None  # in a process that it was passed to: of the one it came from
 
     def __init__(
         self,
@@ -68,20 +69,21 @@ class FramePublisher(HasLayout, Endpoint, _native.FramePublisher):
             "when_full": when_full,
             "huge_pages": huge_pages,
             "sender": sender,
-            "name": _names.participant_name(name, sender),
+            "name": name,
             "mode": mode,
             "spin": spin,
         }
-        self._descriptors = Publisher(
-            stream,
-            contract="broadcast",
-            capacity=DESCRIPTOR_RING_BYTES,
-            sender=sender,
-            name=self._options["name"],
-            mode=mode,
-            takeover=takeover,
-            spin=spin,
-        )
+        ring = {
+            "contract": "broadcast",
+            "capacity": DESCRIPTOR_RING_BYTES,
+            "sender": sender,
+            "name": name,
+            "mode": mode,
+            "takeover": takeover,
+            "spin": spin,
+            "backend": "shm",
+        }
+        self._descriptors = continued(Publisher, stream, ring, self._participation)
         try:
             self._make_pool()
         except BaseException:
@@ -102,7 +104,7 @@ class FramePublisher(HasLayout, Endpoint, _native.FramePublisher):
             options["huge_pages"],
             options["when_full"] == "drop",
             self.layout.to_bytes(),
-            options["name"],
+            self._participant_name(),
         )
         if options["huge_pages"]:
             memory = self._memory()
@@ -155,14 +157,17 @@ class FramePublisher(HasLayout, Endpoint, _native.FramePublisher):
             self._leave()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), _names.runtime_directory(), self.topic, self._options, os.getpid())
+        if self.closed:
+            raise Closed(f"the publisher of frame topic '{self.topic}' is closed: it cannot be passed on")
+        ring = self._descriptors
+        return _rebuild, (type(self), ring._directory, self.topic, self._options, ring._participation)
 
 
 def _rebuild(
-    cls: type[FramePublisher], directory: str, stream: str, options: dict[str, Any], pid: int
+    cls: type[FramePublisher], directory: str, stream: str, options: dict[str, Any], participation: Participation
 ) -> FramePublisher:
     with _names.directory_as(directory):
-        return cls(stream, **options, takeover=_is_writer(directory, stream, pid))
+        return continued(cls, stream, options, participation)
 
 
 def _choose_layout(

@@ -57,7 +57,6 @@ class FrameSubscriber(Endpoint, _native.FrameSubscriber):
         self._pinning = Pinning(writable=False)
         self._pins = False
         self._previous: Frame | None = None  # of `async for`
-        name = _names.participant_name(name)
         self._options = {"conflate": conflate, "start": start, "on_change": on_change, "name": name, "spin": spin}
         options = {"conflate": conflate, "start": start, "on_lap": "oldest", "name": name, "spin": spin}
         self._descriptors = _Descriptors(stream, self, options)

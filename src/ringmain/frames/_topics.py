@@ -63,6 +63,6 @@ def frame_topic(name: str) -> FrameTopic:
         # A gap counts only when it is longer than two intervals: frames are never exactly regular.
         rate=0.0 if interval_ns == 0 else 1e9 / (interval_ns if since_ns < 2 * interval_ns else since_ns),
         alive=seen["alive"],
-        held={f"{who} ({pid})": count for who, pid, count in seen["holders"] if count},
+        held={f"{who} ({pid.removeprefix('pid ')})": count for who, pid, count in seen["holders"] if count},
         epoch=seen["epoch"],
     )

@@ -2,7 +2,7 @@
 
     DIR/
       meta.json               who records, since when, which topics with which schemas (_meta.py)
-      lock                    locked by the running recorder; holds its pid and host
+      lock                    locked by the running recorder; holds its pid, pid namespace and host
       000000000.parquet       a sealed segment: never changes again
       000000001.arrows        the segment being written: an Arrow IPC stream that only grows
       retired.json            what retention deleted: the first segment left, the rows of those before it

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
-import os
 from abc import abstractmethod
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -63,7 +62,7 @@ class PythonEndpoint(Endpoint):
 
     def _opened(self) -> None:
         self._is_closed = False
-        self._pid = os.getpid()
+        self._forks = _names.forks()
         super()._opened()
 
     @abstractmethod

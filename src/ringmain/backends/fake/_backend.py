@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from ringmain import _names
 from ringmain._topic_info import Participant, TopicInfo, parse_schema
 from ringmain.backends import BackendProtocol, _features
 from ringmain.backends._python.reference_ring import Ring, Slot
@@ -59,6 +60,7 @@ def _participant(ring: Ring, slot: Slot) -> Participant:
     reader = slot.role != "writer"
     return Participant(
         pid=os.getpid(),
+        pid_namespace=_names.pid_namespace(),
         name=slot.name,
         role=slot.role,
         user=os.geteuid(),

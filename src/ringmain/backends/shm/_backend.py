@@ -97,6 +97,9 @@ def _participant(record: ParticipantRecord, seen: Inspection, names: dict[int, s
         alive=record["alive"],
         waits_for=names.get(blocker - 1, "a reader that has not come") if blocker else None,
         joined_ns=record["joined_ns"],
+        pid_namespace=record["pid_namespace"],
+        same_namespace=record["same_namespace"],
+        started_ticks=record["started_ticks"],
     )
 
 

@@ -90,10 +90,10 @@ class PausingMixin:
     _waits_natively = False
     _calls_inside = 0
     topic: str
-    _options: dict[str, Any]
+    _participant_name: Callable[[], str]
 
     def _step(self, call: str, timeout: float | None) -> Step:
-        return Step((self.topic,), call, self._options["name"], os.getpid(), timeout)
+        return Step((self.topic,), call, self._participant_name(), os.getpid(), timeout)
 
     def _pauses(self, timeout: float | None) -> bool:
         return self._calls_inside == 0 and (timeout != 0 or self._lockstep_orders.polls)
@@ -164,7 +164,7 @@ def wait(subscribers: list[Any], timeout: float | None) -> list[Any]:
     first = pausing[0]
     if timeout != 0 or first._lockstep_orders.polls:
         topics = tuple(subscriber.topic for subscriber in pausing)
-        step = Step(topics, "wait", first._options["name"], os.getpid(), timeout)
+        step = Step(topics, "wait", first._participant_name(), os.getpid(), timeout)
         if ask(first._lockstep_orders, step):
             timeout = 0
     return _native.wait(subscribers, timeout)

@@ -87,7 +87,11 @@ def _describe(writer: Advertisement) -> TopicInfo:
 
 def _participant(advertisement: Advertisement, role: Role) -> Participant:
     """An advertisement says who it is. Only the process itself knows what it has sent or received."""
-    return Participant(advertisement.pid, advertisement.name, role, advertisement.uid, joined_ns=advertisement.epoch)
+    who = advertisement
+    ours = who.pid_namespace != 0 and who.pid_namespace == _names.pid_namespace()
+    return Participant(
+        who.pid, who.name, role, who.uid, joined_ns=who.epoch, pid_namespace=who.pid_namespace, same_namespace=ours
+    )
 
 
 BACKEND = ZmqBackend()

@@ -17,6 +17,7 @@ from typing import Any
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
+from ringmain import _names
 from ringmain._contracts import CONTRACTS
 from ringmain.backends import _features
 from ringmain.backends._python import reference_ring
@@ -77,7 +78,7 @@ class ZmqPublisher(PythonPublisher):
         contract: Any = self.contract
         return Advertisement(
             self.topic, contract, self.capacity, self.epoch, os.getpid(), os.geteuid(), self.name, endpoint,
-            self._schema_bytes,
+            self._schema_bytes, _names.pid_namespace(),
         )  # fmt: skip
 
     def _bind(self, address: Address, endpoint: str, mode: int) -> None:
@@ -157,10 +158,10 @@ class ZmqPublisher(PythonPublisher):
 
     def _usable(self) -> None:
         super()._usable()
-        if os.getpid() != self._pid:
+        if self._forks != _names.forks():
             raise Closed(
-                f"the publisher of topic '{self.topic}' belongs to the process that made it (pid {self._pid}): ZeroMQ "
-                "sockets do not survive a fork, so make one here"
+                f"the publisher of topic '{self.topic}' belongs to the parent of this process: ZeroMQ sockets do not "
+                "survive a fork, so make one here"
             )
 
     def _start(self, size: int, kind: str, timeout_ns: int | None) -> None:
@@ -223,7 +224,7 @@ class ZmqPublisher(PythonPublisher):
 
     def _close(self) -> None:
         self._is_closed = True
-        if os.getpid() != self._pid:
+        if self._forks != _names.forks():
             if self._registration is not None:
                 self._registration.forget()
             return

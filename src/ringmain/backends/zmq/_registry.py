@@ -38,6 +38,7 @@ class Advertisement(msgspec.Struct):
     name: str
     endpoint: str
     schema: bytes = b""
+    pid_namespace: int = 0
 
 
 def _directory() -> Path:
@@ -90,7 +91,7 @@ class Registration:
 
     def _refuse(self, topic: str, side: Side) -> NoReturn:
         there = _read(self._path)
-        who = f"{side} {there.name!r} (pid {there.pid})" if there else f"a {side}"
+        who = f"{side} {there.name!r} ({_names.describe_pid(there.pid, there.pid_namespace)})" if there else f"a {side}"
         raise TopicBusy(f"topic '{topic}' has its one {side}: {who}; close it first")
 
     def update(self, advertisement: Advertisement) -> None:

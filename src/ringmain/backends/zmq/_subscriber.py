@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import zmq
 
+from ringmain import _names
 from ringmain._contracts import CONTRACTS
 from ringmain.backends import _features
 from ringmain.backends._python import reference_ring
@@ -49,7 +50,7 @@ class ZmqSubscriber(PythonSubscriber):
         self._writer_name = ""
         self._schema_bytes = b""
         self._ahead: reference_ring.Record | None = None  # received, not taken
-        self._pid = os.getpid()
+        self._forks = _names.forks()
         self._attach()
         self._opened()
 
@@ -88,16 +89,17 @@ class ZmqSubscriber(PythonSubscriber):
         self._check_schema()
         if CONTRACTS[found.contract].one_reader and self._asked.observe == "never":
             mine = msgspec.structs.replace(
-                found, capacity=0, pid=os.getpid(), uid=os.geteuid(), name=self.name, schema=b""
-            )
+                found, capacity=0, pid=os.getpid(), pid_namespace=_names.pid_namespace(), uid=os.geteuid(),
+                name=self.name, schema=b"",
+            )  # fmt: skip
             self._registration = Registration(mine, "reader")
         return Address(found.endpoint, contract=found.contract)
 
     def _detach(self) -> None:
-        if self._socket is not None and os.getpid() == self._pid:
+        if self._socket is not None and self._forks == _names.forks():
             self._socket.close()
         if self._registration is not None:
-            self._registration.remove() if os.getpid() == self._pid else self._registration.forget()
+            self._registration.remove() if self._forks == _names.forks() else self._registration.forget()
         self._socket = self._registration = None
 
     def _follow(self) -> None:
@@ -112,9 +114,9 @@ class ZmqSubscriber(PythonSubscriber):
 
     def _usable(self) -> None:
         super()._usable()
-        if os.getpid() != self._pid:  # inherited through fork: the socket is the parent's
+        if self._forks != _names.forks():  # inherited through fork: the socket is the parent's
             self._detach()
-            self._pid, self._epoch, self._ahead = os.getpid(), None, None
+            self._forks, self._epoch, self._ahead = _names.forks(), None, None
 
     # ----------------------------------------------------------------------------------------- receiving
 

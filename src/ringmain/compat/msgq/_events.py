@@ -107,7 +107,7 @@ class SocketEventHandle:
     def __init__(self, endpoint: str | bytes, identifier: str | bytes = "", override: bool = True) -> None:
         name = topic_of(endpoint).replace("/", "+")
         self._path = Path(_names.runtime_directory()) / f"{name}={escaped(text(identifier))}.events"
-        self._owner = os.getpid() if override else None
+        self._owner = _names.forks() if override else None
         if override:
             shutil.rmtree(self._path, ignore_errors=True)
             self._make()
@@ -117,7 +117,7 @@ class SocketEventHandle:
         self._ready = self._open("ready")
 
     def __del__(self) -> None:
-        if getattr(self, "_owner", None) == os.getpid():
+        if getattr(self, "_owner", None) == _names.forks():
             shutil.rmtree(self._path, ignore_errors=True)
 
     def _open(self, which: str) -> Event:

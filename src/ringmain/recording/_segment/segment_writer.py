@@ -27,6 +27,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from ringmain import _names
 from ringmain._recording import Spool
 from ringmain.recording import _checksum, _crash
 from ringmain.recording._format import FORMAT_VERSION, SCHEMA
@@ -77,7 +78,7 @@ class StreamWriter:
     def __init__(self, path: Path, segment: int, spool: Spool) -> None:
         self.path, self.segment, self._spool = path, segment, spool
         self.rows = self.size = self._allocated = 0
-        self._pid = os.getpid()
+        self._forks = _names.forks()
         self._id = os.urandom(4).hex()
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o666)
         self._inode = os.fstat(self._fd).st_ino
@@ -151,7 +152,7 @@ class StreamWriter:
     def abandon(self) -> None:
         """Close without the end mark; what was written stays readable."""
         if self._fd >= 0:
-            if self._pid == os.getpid():  # in a forked child the file is the parent's
+            if self._forks == _names.forks():  # in a forked child the file is the parent's
                 with contextlib.suppress(OSError):  # raised by the write, or by the wait for it
                     self._spool.wait()
                 if self._allocated:

@@ -14,6 +14,7 @@ import socket
 import weakref
 from pathlib import Path
 
+from ringmain import _names
 from ringmain.errors import RecorderBusy
 from ringmain.recording._format import LOCK
 
@@ -29,15 +30,14 @@ class DirectoryLock:
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            owner = os.pread(self._fd, 4096, 0).decode("utf-8", "replace").strip()
+            owner = _describe(os.pread(self._fd, 4096, 0))
             os.close(self._fd)
             self._fd = -1
             raise RecorderBusy(
                 errno.EWOULDBLOCK,
-                f"{directory} is being recorded to by {owner or 'another process'}; "
-                "stop that recorder, or record to another directory",
+                f"{directory} is being recorded to by {owner}; stop that recorder, or record to another directory",
             ) from None
-        who = json.dumps({"pid": os.getpid(), "host": socket.gethostname()})
+        who = json.dumps({"pid": os.getpid(), "pid_namespace": _names.pid_namespace(), "host": socket.gethostname()})
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, who.encode(), 0)
         _held.add(self)
@@ -57,6 +57,17 @@ class DirectoryLock:
         os.close(self._fd)
         self._fd = -1
         _held.discard(self)
+
+
+def _describe(owner: bytes) -> str:
+    """The recorder that wrote this. It may be on another host, or in another container of this one."""
+    try:
+        who = json.loads(owner)
+        pid, host = int(who["pid"]), str(who["host"])
+        elsewhere = "" if host == socket.gethostname() else f" on host {host}"
+        return _names.describe_pid(pid, int(who.get("pid_namespace", 0))) + elsewhere
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return "another process"
 
 
 def is_locked(directory: Path) -> bool:
