@@ -269,6 +269,11 @@ void retire_dead_pool(const TopicFile& ring) {
     }
 }
 
+// For errors: a notebook or a test that opens a topic twice looks for another process in vain.
+static std::string in_this_process(const ParticipantInfo& participant) {
+    return participant.pid == static_cast<uint32_t>(::getpid()) ? ", in this very process" : "";
+}
+
 uint32_t Participant::find_slot(Role role, const RosterLock& lock) const {
     const TopicFile& s = *topic_file_;
     bool one_reader = traits(s.contract).one_reader;
@@ -284,6 +289,7 @@ uint32_t Participant::find_slot(Role role, const RosterLock& lock) const {
         ParticipantInfo reader = look_at(s, kOnlyReaderSlot, true);
         throw Failure{Fault::busy, "topic '" + s.topic + "' is a " + traits(s.contract).name +
                                        " and has its one reader: " + reader.describe() +
+                                       in_this_process(reader) +
                                        "; close that one first, also if it was inherited through a fork"};
     }
     if (found == end)
@@ -338,10 +344,12 @@ void Participant::take_turn(bool takeover) {
     Word<uint32_t>& turn = s.header().turn;
     uint32_t owner = turn.load(memory_order_acquire) & ~kTurnSleeper;
     bool alive = owner != 0 && owner <= kSlotCount && slot_taken(s, owner - 1) && slot_alive(s, owner - 1);
-    if (alive && !takeover)
-        throw Failure{Fault::busy, "topic '" + s.topic +
-                                       "' has its one writer: " + look_at(s, owner - 1, true).describe() +
+    if (alive && !takeover) {
+        ParticipantInfo writer = look_at(s, owner - 1, true);
+        throw Failure{Fault::busy, "topic '" + s.topic + "' has its one writer: " + writer.describe() +
+                                       in_this_process(writer) +
                                        "; close it, or open with takeover=True to replace it"};
+    }
     // [TAKEOVER] seq_cst: announce the new owner before looking at the old one's busy flag. Pairs with [BUSY].
     turn.exchange(slot_ + 1, memory_order_seq_cst);
     CRASH_POINT("takeover: announced, old writer may be busy");

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, cast
 
-from ringmain import _aio, _names, _native
+from ringmain import _names, _native
 from ringmain._endpoint import Endpoint
 from ringmain._screens import ScreenSet
 from ringmain._subscriber import Start, Subscriber
@@ -115,6 +115,8 @@ class FrameSubscriber(Endpoint, _native.FrameSubscriber):
 
     async def arecv(self, timeout: float | None = None) -> Frame:
         """`recv` for asyncio. A cancelled call has taken nothing."""
+        from ringmain import _aio
+
         return cast("Frame", await _aio.receive(cast("Any", self), timeout))
 
     arecv_message = arecv

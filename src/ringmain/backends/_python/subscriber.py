@@ -105,7 +105,7 @@ class PythonSubscriber(Screened, PythonEndpoint):
 
     def _message(self, record: reference_ring.Record) -> Message:
         lost = self._take(record)
-        return Message(self._decode(record), record.seq, record.time_ns, record.sender, record.kind, lost)
+        return Message(self._decode(record), record.seq, record.time_ns, record.sender, record.kind, lost, self.topic)
 
     def _wait_for_one(self, timeout: float | None) -> reference_ring.Record:
         self._usable()
