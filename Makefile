@@ -53,9 +53,7 @@ explore: native  ## every interleaving of the larger cases, too: minutes
 
 test-python: setup
 	@echo "== Python tests"
-	@$(BIN)/python -m pytest $(PYTEST_ARGS) || { \
-	    echo "== what failed, once more and alone: one that passes now is a defect all the same, of its timing"; \
-	    $(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(PYTEST_ARGS); }
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 test-spark: setup  ## the tests that start a real Spark, apart because they take minutes
 	@$(BIN)/python -m pytest -m 'spark or each_run' --timeout 900 $(PYTEST_ARGS)

@@ -341,6 +341,13 @@ void retire_dead_beside(const TopicFile& ring) {
     }
 }
 
+// For errors: a notebook or a test that opens a topic twice looks for another process in vain.
+static std::string in_this_process(const ParticipantInfo& participant) {
+    const ProcessIdentity& us = this_process();
+    bool same = participant.pid == us.pid && participant.pid_namespace == us.pid_namespace;
+    return same ? ", in this very process" : "";
+}
+
 uint32_t Participant::find_slot(Role role, const RosterLock& lock) const {
     const TopicFile& s = *topic_file_;
     bool one_reader = traits(s.contract).one_reader;
@@ -356,6 +363,7 @@ uint32_t Participant::find_slot(Role role, const RosterLock& lock) const {
         ParticipantInfo reader = look_at(s, kOnlyReaderSlot, true);
         throw Failure{Fault::busy, "topic '" + s.topic + "' is a " + traits(s.contract).name +
                                        " and has its one reader: " + reader.describe() +
+                                       in_this_process(reader) +
                                        "; close that one first, also if it was inherited through a fork"};
     }
     if (found == end)
@@ -502,10 +510,12 @@ void Participant::take_turn(bool takeover) {
     uint32_t before = turn.load(memory_order_acquire);
     uint32_t owner = turn_slot(before);
     bool alive = owner != kSlotCount && slot_taken(s, owner) && slot_alive(s, owner);
-    if (alive && !takeover)
-        throw Failure{Fault::busy, "topic '" + s.topic +
-                                       "' has its one writer: " + look_at(s, owner, true).describe() +
+    if (alive && !takeover) {
+        ParticipantInfo writer = look_at(s, owner, true);
+        throw Failure{Fault::busy, "topic '" + s.topic + "' has its one writer: " + writer.describe() +
+                                       in_this_process(writer) +
                                        "; close it, or open with takeover=True to replace it"};
+    }
     // [TAKEOVER] seq_cst: announce the new owner before looking at the old one's busy flag. Pairs with [BUSY].
     turn.exchange(slot_ + 1, memory_order_seq_cst);
     CRASH_POINT("takeover: announced, old writer may be busy");

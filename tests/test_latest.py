@@ -127,5 +127,7 @@ def test_bad_input() -> None:
         rm.Latest({"imu": -1.0})
     with pytest.raises(ValueError, match="not watched"):
         rm.Latest({"imu": None}, types={"gps": Imu})
+    with pytest.raises(TypeError, match=r"Latest takes a dict of topics and their expected rates.*\['imu'\]"):
+        rm.Latest(["imu"])  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="not a topic's name"):
         rm.Latest({"no spaces": None})

@@ -36,18 +36,36 @@ PyObject* send_bytes(PublisherState& p, const Bytes& data, std::string_view kind
     return PyLong_FromUnsignedLongLong(seq);
 }
 
+// Raises the TypeError that says what the topic carries. In place of the TypeError that is being raised, if there is one;
+// any other exception stays.
+[[gnu::cold, gnu::noinline]] PyObject* raise_wrong_type(const PublisherState& p, PyObject* object) {
+    PyObject *type = nullptr, *cause = nullptr, *trace = nullptr;
+    if (PyErr_Occurred()) {
+        if (!PyErr_ExceptionMatches(PyExc_TypeError)) return nullptr;
+        PyErr_Fetch(&type, &cause, &trace);
+        PyErr_NormalizeException(&type, &cause, &trace);
+    }
+    Ref first(type), second(cause), third(trace);
+    Ref errors(PyImport_ImportModule("ringmain.errors"));
+    if (!errors) return nullptr;
+    PyObject* accepts = p.accepts ? p.accepts.get() : Py_None;
+    Ref error(PyObject_CallMethod(errors.get(), "wrong_type", "sOOO", p.topic.c_str(), accepts, object,
+                                  cause && p.encoder ? cause : Py_None));
+    if (!error) return nullptr;
+    if (cause) PyException_SetCause(error.get(), second.release());
+    PyErr_SetObject(PyExc_TypeError, error.get());
+    return nullptr;
+}
+
 // msgspec would encode any object, so objects of other classes are refused here.
 PyObject* encode(const PublisherState& p, PyObject* object) {
     if (p.accepts) {
         int fits = PyObject_IsInstance(object, p.accepts.get());
-        if (fits == 0) {
-            PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(object));
-            PyErr_Format(PyExc_TypeError, "topic '%s' takes %R, not %R", p.topic.c_str(), p.accepts.get(),
-                         type);
-        }
+        if (fits == 0) return raise_wrong_type(p, object);
         if (fits != 1) return nullptr;
     }
-    return PyObject_CallFunctionObjArgs(p.encoder.get(), object, nullptr);
+    PyObject* encoded = PyObject_CallFunctionObjArgs(p.encoder.get(), object, nullptr);
+    return encoded ? encoded : raise_wrong_type(p, object);
 }
 
 PyObject* send(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
@@ -68,7 +86,8 @@ PyObject* send(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject
         if (!encoded) return nullptr;
     }
     Bytes data;
-    if (!data.get(encoded ? encoded.get() : given[0])) return nullptr;
+    if (!data.get(encoded ? encoded.get() : given[0])) [[unlikely]]
+        return raise_wrong_type(*p, given[0]);
     OneAtATime turn(p->caller);
     return turn.entered && usable(self) ? send_bytes(*p, data, kind, timeout_ns) : nullptr;
 }
@@ -164,7 +183,8 @@ PyObject* send_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
             batch.emplace_back(PyBytes_AsString(item), static_cast<size_t>(PyBytes_Size(item)));
         } else {
             buffers.push_back(std::make_unique<Bytes>());
-            if (!buffers.back()->get(item)) return nullptr;
+            if (!buffers.back()->get(item)) [[unlikely]]
+                return raise_wrong_type(*p, item);
             batch.emplace_back(buffers.back()->data, static_cast<size_t>(buffers.back()->size));
         }
     }

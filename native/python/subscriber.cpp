@@ -94,8 +94,8 @@ PyObject* receive(PyObject* self, SubscriberState& s, Deadline& deadline, bool w
             drop_all(nullptr);
             return nullptr;
         }
-        return PyObject_CallFunction(message_class, "NKLNNK", data, view.seq, view.time_ns, sender, kind,
-                                     lost);
+        return PyObject_CallFunction(message_class, "NKLNNKO", data, view.seq, view.time_ns, sender, kind,
+                                     lost, s.topic_str.get());
     }
 }
 
@@ -274,6 +274,8 @@ PyObject* open(PyObject* self, PyObject* args) {
         !parse_start("start", start, s->start) || !parse_start("on_lap", on_lap, s->on_lap) ||
         !parse_observe(observe, s->observe))
         return nullptr;
+    s->topic_str = Ref(PyUnicode_FromString(topic));
+    if (!s->topic_str) return nullptr;
     s->directory_path = directory;
     s->topic = topic;
     s->name = name;

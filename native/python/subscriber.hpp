@@ -32,7 +32,9 @@ struct SubscriberState {
     std::vector<uint64_t> leases;  // positions of borrowed messages that are still in use
     std::shared_ptr<Event> event;  // behind fileno(), if it was called
     uint64_t event_token = 0;      // of the watch that rings it
-    // The last sender and kind as Python strings: they rarely change from one message to the next.
+    // Python strings: the topic, which all messages share, and the last sender and kind, which rarely change from one
+    // message to the next.
+    Ref topic_str;
     std::string last_sender, last_kind;
     Ref last_sender_str, last_kind_str;
 

@@ -27,6 +27,7 @@ from ringmain._publisher import Publisher
 from ringmain._subscriber import Subscriber, wait
 from ringmain._syncqueue import SyncQueue
 from ringmain.errors import (
+    AddressError,
     Closed,
     CodecNotFound,
     Corrupt,
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AddressError",
     "Batch",
     "Bridge",
     "Closed",

@@ -7,7 +7,9 @@ counted. So a reader of the target sees all losses on the way as gaps in the num
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Self
 
 from ringmain._closing import Closing
@@ -144,16 +146,26 @@ class Bridge(Closing):
 
 
 def bridge(
-    source: Subscriber | str, target: Publisher | str, *, timeout: float | None = 1.0, start: bool = True
+    source: Subscriber | str,
+    target: Publisher | str,
+    *,
+    timeout: float | None = 1.0,
+    start: bool = True,
+    keys: str | None = None,
+    server_key: str | None = None,
+    clients: str | None = None,
+    insecure: bool = False,
 ) -> Bridge:
     """Carry messages from one topic to another, in a thread: `with rm.bridge("imu", "zmq:imu") as carrying: ...`
 
     Each end is a subscriber or publisher (which is closed with the bridge), or a text: a topic of shared memory,
      "zmq:topic", or "zmq:topic@tcp://host:port".
+    keys, server_key, clients, insecure: for an end that is a text with an address; `Address` explains them.
     """
-    subscriber = _open_source(source) if isinstance(source, str) else source
+    security = {"keys": keys, "server_key": server_key, "clients": clients, "insecure": insecure}
+    subscriber = _open_source(source, security) if isinstance(source, str) else source
     try:
-        publisher = _open_target(target, subscriber) if isinstance(target, str) else target
+        publisher = _open_target(target, subscriber, security) if isinstance(target, str) else target
     except BaseException:
         subscriber.close()
         raise
@@ -161,24 +173,24 @@ def bridge(
     return carrying.start() if start else carrying
 
 
-def parse_end(text: str) -> dict[str, Any]:
-    """The arguments for an end written as text."""
+def parse_end(text: str, security: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
+    """The arguments for an end written as text. `security`: further fields of its address."""
     backend, separator, rest = text.partition(":")
     if not separator:
         return {"topic": text, "backend": "shm"}
     if backend not in BACKENDS:
         raise ValueError(f"{text!r} is not an end of a bridge: write topic, zmq:topic or zmq:topic@tcp://host:port")
     topic, at, address = rest.partition("@")
-    return {"topic": topic, "backend": backend, **({"address": address} if at else {})}
+    return {"topic": topic, "backend": backend, **({"address": {"endpoint": address, **security}} if at else {})}
 
 
-def _open_source(text: str) -> Subscriber:
-    return Subscriber(**parse_end(text), name="bridge", start="oldest")
+def _open_source(text: str, security: Mapping[str, Any]) -> Subscriber:
+    return Subscriber(**parse_end(text, security), name="bridge", start="oldest")
 
 
-def _open_target(text: str, source: Subscriber) -> Publisher:
+def _open_target(text: str, source: Subscriber, security: Mapping[str, Any]) -> Publisher:
     """With the source's contract if it has one writer, as the bridge is the only one; otherwise with the default."""
     contract: Any = source.contract
     if contract is None or not CONTRACTS[contract].one_writer:
         contract = DEFAULT_CONTRACT
-    return Publisher(**parse_end(text), name="bridge", contract=contract)
+    return Publisher(**parse_end(text, security), name="bridge", contract=contract)

@@ -138,6 +138,8 @@ class Latest(Closing, Mapping[str, Any]):
     """
 
     def __init__(self, topics: Mapping[str, float | None], *, types: Mapping[str, Any] | None = None) -> None:
+        if not isinstance(topics, Mapping):
+            raise TypeError(f"Latest takes a dict of topics and their expected rates in Hz, or None, not {topics!r}")
         types = types or {}
         if unknown := set(types) - set(topics):
             raise ValueError(f"types are given for topics that are not watched: {sorted(unknown)}")

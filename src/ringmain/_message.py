@@ -20,7 +20,7 @@ class Message(msgspec.Struct, frozen=True):
     lost: int = 0
     """How many messages were lost just before this one."""
     topic: str = ""
-    """The topic, where messages of several are mixed (recordings, `SyncQueue`)."""
+    """The topic that it came on."""
 
     @property
     def text(self) -> str:

@@ -109,7 +109,8 @@ class Publisher:
 
 class Subscriber:
     def recv(self, timeout: float | None = None) -> Any:
-        """The next message's data. `Timeout` if none comes in time, which names the writers."""
+        """The next message's data. `Timeout` if none comes in time, which names the writers. (`try_recv` returns None,
+        and `recv_many` an empty list.)"""
 
     def try_recv(self) -> Any:
         """The next message's data, or None at once."""
@@ -122,7 +123,8 @@ class Subscriber:
 
     def recv_many(self, max_messages: int, timeout: float | None = 0) -> list[Any]:
         """The messages that are there, up to max_messages, all of one life of the topic. Waits, if at all, only for the
-        first. Ctrl-C while one is decoded takes none of them: the next call begins with the same message."""
+        first; if none comes in time the list is empty. (`recv` raises `Timeout` instead.) Ctrl-C while one is decoded
+        takes none of them: the next call begins with the same message."""
 
     def recv_into(self, buffer: WriteableBuffer, timeout: float | None = None) -> int:
         """Copy the next message into a buffer; returns its size. If the buffer is too small, `ValueError`, and the

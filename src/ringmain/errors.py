@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 __all__ = [
+    "AddressError",
     "Closed",
     "CodecNotFound",
     "Corrupt",
@@ -101,6 +102,10 @@ class Unsupported(RingmainError, ValueError):
     """The backend cannot do what was asked. Says why, and what to use instead."""
 
 
+class AddressError(RingmainError, ValueError):
+    """A zmq address, the table of addresses or a file of keys cannot be used. Says which, and why."""
+
+
 class FrameTopicChanged(RingmainError, ValueError):
     """A frame topic restarted with another layout, and the subscriber was opened with `on_change="raise"`."""
 
@@ -183,3 +188,23 @@ class JavaNotFound(RingmainError, FileNotFoundError):
 
 class LakeError(RingmainError, RuntimeError):
     """A lake cannot be written as it is: its row counts do not add up, or it was built another way. Says which."""
+
+
+def wrong_type(topic: str, accepts: tuple[type, ...] | None, value: object, cause: object = None) -> TypeError:
+    """For a message that its topic does not carry. `accepts`: the classes of a typed topic. `cause`: of an encoder."""
+    given = type(value)
+    name = given.__name__
+    if cause is not None:
+        array = (
+            "; send arrays as lists (tolist), or on a topic with type=numpy.ndarray" if "numpy" in str(cause) else ""
+        )
+        return TypeError(f"topic '{topic}' cannot encode this {name}: {cause}{array}")
+    if accepts is None:
+        return TypeError(f"topic '{topic}' carries bytes, not {name}: open both ends with type={name}, or send bytes")
+    if any(each.__qualname__ == given.__qualname__ and each.__module__ == given.__module__ for each in accepts):
+        return TypeError(
+            f"topic '{topic}' takes {name}, but the class was defined again after the publisher was opened (by a "
+            "notebook cell that ran twice?): open the publisher again"
+        )
+    wanted = " or ".join(each.__name__ for each in accepts)
+    return TypeError(f"topic '{topic}' takes {wanted}, not {name}")

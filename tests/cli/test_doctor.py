@@ -14,7 +14,8 @@ import stat
 import pytest
 
 import ringmain as rm
-from ringmain._cli import machine_checks
+from ringmain._cli import machine_checks, main
+from ringmain._cli.exit_codes import Exit
 from ringmain._cli.topic_checks import diagnose
 
 
@@ -45,11 +46,16 @@ def test_a_directory_everybody_can_write_is_bad(runtime_dir, monkeypatch):
     runtime_dir.chmod(stat.S_IRWXU)
 
 
-def test_little_room_is_a_note(monkeypatch):
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: (64 << 20, 63 << 20, 1 << 20))
+@pytest.mark.parametrize(("free", "state"), [(0, "bad"), (1 << 20, "bad"), (8 << 20, "note"), (1 << 30, "ok")])
+def test_too_little_room_is_a_problem(monkeypatch, free, state, capsys):
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: (1 << 30, (1 << 30) - free, free))
     found = {finding.what: finding for finding in machine_checks.examine()}
-    assert found["shared memory"].state == "note"
-    assert "--shm-size" in found["shared memory"].remedy
+    assert found["shared memory"].state == state
+    assert ("--shm-size" in found["shared memory"].remedy) == (state != "ok")
+    assert ("too little for a new topic" in found["shared memory"].text) == (state == "bad")
+    if state == "bad":
+        assert main(["doctor"]) == Exit.PROBLEM_FOUND
+        assert "BAD   shared memory" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 
 import numpy
@@ -51,6 +52,31 @@ def test_arrays_and_tables(ringmain, kept):
     assert out == ["float32[2, 3]", "[[0. 1. 2.]", " [3. 4. 5.]]"]
     told = json.loads(ringmain("echo", "t", "--oldest", "--once", "--json").out)
     assert told["data"] == {"dtype": "float32", "shape": [2, 3], "values": [[0, 1, 2], [3, 4, 5]]}
+
+
+RECORDS = numpy.zeros(3, [("id", "i4"), ("scan", "f4", (2000,))])
+RECORDS["id"], RECORDS["scan"][2] = (7, 8, 9), numpy.arange(2000)
+"""Records with arrays inside, which numpy shortens by a rule of their own."""
+
+
+def test_what_is_left_out_of_an_array_is_said(ringmain, kept):
+    kept([RECORDS], type=numpy.ndarray)
+    brief = ringmain("echo", "t", "--oldest", "--once", "--no-envelope").out
+    assert "..." in brief
+    assert brief.endswith("... (--full shows all)\n")
+    full = ringmain("echo", "t", "--oldest", "--once", "--no-envelope", "--full").out
+    assert "..." not in full
+    assert [float(word) for word in re.findall(r"[\d.]+e\+\d+", full)[-2000:]] == list(range(2000))
+    told = json.loads(ringmain("echo", "t", "--oldest", "--once", "--json").out)
+    assert told["data"]["values"] == [[record["id"], record["scan"].tolist()] for record in RECORDS]
+
+
+def test_what_json_cannot_hold_is_one_sentence(ringmain, kept):
+    kept([{None: 1}], type=dict)
+    ended = ringmain("echo", "t", "--oldest", "--once", "--json")
+    assert ended.code == 1
+    assert ended.err.startswith("ringmain echo: message 0 has no form as JSON")
+    assert ended.err.count("\n") == 1
 
 
 def test_arrow_tables(ringmain, kept):

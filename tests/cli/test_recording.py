@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
 from datetime import UTC, datetime, timedelta
 
+import numpy
 import pyarrow.parquet
 import pytest
 
 import ringmain as rm
 from ringmain.recording import Recording
 from tests.cli.conftest import PATIENCE_S, Imu
+from tests.cli.test_echo import RECORDS
 from tests.recording.conftest import payload_of
 
 
@@ -67,6 +70,33 @@ def test_export(ringmain, drive, tmp_path):
         "10 messages"
     )
     assert list(tmp_path.glob("*.tmp")) == []
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        RECORDS,
+        numpy.arange(5000, dtype="f4").reshape(50, 100),
+        numpy.array([(((1, 2), b"ab"), 1.5)] * 2, [("in", [("pair", "i2", (2,)), ("name", "S2")]), ("x", "f2")]),
+    ],
+    ids=["arrays in records", "large", "records in records"],
+)
+def test_all_of_an_array_is_exported(ringmain, tmp_path, array):
+    with rm.Publisher("scan", type=numpy.ndarray) as pub:
+        pub.send(array)
+        ringmain("record", "-o", str(tmp_path / "r"), "--oldest", "--messages", "1")
+    assert ringmain("export", str(tmp_path / "r"), str(tmp_path / "r.jsonl")).code == 0
+    told = json.loads((tmp_path / "r.jsonl").read_text())["data"]
+    assert told["shape"] == list(array.shape)
+
+    def plain(value):
+        if isinstance(value, numpy.ndarray):
+            return plain(value.tolist())
+        if isinstance(value, bytes):
+            return base64.b64encode(value).decode()
+        return [plain(each) for each in value] if isinstance(value, list | tuple) else value
+
+    assert told["values"] == plain(array)
 
 
 def test_mistakes(ringmain, drive, tmp_path):

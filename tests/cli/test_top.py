@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import html
+import itertools
 import os
 import re
 import shlex
@@ -340,7 +341,7 @@ def test_observing_frames_takes_no_slot_and_holds_nothing():
 def test_the_app_by_its_keys():
     """Filter, sort, open and go back, on a real topic."""
     pytest.importorskip("textual")
-    from textual.widgets import DataTable, Static
+    from textual.widgets import DataTable
 
     from ringmain._cli.live.app import LiveView, TopicScreen
 
@@ -357,8 +358,8 @@ def test_the_app_by_its_keys():
             await pilot.pause()
             assert isinstance(app.screen, TopicScreen)
             app.refresh_now()
-            assert "imu: broadcast, Imu" in str(app.screen.query_one("#details", Static).render())
-            assert "time: 1.0" in str(app.screen.query_one("#messages", Static).render())
+            assert "imu: broadcast, Imu" in str(app.screen.details.render())
+            assert "time: 1.0" in str(app.screen.messages.render())
             await pilot.press("escape")
             await pilot.press("p")
             assert app.model.paused
@@ -370,20 +371,60 @@ def test_the_app_by_its_keys():
         asyncio.run(drive())
 
 
-def test_a_look_while_a_topic_is_being_opened_does_no_harm():
-    """The screen is there before its parts are."""
+class Forever(MadeUp):
+    """The made-up topics, again and again."""
+
+    def __init__(self) -> None:
+        self.looks = itertools.cycle(list(busy_looks()))
+
+
+@pytest.mark.parametrize("paused", [False, True])
+@pytest.mark.parametrize("keys", [("escape", "ctrl+c"), ("ctrl+c",), ("q", "q")])
+def test_a_refresh_at_any_moment_does_no_harm(monkeypatch, keys, paused):
+    """A topic is opened and left, then the app. It refreshes before and after each widget is made and ended."""
     pytest.importorskip("textual")
+    from textual.message_pump import MessagePump
+    from textual.widget import Widget
+
     from ringmain._cli.live.app import LiveView, TopicScreen
 
-    async def drive() -> None:
-        app = LiveView(MadeUp(), interval_s=3600)
-        async with app.run_test(size=(150, 24)):
-            pushed = app.push_screen(TopicScreen("camera"))
-            assert isinstance(app.screen, TopicScreen)
-            app.refresh_now()
-            await pushed
+    app = LiveView(Forever(), interval_s=3600)
+    moments: list[str] = []
 
+    def refreshing(step):
+        async def around(widget, **options):
+            for when in ("before", "after"):
+                if is_open:
+                    app.refresh_now()
+                    moments.append(f"{when} {step.__name__} {widget!r}")
+                if when == "before":
+                    await step(widget, **options)
+
+        return around
+
+    is_open = False
+
+    async def drive() -> None:
+        nonlocal is_open
+        async with app.run_test(size=(150, 24)) as pilot:
+            app.model.paused = paused
+            is_open = True
+            await pilot.press("enter")
+            await pilot.pause()
+            assert isinstance(app.screen, TopicScreen)
+            assert "camera" in str(app.screen.details.render())
+            await pilot.press(*keys)
+        assert app.return_code == 0
+
+    monkeypatch.setattr(Widget, "_compose", refreshing(Widget._compose))
+    monkeypatch.setattr(MessagePump, "_close_messages", refreshing(MessagePump._close_messages))
     asyncio.run(drive())
+    for moment in (
+        "before _compose VerticalScroll",
+        "after _close_messages Static(id='details'",
+        "after _close_messages",
+    ):
+        assert any(moment in each for each in moments), f"no refresh {moment}"
 
 
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="no tmux here")

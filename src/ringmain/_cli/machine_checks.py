@@ -28,6 +28,7 @@ from ringmain._cli.topic_summary import survey
 
 _FUTEX_WAITV = 449  # the same number on every architecture
 _F_OFD_SETLK = 37
+_NO_ROOM = 2 * 1024 * 1024  # what a topic takes by default, with its roster
 _LITTLE_ROOM = 64 * 1024 * 1024
 _FEW_FILES = 1024
 _OLDEST_JAVA = 17
@@ -92,8 +93,10 @@ def _shared_memory() -> Iterator[Finding]:
         return
     text = f"{bytes_text(free)} of {bytes_text(total)} free in {where}"
     if free < _LITTLE_ROOM:
-        remedy = "in Docker --shm-size=1g; elsewhere mount -o remount,size=1G /dev/shm; ringmain clean; smaller topics"
-        yield Finding("shared memory", "note", text, remedy)
+        remedy = "ringmain clean; in Docker --shm-size=1g; elsewhere mount -o remount,size=1G /dev/shm; smaller topics"
+        if free < _NO_ROOM:
+            text = f"{text}: too little for a new topic"
+        yield Finding("shared memory", "bad" if free < _NO_ROOM else "note", text, remedy)
     else:
         yield Finding("shared memory", "ok", text)
     if (kind := _file_system(where)) not in ("tmpfs", "hugetlbfs", ""):

@@ -6,12 +6,14 @@ were made from. `block` formats a message in several lines, `json_line` in one l
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
+from ringmain._cli.exit_codes import CommandError
 from ringmain._cli.text_format import bytes_text, dim, printable
 from ringmain._message import Message
 from ringmain.errors import CodecNotFound, SchemaError
@@ -22,6 +24,7 @@ BRIEF_BYTES = 256
 """How many bytes of a payload are shown without --full."""
 BRIEF_ITEMS = 16
 """How many items of a list are shown without --full."""
+_BRIEF_ELEMENTS = 64  # of an array
 _MISREADS = (ValueError, TypeError, KeyError)  # msgspec's, numpy's and Arrow's errors are all one of these
 
 
@@ -137,6 +140,8 @@ def inline(value: Any, full: bool = False) -> str:
         return "{" + ", ".join(f"{inline(key)}: {inline(item, full)}" for key, item in value.items()) + "}"
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
+    if _is_array(value):
+        return " ".join(_array_text(value, full).split())
     return printable(str(value))
 
 
@@ -172,10 +177,16 @@ def _is_table(value: Any) -> bool:
 
 
 def _array_lines(array: Any, full: bool) -> list[str]:
+    lines = [f"{array.dtype}{list(array.shape)}", *_array_text(array, full).splitlines()]
+    return lines if full or not any("..." in line for line in lines) else [*lines, "... (--full shows all)"]
+
+
+def _array_text(array: Any, full: bool) -> str:
+    """With `full` all elements, also those of arrays inside records, which numpy counts apart from the records."""
     import numpy
 
-    text = numpy.array2string(array, threshold=array.size + 1 if full else 64, edgeitems=3, max_line_width=110)
-    return [f"{array.dtype}{list(array.shape)}", *text.splitlines()]
+    most = sys.maxsize if full else _BRIEF_ELEMENTS
+    return numpy.array2string(numpy.asarray(array), threshold=most, edgeitems=3, max_line_width=110)
 
 
 def _table_lines(table: Any, full: bool) -> list[str]:
@@ -190,7 +201,10 @@ def _table_lines(table: Any, full: bool) -> list[str]:
 
 
 def json_line(message: Message) -> str:
-    """A message as one line of JSON: the envelope and `data`. Bytes are `text` if they are UTF-8, else `base64`."""
+    """A message as one line of JSON: the envelope and `data`. Bytes are `text` if they are UTF-8, else `base64`.
+
+    It holds all of the message, or this raises. (NaN and infinity, which JSON does not have, are null.)
+    """
     out: dict[str, Any] = {"topic": message.topic} if message.topic else {}
     out.update(seq=message.seq, time_ns=message.time_ns)
     out.update({name: value for name in ("sender", "kind", "lost") if (value := getattr(message, name))})
@@ -206,4 +220,18 @@ def json_line(message: Message) -> str:
         out["data"] = data.to_pylist()
     else:
         out["data"] = data
-    return msgspec.json.encode(out, enc_hook=str).decode()
+    try:
+        return msgspec.json.encode(out, enc_hook=_json_value).decode()
+    except TypeError as error:
+        raise CommandError(
+            f"message {message.seq} has no form as JSON: {error}; echo --raw, and export to .parquet, keep its bytes"
+        ) from error
+
+
+def _json_value(value: Any) -> Any:
+    """What msgspec does not know. Never the `str` of an array, which leaves elements out."""
+    if _is_array(value) and value.ndim:
+        return value.tolist()
+    if _is_array(value) or isinstance(value, complex):
+        return str(value)  # a number that Python's float does not hold: numpy.longdouble, complex
+    raise TypeError(f"JSON has no form for {type(value).__name__}")

@@ -51,7 +51,7 @@ def messages(sub: Subscriber, timeout: float | None, *, decode: bool = True) -> 
             except ValueError:
                 _say(f"message {message.seq} {error}; its bytes follow")
                 data = message.data
-        yield Message(data, message.seq, message.time_ns, message.sender, message.kind, message.lost)
+        yield Message(data, message.seq, message.time_ns, message.sender, message.kind, message.lost, message.topic)
 
 
 def _decoder(sub: Subscriber) -> Decoder:

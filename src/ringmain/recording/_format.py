@@ -75,7 +75,9 @@ TABLE = (
     Column("epoch", pa.int64(), "bigint", "dictionary", "constant", field="epoch", channel=True),
     Column("seq", pa.int64(), "bigint", "delta", "ring", "seq", "seq"),
     Column("publish_time", _TIME, "timestamp", "delta", "computed", field="time_ns"),
-    Column("publish_ns", pa.int16(), "smallint", "dictionary", "computed"),
+    Column(
+        "publish_ns", pa.int16(), "smallint", "dictionary", "computed"
+    ),  # the remainder below a microsecond, 0 to 999
     Column("record_time", _TIME, "timestamp", "dictionary", "computed", field="record_time_ns"),
     Column("sender", pa.string(), "string", "dictionary", "ring", "sender", "sender", channel=True),
     Column("kind", pa.string(), "string", "dictionary", "ring", "kind", "kind", channel=True),

@@ -151,6 +151,8 @@ def _msgpack_codec(type_: Any) -> Codec:
 def _classes(type_: Any) -> tuple[type, ...] | None:
     """The classes whose instances are values of a type, if isinstance can check that; otherwise None."""
     origin = typing.get_origin(type_) or type_
+    if origin is Any:
+        return None
     if typing.is_typeddict(origin):
         return (dict,)
     if isinstance(origin, type) and origin is not float and getattr(origin, "__module__", "") != "types":

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import threading
 from contextlib import suppress
+from typing import Any
 
 import msgspec
 import numpy
@@ -48,8 +49,46 @@ def test_numbers_times_senders_and_kinds_travel(setting: Setting) -> None:
     assert (first.data, first.seq, first.sender, first.kind, first.lost) == (b"one", 0, "camera", "frame", 0)
     assert (second.data, second.seq, second.kind) == (b"two", 1, "")
     assert 1.6e18 < first.time_ns <= second.time_ns
+    assert (first.topic, second.topic) == ("t", "t")
     assert pub.next_sequence == 2
     assert sub.epoch == pub.epoch
+
+
+@pytest.mark.parametrize("value", ["text", {"a": 1}, 5])
+def test_what_is_not_bytes_names_the_topic_and_the_type_to_ask_for(setting: Setting, value: object) -> None:
+    pub = setting.publisher()
+    kind = type(value).__name__
+    for send in (pub.send, lambda data: pub.send_many([data])):
+        with pytest.raises(TypeError, match=f"topic 't' carries bytes, not {kind}: open both ends with type={kind}"):
+            send(value)
+
+
+def test_a_value_that_cannot_be_encoded_names_the_topic_and_the_way_out(setting: Setting) -> None:
+    pub = setting.publisher(type=dict)
+    with pytest.raises(TypeError, match=r"topic 't' cannot encode this dict: .*numpy.*tolist") as caught:
+        pub.send({"a": numpy.zeros(3)})
+    assert isinstance(caught.value.__cause__, TypeError)
+
+
+def test_a_class_that_was_defined_again_is_recognised(setting: Setting) -> None:
+    def define() -> type[msgspec.Struct]:
+        return msgspec.defstruct("Cell", [("x", int)], module="__main__")
+
+    first, second = define(), define()
+    pub = setting.publisher(type=first)
+    with pytest.raises(TypeError, match=r"topic 't' takes Cell, but the class was defined again.*open"):
+        pub.send(second(1))
+    with pytest.raises(TypeError, match="topic 't' takes Cell, not int"):
+        pub.send(1)
+
+
+def test_any_takes_whatever_can_be_encoded(setting: Setting) -> None:
+    pub, sub = setting.pair(pub={"type": Any}, type=Any)
+    for value in ({"a": [1, 2.5]}, "text", None):
+        pub.send(value)
+        assert sub.recv(timeout=PATIENCE_S) == value
+    with pytest.raises(TypeError, match="cannot encode this object"):
+        pub.send(object())
 
 
 def test_every_way_to_receive(setting: Setting) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+import warnings
 from contextlib import suppress
 
 from ringmain._bridge import bridge, parse_end
@@ -14,15 +15,35 @@ from ringmain._cli.text_format import bytes_text, count_text
 from ringmain._cli.topic_summary import dump_json
 
 EXAMPLES = [
-    ("from shared memory to a port", "ringmain bridge imu 'zmq:imu@tcp://*:5555'"),
-    ("on the other machine, from the port into shared memory", "ringmain bridge zmq:imu@tcp://robot:5555 imu"),
+    (
+        "from shared memory to a port, encrypted (zmq.auth.create_certificates makes the keys)",
+        "ringmain bridge imu 'zmq:imu@tcp://*:5555' --keys robot.key_secret",
+    ),
+    (
+        "on the other machine, from the port into shared memory",
+        "ringmain bridge zmq:imu@tcp://robot:5555 imu --server-key robot.key",
+    ),
+    ("without keys, open to every machine on the network", "ringmain bridge imu 'zmq:imu@tcp://*:5555' --insecure"),
     ("a copy under another name", "ringmain bridge imu imu/copy"),
 ]
+SECURITY = ("keys", "server_key", "clients", "insecure")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", help="a topic, zmq:topic or zmq:topic@tcp://host:port")
     parser.add_argument("target", help="the same")
+    parser.add_argument("--keys", metavar="FILE", help="this side's own CURVE keys, the file that ends in _secret")
+    parser.add_argument(
+        "--server-key",
+        metavar="FILE",
+        help="the publisher's public key (or the key itself), to connect to one with keys",
+    )
+    parser.add_argument(
+        "--clients",
+        metavar="DIR",
+        help="the public keys of those that may connect (default: all that have the server key)",
+    )
+    parser.add_argument("--insecure", action="store_true", help="listen to the whole network without keys")
     parser.add_argument(
         "--duration", type=positive_seconds, metavar="S", help="stop after S seconds (default: at Ctrl-C)"
     )
@@ -31,12 +52,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     try:
-        for end in (args.source, args.target):
-            parse_end(end)
+        ends = [parse_end(end) for end in (args.source, args.target)]
     except ValueError as error:
         raise UsageError(str(error)) from None
+    security = {name: getattr(args, name) for name in SECURITY}
+    if any(security.values()) and not any("address" in end for end in ends):
+        raise UsageError("keys are for an end with an address: zmq:topic@tcp://host:port")
+    warnings.showwarning = _warn
     try:
-        carrying = bridge(args.source, args.target)
+        carrying = bridge(args.source, args.target, **security)
     except ImportError as error:
         raise missing_part("zmq", error) from None
     end_s = time.monotonic() + args.duration if args.duration else float("inf")
@@ -51,3 +75,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(f"{count_text(traffic.carried)} messages, {bytes_text(traffic.carried_bytes)}, {traffic.dropped} dropped")
     return Exit.OK
+
+
+def _warn(message: Warning | str, *rest: object, **more: object) -> None:
+    print(f"ringmain bridge: {message}", file=sys.stderr, flush=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 EXAMPLES = [
     ("bash", "echo 'eval \"$(ringmain completion bash)\"' >> ~/.bashrc"),
-    ("zsh", "ringmain completion zsh > ~/.zfunc/_ringmain   (with ~/.zfunc in fpath)"),
+    ("zsh, with ~/.zfunc in fpath", "ringmain completion zsh > ~/.zfunc/_ringmain"),
     ("fish", "ringmain completion fish > ~/.config/fish/completions/ringmain.fish"),
 ]
 SHELLS = ("bash", "zsh", "fish")

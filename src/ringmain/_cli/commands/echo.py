@@ -18,7 +18,10 @@ EXAMPLES = [
     ("every message, until Ctrl-C", "ringmain echo imu"),
     ("the next one, or exit code 4 after five seconds", "ringmain echo imu --once --timeout 5"),
     ("messages that match", "ringmain echo imu --filter 'abs(acceleration[2]) > 12 and message.sender == \"left\"'"),
-    ("everything still in the ring, as lines of JSON", "ringmain echo imu --oldest --json --timeout 0"),
+    (
+        "everything still in the ring, as lines of JSON, then exit code 4",
+        "ringmain echo imu --oldest --json --timeout 0",
+    ),
     ("the payload, unchanged", "ringmain echo blobs --once --raw > blob.bin"),
 ]
 

@@ -22,7 +22,10 @@ EXAMPLES = [
     ("the same ten times a second, until Ctrl-C", "ringmain pub chat ping --rate 10"),
     ("every line of a program's output", "journalctl -f | ringmain pub log -"),
     ("files, each as one message, into a pipe that keeps them", "ringmain pub images --file *.png --contract pipe"),
-    ("a typed topic that does not exist yet", "ringmain pub imu --type robot.messages:Imu '{...}'"),
+    (
+        "a typed topic that does not exist yet",
+        'ringmain pub imu --type robot.messages:Imu \'{"time_ns": 1, "acceleration": [0, 0, 9.8]}\'',
+    ),
 ]
 
 

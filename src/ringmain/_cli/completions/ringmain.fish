@@ -51,7 +51,7 @@ function _shtab_ringmain_using
 end
 
 set -g _shtab_ringmain_commands list info echo pub hz bw delay top record play export bridge pipeline report clean doctor bench demo completion
-set -g _shtab_ringmain_opts_with_value --align --batch-bytes --capacity --contract --count --duration --exclude --file --filter --flush-interval --format --from --fsync --interval --keep --kind --lake --map --master --max-size --messages --name --out --output --rate --sealed-uri --seconds --segment-age --segment-size --sender --sort --speed --timeout --title --to --topics --type --wait-readers --window -o
+set -g _shtab_ringmain_opts_with_value --align --batch-bytes --capacity --clients --contract --count --duration --exclude --file --filter --flush-interval --format --from --fsync --interval --keep --keys --kind --lake --map --master --max-size --messages --name --out --output --rate --sealed-uri --seconds --segment-age --segment-size --sender --server-key --sort --speed --timeout --title --to --topics --type --wait-readers --window -o
 
 complete -c ringmain -e
 complete -c ringmain -f
@@ -163,6 +163,10 @@ complete -c ringmain -n '_shtab_ringmain_using export; and test $_shtab_ringmain
 complete -c ringmain -n '_shtab_ringmain_using export; and test $_shtab_ringmain_npos -ge 2' -ka "(ringmain list --names 2>/dev/null)" -d 'names or patterns (default: all)'
 complete -c ringmain -n '_shtab_ringmain_using; and test $_shtab_ringmain_npos -eq 0' -a bridge -d 'Forward a topic to another, on this machine or another.'
 complete -c ringmain -n '_shtab_ringmain_using bridge' -s h -l help -d 'show this help message and exit'
+complete -c ringmain -n '_shtab_ringmain_using bridge' -l keys -xka "(__fish_complete_path (commandline -ct))" -d 'this side'"'"'s own CURVE keys, the file that ends in _secret'
+complete -c ringmain -n '_shtab_ringmain_using bridge' -l server-key -xka "(__fish_complete_path (commandline -ct))" -d 'the publisher'"'"'s public key (or the key itself), to connect to one with keys'
+complete -c ringmain -n '_shtab_ringmain_using bridge' -l clients -xka "(__fish_complete_path (commandline -ct))" -d 'the public keys of those that may connect (default: all that have the server key)'
+complete -c ringmain -n '_shtab_ringmain_using bridge' -l insecure -d 'listen to the whole network without keys'
 complete -c ringmain -n '_shtab_ringmain_using bridge' -l duration -x -d 'stop after S seconds (default: at Ctrl-C)'
 complete -c ringmain -n '_shtab_ringmain_using bridge' -l json -d 'print the totals as a JSON object'
 complete -c ringmain -n '_shtab_ringmain_using bridge; and test $_shtab_ringmain_npos -eq 0' -ka "(ringmain list --names 2>/dev/null)" -d 'a topic, zmq:topic or zmq:topic@tcp://host:port'

@@ -52,6 +52,10 @@ _shtab_ringmain_bench_defaults_added=0
 
 _shtab_ringmain_bridge_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--keys[this side\'s own CURVE keys, the file that ends in _secret]:FILE:_files"
+  "--server-key[the publisher\'s public key (or the key itself), to connect to one with keys]:FILE:_files"
+  "--clients[the public keys of those that may connect (default\: all that have the server key)]:DIR:_files"
+  "--insecure[listen to the whole network without keys]"
   "--duration[stop after S seconds (default\: at Ctrl-C)]:S:"
   "--json[print the totals as a JSON object]"
   ":a topic, zmq\:topic or zmq\:topic\@tcp\:\/\/host\:port:_ringmain_topics"

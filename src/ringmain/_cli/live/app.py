@@ -1,4 +1,9 @@
-"""The live view on the terminal: a table of topics, and the details of one. Needs Textual. Computes nothing."""
+"""The live view on the terminal: a table of topics, and the details of one. Needs Textual. Computes nothing.
+
+Owns this invariant: a refresh may come at any moment, also while a screen is being opened or left. Textual mounts and
+removes widgets one after the other, so a query finds some of them and not the others. A screen therefore keeps its
+widgets: they can be written to before they are mounted, and after they are removed.
+"""
 
 from __future__ import annotations
 
@@ -51,24 +56,23 @@ class TopicScreen(Screen[None]):
     def __init__(self, topic: str) -> None:
         super().__init__()
         self.topic = topic
+        self.headline = Static(id="headline", classes="bar", markup=False)
+        self.details = Static(id="details", markup=False)
+        self.messages = Static(id="messages", markup=False)
+        self.picture = Static(id="picture", markup=False)
 
     def compose(self) -> ComposeResult:
-        yield Static(id="headline", classes="bar", markup=False)
-        with Horizontal():
-            with VerticalScroll():
-                yield Static(id="details", markup=False)
-                yield Static(id="messages", markup=False)
-            yield Static(id="picture", markup=False)
+        yield self.headline
+        yield Horizontal(VerticalScroll(self.details, self.messages), self.picture)
         yield Footer()
 
     def show(self, headline: str | Text, details: str = "", messages: str = "", picture: Text | None = None) -> None:
         """`picture`: None if the messages are not images."""
-        self.query_one("#headline", Static).update(headline)
-        self.query_one("#details", Static).update(details)
-        self.query_one("#messages", Static).update(messages)
-        shown = self.query_one("#picture", Static)
-        shown.display = picture is not None
-        shown.update(picture or "")
+        self.headline.update(headline)
+        self.details.update(details)
+        self.messages.update(messages)
+        self.picture.display = picture is not None
+        self.picture.update(picture or "")
 
 
 class LiveView(App[None]):
@@ -97,44 +101,45 @@ class LiveView(App[None]):
         self.model = Model()
         self._source = source
         self._interval_s = interval_s
+        self._status = Static(id="status", classes="bar", markup=False)
+        self._table = Topics(id="topics", cursor_type="row", zebra_stripes=True)
+        self._filter = Input(placeholder="part of a topic's name; Enter keeps it, Esc clears it", id="filter")
 
     def compose(self) -> ComposeResult:
-        yield Static(id="status", classes="bar", markup=False)
-        yield Topics(id="topics", cursor_type="row", zebra_stripes=True)
-        yield Input(placeholder="part of a topic's name; Enter keeps it, Esc clears it", id="filter")
+        yield self._status
+        yield self._table
+        yield self._filter
         yield Footer()
 
     def on_mount(self) -> None:
-        table = self.query_one(Topics)
         for number, head in enumerate(HEADS):
-            table.add_column(Text(head, justify="right" if head in NUMBERS else "left"), key=str(number))
+            self._table.add_column(Text(head, justify="right" if head in NUMBERS else "left"), key=str(number))
         self.refresh_now()
         self.set_interval(self._interval_s, self.refresh_now)
-        table.focus()
+        self._table.focus()
 
     def refresh_now(self) -> None:
         """Reads all topics and updates the screen."""
+        if not self.screen_stack:
+            return  # the app is ending
         self.model.look(self._source.look())
         self.show_table()
         self.show_topic()
 
     def show_table(self) -> None:
-        base = self.screen_stack[0]
-        table = base.query_one(Topics)
+        table = self._table
         at, top = table.cursor_row, table.scroll_y
         table.clear()
         for row in self.model.rows():
             table.add_row(*_styled(row), key=row.info.name)
         table.move_cursor(row=min(at, max(0, table.row_count - 1)), scroll=False)
         table.scroll_to(y=top, animate=False)
-        base.query_one("#status", Static).update(status_line(self.model))
+        self._status.update(status_line(self.model))
 
     def show_topic(self) -> None:
         """Updates the details of the open topic, if there is one."""
         screen = self.screen
-        if not isinstance(screen, TopicScreen) or not screen.query("#picture"):
-            return  # or it was just opened and has no widgets yet
-        if self.model.paused and screen.query_one("#details", Static).content:
+        if not isinstance(screen, TopicScreen) or (self.model.paused and screen.details.content):
             return
         row = self.model.row(screen.topic)
         if row is None:
@@ -173,9 +178,8 @@ class LiveView(App[None]):
         self.show_table()
 
     def action_filter(self) -> None:
-        field = self.query_one("#filter", Input)
-        field.add_class("shown")
-        field.focus()
+        self._filter.add_class("shown")
+        self._filter.focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
         self.model.filter = event.value
@@ -185,18 +189,18 @@ class LiveView(App[None]):
         self._leave_filter()
 
     def on_key(self, event: object) -> None:
-        if getattr(event, "key", "") == "escape" and self.query_one("#filter", Input).has_focus:
-            self.query_one("#filter", Input).value = ""
+        if getattr(event, "key", "") == "escape" and self._filter.has_focus:
+            self._filter.value = ""
             self._leave_filter()
 
     def _leave_filter(self) -> None:
-        self.query_one("#filter", Input).remove_class("shown")
-        self.query_one(Topics).focus()
+        self._filter.remove_class("shown")
+        self._table.focus()
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         if event.row_key.value is not None:
             self.push_screen(TopicScreen(event.row_key.value), callback=None)
-            self.call_after_refresh(self.show_topic)
+            self.show_topic()
 
 
 def _styled(row: Row) -> list[Text]:

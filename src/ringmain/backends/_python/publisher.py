@@ -17,7 +17,7 @@ from ringmain._publisher import Publisher
 from ringmain.backends._python import reference_ring
 from ringmain.backends._python.buffers import PythonReservation
 from ringmain.backends._python.endpoint import PythonEndpoint, check_count, check_kind, parse_timeout
-from ringmain.errors import Full, InUse, MessageTooLarge, RingmainError
+from ringmain.errors import Full, InUse, MessageTooLarge, RingmainError, wrong_type
 
 ROOM_SLICE_S = 0.001
 """How often asyncio looks for room: neither ZeroMQ nor a virtual clock has an event for it."""
@@ -82,9 +82,15 @@ class PythonPublisher(PythonEndpoint):
         if self._codec is not None:
             accepts = self._codec.accepts
             if accepts is not None and not isinstance(data, accepts):
-                raise TypeError(f"topic '{self.topic}' takes {accepts!r}, not {type(data)!r}")
-            data = self._codec.encode(data)
-        return data if type(data) is bytes else bytes(memoryview(data).cast("B"))
+                raise wrong_type(self.topic, accepts, data)
+            try:
+                data = self._codec.encode(data)
+            except TypeError as error:
+                raise wrong_type(self.topic, accepts, data, error) from error
+        try:
+            return data if type(data) is bytes else bytes(memoryview(data).cast("B"))
+        except TypeError as error:
+            raise wrong_type(self.topic, None, data) from error
 
     def _check_size(self, size: int, kind: str) -> None:
         envelope = reference_ring.envelope_bytes(self.sender, kind)

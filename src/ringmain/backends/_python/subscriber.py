@@ -110,7 +110,8 @@ class PythonSubscriber(Screened, PythonEndpoint):
             self._take(record)
             raise
         # Taken only now: Ctrl-C in a decoder must not lose the message.
-        return Message(data, record.seq, record.time_ns, record.sender, record.kind, self._take(record))
+        lost = self._take(record)
+        return Message(data, record.seq, record.time_ns, record.sender, record.kind, lost, self.topic)
 
     def _wait_for_one(self, timeout: float | None) -> reference_ring.Record:
         self._usable()

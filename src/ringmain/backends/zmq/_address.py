@@ -8,11 +8,12 @@ from __future__ import annotations
 import ipaddress
 import os
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from ringmain.errors import NotAllowed
+from ringmain.errors import AddressError, NotAllowed
 
 TABLE_VARIABLE = "RINGMAIN_ZMQ"
 ZmqContract = Literal["broadcast", "pipe"]
@@ -44,19 +45,23 @@ class Address:
     def __post_init__(self) -> None:
         for endpoint in filter(None, (self.endpoint, self.bind)):
             if not isinstance(endpoint, str) or not endpoint.startswith(("tcp://", "ipc://")):
-                raise ValueError(f"an address is 'tcp://host:port' or 'ipc://path', not {endpoint!r}")
+                raise AddressError(f"an address is 'tcp://host:port' or 'ipc://path', not {endpoint!r}")
         if self.contract not in get_args(ZmqContract):
-            raise ValueError(f"an address has the contract 'broadcast' or 'pipe', not {self.contract!r}")
-        if self.queue < 1:
-            raise ValueError(f"queue is a number of messages, at least 1, not {self.queue}")
+            raise AddressError(f"an address has the contract 'broadcast' or 'pipe', not {self.contract!r}")
+        if not isinstance(self.queue, int) or self.queue < 1:
+            raise AddressError(f"queue is a number of messages, at least 1, not {self.queue!r}")
+        for name in ("keys", "server_key", "clients"):
+            if not isinstance(getattr(self, name), str | None):
+                raise AddressError(f"{name} is a path, as a str, not {getattr(self, name)!r}")
 
 
-def find(topic: str, given: str | Address | None) -> Address | None:
-    """The address that was given, or that the table has. None: see the registry in the runtime directory."""
+def find(topic: str, given: str | Address | Mapping[str, Any] | None) -> Address | None:
+    """The address that was given (a mapping has its fields), or that the table has. None: see the registry in the
+    runtime directory."""
     if isinstance(given, Address):
         return given
     if given is not None:
-        return Address(given)
+        return Address(**given) if isinstance(given, Mapping) else Address(given)
     table = os.environ.get(TABLE_VARIABLE)
     return _read_table(table).get(topic) if table else None
 
@@ -65,17 +70,21 @@ def _read_table(path: str) -> dict[str, Address]:
     known = {field.name for field in fields(Address)}
     try:
         raw = tomllib.loads(Path(path).read_text())
-    except (OSError, tomllib.TOMLDecodeError) as error:
-        raise ValueError(f"{TABLE_VARIABLE}={path} cannot be read as a table of addresses: {error}") from error
+    except (OSError, ValueError) as error:  # not TOML, or not text
+        why = error.strerror if isinstance(error, OSError) else error
+        raise AddressError(f"{TABLE_VARIABLE}={path} cannot be read as a table of addresses: {why}") from error
     table = {}
     for topic, entry in raw.items():
-        entry = {"endpoint": entry} if isinstance(entry, str) else dict(entry)
-        if "endpoint" not in entry or not set(entry) <= known:
-            raise ValueError(f"{path}: topic {topic!r} needs an endpoint, and may have {', '.join(sorted(known))}")
+        entry = {"endpoint": entry} if isinstance(entry, str) else entry
+        if not isinstance(entry, dict) or "endpoint" not in entry or not set(entry) <= known:
+            raise AddressError(f"{path}: topic {topic!r} needs an endpoint, and may have {', '.join(sorted(known))}")
         for key in ("keys", "server_key", "clients"):
             if isinstance(entry.get(key), str) and (Path(path).parent / entry[key]).exists():
                 entry[key] = str(Path(path).parent / entry[key])
-        table[topic] = Address(**entry)
+        try:
+            table[topic] = Address(**entry)
+        except AddressError as error:
+            raise AddressError(f"{path}: topic {topic!r}: {error}") from error
     return table
 
 
@@ -92,21 +101,61 @@ def check_exposure(topic: str, address: Address) -> None:
     if not local:
         raise NotAllowed(
             f"topic '{topic}' would be open to every machine that reaches {endpoint}: give its Address keys=, bind it "
-            "to tcp://127.0.0.1:port, or say insecure=True"
+            "to tcp://127.0.0.1:port, or say insecure=True (ringmain bridge: --keys, --insecure)"
         )
 
 
 def set_keys(socket: Any, address: Address, *, server: bool) -> None:
-    """CURVE, if the address has keys."""
+    """CURVE, if the address has keys. A publisher needs its own, a subscriber the publisher's public key."""
     import zmq
+
+    if server:
+        if address.clients and not address.keys:
+            raise AddressError("clients= needs keys=: without keys a publisher cannot tell subscribers apart")
+        if address.keys:
+            socket.curve_publickey, socket.curve_secretkey = _load(address.keys, "keys")
+            socket.curve_server = True
+    elif address.server_key:
+        own = _load(address.keys, "keys") if address.keys else zmq.curve_keypair()
+        socket.curve_publickey, socket.curve_secretkey = own
+        try:
+            socket.curve_serverkey = _server_key(address.server_key)
+        except (ValueError, zmq.ZMQError):
+            raise AddressError(
+                f"server_key={address.server_key} is neither a file nor a key of 40 characters"
+            ) from None
+    elif address.keys:
+        raise AddressError(
+            f"a subscriber with keys ({address.keys}) needs server_key= too, the public key of the publisher at "
+            f"{address.endpoint}"
+        )
+
+
+def _server_key(text: str) -> bytes:
+    return _load(text, "server_key", secret=False)[0] if os.path.exists(text) else text.encode("ascii")
+
+
+def _load(path: str, what: str, *, secret: bool = True) -> tuple[bytes, bytes]:
     import zmq.auth
 
-    if server and address.keys:
-        public, secret = zmq.auth.load_certificate(address.keys)
-        socket.curve_publickey, socket.curve_secretkey, socket.curve_server = public, secret, True
-    elif not server and address.server_key:
-        public, secret = zmq.auth.load_certificate(address.keys) if address.keys else zmq.curve_keypair()
-        socket.curve_publickey, socket.curve_secretkey = public, secret
-        is_file = os.path.exists(address.server_key)
-        server_key = zmq.auth.load_certificate(address.server_key)[0] if is_file else address.server_key.encode()
-        socket.curve_serverkey = server_key
+    try:
+        pair = zmq.auth.load_certificate(path)
+    except (OSError, ValueError) as error:
+        why = "there is no such file" if not os.path.exists(path) else str(error)
+        raise AddressError(f"{what}={path} cannot be read as a CURVE key: {why}") from error
+    if secret and pair[1] is None:
+        raise AddressError(f"{what}={path} has only the public key: name the file that ends in _secret")
+    return pair[0], pair[1] or b""
+
+
+def check_clients(directory: str) -> None:
+    """ZeroMQ itself only logs that it cannot read them, and then admits no subscriber."""
+    import zmq.auth
+
+    try:
+        count = len(zmq.auth.load_certificates(directory))
+    except (OSError, ValueError) as error:
+        why = "there is no such directory" if not os.path.isdir(directory) else str(error)
+        raise AddressError(f"clients={directory} cannot be read as a directory of public keys: {why}") from error
+    if not count:
+        raise AddressError(f"clients={directory} has no public key (*.key), so no subscriber could connect")

@@ -27,7 +27,7 @@ from ringmain.backends.zmq import _address, _registry, _wire
 from ringmain.backends.zmq._address import Address
 from ringmain.backends.zmq._deadline import Deadline, poll_ms
 from ringmain.backends.zmq._registry import Advertisement, Registration
-from ringmain.errors import Closed, Full, SystemFailure, Timeout, TopicBusy
+from ringmain.errors import AddressError, Closed, Full, SystemFailure, Timeout, TopicBusy
 
 LINGER_MS = 1000
 """How long closing may wait until what was sent is delivered."""
@@ -84,6 +84,8 @@ class ZmqPublisher(PythonPublisher):
     def _bind(self, address: Address, endpoint: str, mode: int) -> None:
         # ZeroMQ authenticates for a whole context, so a publisher with a list of clients has a context of its own.
         _registry.make_directory()
+        if address.clients:
+            _address.check_clients(address.clients)
         self._context: zmq.Context[Any] = zmq.Context() if address.clients else zmq.Context.instance()
         if address.clients:
             from zmq.auth.thread import ThreadAuthenticator
@@ -100,6 +102,9 @@ class ZmqPublisher(PythonPublisher):
             else:
                 self._socket.xpub_verboser = 1  # reports every subscriber that comes or goes, so that they are counted
             self._socket.bind(endpoint)
+        except AddressError as error:
+            self._close_sockets()
+            raise AddressError(f"topic '{self.topic}': {error}") from error
         except zmq.ZMQError as error:
             self._close_sockets()
             if error.errno == zmq.EADDRINUSE:

@@ -25,8 +25,9 @@ from ringmain.backends._python.subscriber import NO_TOPIC, PythonSubscriber
 from ringmain.backends.zmq import _address, _registry, _wire
 from ringmain.backends.zmq._address import Address
 from ringmain.backends.zmq._deadline import SLICE_S, Deadline, poll_ms
+from ringmain.backends.zmq._handshake import Handshake
 from ringmain.backends.zmq._registry import Registration
-from ringmain.errors import SystemFailure, TopicMismatch
+from ringmain.errors import AddressError, NotAllowed, SystemFailure, TopicMismatch
 
 TOPIC_POLL_S = 0.01
 
@@ -42,6 +43,7 @@ class ZmqSubscriber(PythonSubscriber):
         self._lock = threading.RLock()
         self._socket: zmq.Socket[bytes] | None = None
         self._registration: Registration | None = None
+        self._handshake: Handshake | None = None
         self._endpoint = ""
         self._follow_again_ns = 0
         self._came_first = False
@@ -69,12 +71,18 @@ class ZmqSubscriber(PythonSubscriber):
         socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.PULL if is_pull else zmq.SUB)
         socket.linger, socket.rcvhwm = 0, address.queue
         socket.reconnect_ivl, socket.reconnect_ivl_max = 10, 1000
-        _address.set_keys(socket, address, server=False)
-        if not is_pull:
-            socket.subscribe(b"")
         try:
+            _address.set_keys(socket, address, server=False)
+            if not is_pull:
+                socket.subscribe(b"")
+            if self._given is not None:
+                self._handshake = Handshake(self.topic, socket, address)
             socket.connect(address.endpoint)
+        except AddressError as error:
+            socket.close()
+            raise AddressError(f"topic '{self.topic}': {error}") from error
         except zmq.ZMQError as error:
+            self._detach()
             socket.close()
             raise SystemFailure(f"topic '{self.topic}' cannot connect to {address.endpoint}: {error}") from error
         self._socket, self._contract, self._endpoint = socket, contract, address.endpoint
@@ -96,17 +104,28 @@ class ZmqSubscriber(PythonSubscriber):
         return Address(found.endpoint, contract=found.contract)
 
     def _detach(self) -> None:
-        if self._socket is not None and self._forks == _names.forks():
-            self._socket.close()
+        ours = self._forks == _names.forks()
+        for socket in (self._handshake, self._socket):
+            if socket is not None and ours:
+                socket.close()
         if self._registration is not None:
-            self._registration.remove() if self._forks == _names.forks() else self._registration.forget()
-        self._socket = self._registration = None
+            self._registration.remove() if ours else self._registration.forget()
+        self._socket = self._registration = self._handshake = None
 
     def _follow(self) -> None:
-        """While no message comes: has the topic been recreated? Then it has another address."""
+        """While no message comes: has the topic been recreated? Then it has another address. Or does the publisher
+        at a given address refuse this subscriber?"""
         now_ns = time.monotonic_ns()
-        if self._given is None and self._socket is not None and now_ns >= self._follow_again_ns:
-            self._follow_again_ns = now_ns + int(SLICE_S * 1e9)
+        if self._socket is None or now_ns < self._follow_again_ns:
+            return
+        self._follow_again_ns = now_ns + int(SLICE_S * 1e9)
+        if self._handshake is not None:
+            try:
+                self._handshake.check()
+            except NotAllowed:
+                self._detach()  # ZeroMQ may have given up; the next attempt to receive connects again
+                raise
+        else:
             found = _registry.living_publisher(self.topic)
             if found is not None and found.endpoint != self._endpoint:
                 self._detach()
@@ -218,6 +237,8 @@ class ZmqSubscriber(PythonSubscriber):
     def _reason_to_wait(self) -> str:
         if self._socket is None:
             return NO_TOPIC
+        if self._handshake is not None and self._handshake.trouble:
+            return self._handshake.trouble
         who = f"writer {self._writer_name!r}" if self._writer_name else "a writer that has not answered yet"
         return f"waiting for {who} at {self._endpoint}"
 
