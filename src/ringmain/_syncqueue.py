@@ -64,34 +64,34 @@ class SyncQueue(Closing):
         with `block` when the time is up, naming the member that is furthest behind. If that is this member itself, also
         at once: it would wait for itself."""
         data = body.encode() if isinstance(body, str) else body
-        deadline_s = None if timeout is None else time.monotonic() + timeout
+        deadline_s = time.monotonic() + (0.0 if not block else float("inf") if timeout is None else timeout)
+        wait_s, unread = 0.0, False
         while True:
             try:
-                return self._publisher.send(data, kind, 0)
-            except Full:
+                return self._publisher.send(data, kind, wait_s)
+            except Full as full:
+                if unread and block and self._is_waiting_for_itself(full):
+                    raise Full(
+                        f"queue '{self.name}' is full of messages that '{self.sender}' itself has not read: call pop() "
+                        "before append()"
+                    ) from None
                 # The ring may be full of messages that this member ignores, such as its own: skip them.
-                unread = wait([self._subscriber], 0)
-            left_s = 0.0 if not block else None if deadline_s is None else max(deadline_s - time.monotonic(), 0.0)
-            if left_s == 0.0:
-                return self._publisher.send(data, kind, 0)
-            if unread and self._waits_for_itself():
-                raise Full(
-                    f"queue '{self.name}' is full of messages that '{self.sender}' itself has not read: call pop() "
-                    "before append()"
-                )
-            try:
-                return self._publisher.send(data, kind, _SLICE_S if left_s is None else min(left_s, _SLICE_S))
-            except Full:
-                continue
+                unread = bool(wait([self._subscriber], 0))
+                left_s = deadline_s - time.monotonic()
+                if left_s <= 0:
+                    break
+                wait_s = min(left_s, _SLICE_S)
+        try:
+            return self._publisher.send(data, kind, 0)
+        except Full as full:
+            waited = f"within {timeout if block else 0:g} s"
+            raise Full(str(full).replace("within 0 s", waited)) from None
 
-    def _waits_for_itself(self) -> bool:
-        """Is this member the one that is furthest behind, and does no other thread read for it?"""
+    def _is_waiting_for_itself(self, full: Full) -> bool:
+        """Does this member's own reader block it, and does no other thread read for it? Then that does not change."""
         if self._reader_thread is not threading.current_thread() and self._reader_thread.is_alive():
             return False
-        readers = [reader for reader in info(self.name).readers if reader.alive and reader.role == "reader"]
-        own = (os.getpid(), _names.participant_name(None, self.sender))
-        furthest = min((reader.position for reader in readers), default=None)
-        return any(reader.position == furthest and (reader.pid, reader.name) == own for reader in readers)
+        return f"reader '{_names.participant_name(None, self.sender)}' (pid {os.getpid()})" in str(full)
 
     def pop(self, block: bool = False, timeout: float | None = None) -> Message | None:
         """The next message, or None: at once, or with `block` when the time is up."""
