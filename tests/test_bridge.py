@@ -6,7 +6,11 @@ losses.
 
 from __future__ import annotations
 
+from itertools import product
+from typing import Any
+
 import msgspec
+import numpy as np
 import pytest
 
 import ringmain as rm
@@ -97,3 +101,105 @@ def test_an_end_that_is_not_one_is_refused() -> None:
         rm.bridge("carrier:pigeon", "b")
     with rm.Publisher("b"), pytest.raises(rm.TopicBusy):
         rm.bridge("a", "b")
+
+
+CONTRACTS = ["broadcast", "pipe", "bus", "reliable"]
+
+
+@pytest.mark.parametrize("burst", [255, 256, 257, 258, 512, 513, 1000])
+@pytest.mark.parametrize(("there", "here"), [*product(CONTRACTS, CONTRACTS)])
+def test_every_message_of_a_burst_is_carried(there: Any, here: Any, burst: int) -> None:
+    """More than one call of `carry` takes: none may be dropped between two calls."""
+    source, target = rm.Subscriber("a", start="oldest"), rm.Publisher("b", contract=here)
+    with rm.Publisher("a", contract=there) as pub, rm.Bridge(source, target) as carrying:
+        with rm.Subscriber("b", start="oldest") as far:
+            sent = [b"%d" % i for i in range(burst)]
+            pub.send_many(sent)
+            carried = 0
+            while more := carrying.carry(timeout=0):
+                carried += more
+            traffic = carrying.traffic
+            assert (carried, traffic.carried, traffic.dropped) == (burst, burst, 0)
+            assert traffic.carried_bytes == sum(map(len, sent))
+            assert [(m.seq, m.data) for m in iter(far.try_recv_message, None)] == list(enumerate(sent))
+            assert far.lost == 0
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_the_contract_is_kept_where_the_target_has_it(contract: Any) -> None:
+    with rm.Publisher("a", contract=contract) as pub, rm.bridge("a", "b", start=False) as carrying:
+        assert rm.info("b").contract == contract
+        assert carrying.describe() == f"shm:a ({contract}) -> shm:b ({contract})"
+        pub.send(b"x")
+        carrying.carry(timeout=0)
+        with rm.Subscriber("b", start="oldest") as far:
+            assert far.recv(timeout=0) == b"x"
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_the_contract_of_a_source_that_comes_later_is_kept_too(contract: Any) -> None:
+    with rm.bridge("a", "b", start=False) as carrying, rm.Publisher("a", contract=contract) as pub:
+        pub.send(b"x")
+        assert carrying.carry(timeout=PATIENCE_S) == 1
+        assert rm.info("b").contract == contract
+        with rm.Subscriber("b", start="oldest") as far:
+            assert far.recv(timeout=0) == b"x"
+
+
+def test_another_contract_is_said() -> None:
+    with rm.Publisher("a", contract="reliable"):
+        with pytest.warns(RuntimeWarning, match=r"'a': its contract is reliable, that of 'z' is broadcast"):
+            carrying = rm.bridge("a", "zmq:z", start=False)
+        with carrying:
+            assert "is broadcast, on which a slow reader is lapped" in carrying.describe()
+
+
+def test_a_target_that_others_write_to_keeps_its_contract_and_it_is_said() -> None:
+    with rm.Publisher("b", contract="bus"), rm.bridge("a", "b", start=False) as carrying, rm.Subscriber("b") as far:
+        with rm.Publisher("a", contract="reliable") as pub:
+            pub.send(b"x")
+            with pytest.warns(RuntimeWarning, match="'a': its contract is reliable, that of 'b' is bus"):
+                assert carrying.carry(timeout=PATIENCE_S) == 1
+            assert far.recv(timeout=PATIENCE_S) == b"x"
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_frames_are_copied_to_a_frame_topic(when: str) -> None:
+    if when == "before":
+        pub = rm.FramePublisher("cam", (2, 3), "f4")
+        carrying = rm.bridge("cam", "far", start=False)
+    else:
+        carrying = rm.bridge("cam", "far", start=False)
+        pub = rm.FramePublisher("cam", (2, 3), "f4")
+    with pub, carrying, rm.FrameSubscriber("far", start="oldest") as far:
+        if when == "after":
+            carrying.carry(timeout=0)  # it sees what the source is
+        for number in range(3):
+            with pub.frame() as draft:
+                draft.array[:] = number
+                draft.id, draft.meta, draft.valid = 10 + number, {"gain": number}, number != 1
+            while not carrying.carry(timeout=0):
+                pass
+            with far.recv(timeout=PATIENCE_S) as frame:
+                assert frame.array.tolist() == [[float(number)] * 3] * 2
+                assert (frame.id, frame.meta, frame.valid) == (10 + number, {"gain": number}, number != 1)
+        assert (carrying.traffic.carried, carrying.traffic.carried_bytes, carrying.traffic.dropped) == (3, 72, 0)
+        assert carrying.describe() == "shm:cam (frames) -> shm:far (frames)"
+
+
+def test_frames_do_not_go_where_there_are_none() -> None:
+    with rm.FramePublisher("cam", 4):
+        with pytest.raises(rm.TopicMismatch, match=r"'zmq' has no frames"):
+            rm.bridge("cam", "zmq:cam")
+        with rm.FrameSubscriber("cam") as source, rm.Publisher("b") as target:
+            with pytest.raises(rm.TopicMismatch, match="FramePublisher"):
+                rm.Bridge(source, target)
+
+
+def test_frames_of_another_shape_end_the_bridge_with_a_sentence() -> None:
+    with rm.FramePublisher("cam", 4) as pub, rm.bridge("cam", "far", start=False) as carrying:
+        pub.close()
+        with rm.FramePublisher("cam", 8) as pub:
+            pub.send(np.zeros(8, "u1"))
+            with pytest.raises(rm.TopicMismatch, match="another layout"):
+                carrying.carry(timeout=PATIENCE_S)

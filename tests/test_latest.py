@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import msgspec
+import numpy as np
 import pytest
 
 import ringmain as rm
@@ -131,3 +132,33 @@ def test_bad_input() -> None:
         rm.Latest(["imu"])  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="not a topic's name"):
         rm.Latest({"no spaces": None})
+
+
+def test_a_frame_topic_gives_its_newest_frame() -> None:
+    with rm.FramePublisher("cam", (2, 2), buffers=2) as cam, rm.Latest({"cam": None, "imu": None}) as latest:
+        for number in range(3):
+            cam.send(np.full((2, 2), number, "u1"))
+            assert latest.update(timeout=PATIENCE_S)
+            frame = latest["cam"]
+            assert isinstance(frame, rm.Frame)
+            assert set(frame.array.flat) == {number}
+            assert latest.message["cam"] is frame
+            assert frame.held
+        assert (frame.seq, latest.lost["cam"]) == (2, 0)
+        latest.close()
+        assert not frame.held
+
+
+def test_a_topic_may_turn_out_to_be_a_frame_topic_and_back() -> None:
+    with rm.Latest({"cam": None}) as latest:
+        with rm.FramePublisher("cam", 4) as cam:
+            assert latest.update(timeout=0) is False
+            cam.send(np.full(4, 7, "u1"))
+            assert latest.update(timeout=PATIENCE_S)
+            assert set(latest["cam"].array) == {7}
+        with rm.Publisher("cam") as cam:
+            cam.send(b"plain")
+            while not latest.update(timeout=PATIENCE_S):
+                pass
+            assert latest["cam"] == b"plain"
+        assert latest.lost["cam"] == 0

@@ -4,6 +4,7 @@ leave removes the queue."""
 from __future__ import annotations
 
 import multiprocessing
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -61,6 +62,61 @@ def test_a_member_that_only_sends_does_not_stop_itself() -> None:
         for i in range(1000):
             talker.append("n", str(i))
             assert ear.pop() is not None
+
+
+def _fill(queue: rm.SyncQueue) -> int:
+    sent = 0
+    with pytest.raises(rm.Full):
+        while True:
+            queue.append("n", "x" * 100)
+            sent += 1
+    return sent
+
+
+def test_a_member_that_would_wait_for_itself_is_told() -> None:
+    with rm.SyncQueue("q", "ada", capacity=4096) as ada, rm.SyncQueue("q", "bob") as bob:
+        sent = _fill(ada)
+        with pytest.raises(rm.Full, match=r"'bob' itself has not read: call pop\(\)"):
+            bob.append("answer", "y", block=True)
+        assert len(list(bob)) == sent
+        bob.append("answer", "y", block=True)
+        assert [message.text for message in ada] == ["y"]
+
+
+def test_a_member_waits_for_another_that_is_further_behind(in_thread: Any) -> None:
+    with (
+        rm.SyncQueue("q", "ada", capacity=4096) as ada,
+        rm.SyncQueue("q", "bob") as bob,
+        rm.SyncQueue("q", "eve") as eve,
+    ):
+        sent = _fill(ada)
+        for _ in range(sent - 1):
+            bob.pop()
+        answered = in_thread(lambda: (bob.pop(), bob.append("answer", "y", block=True, timeout=PATIENCE_S)))
+        assert len([eve.pop(block=True, timeout=PATIENCE_S) for _ in range(sent)]) == sent
+        answered()
+
+
+def test_a_member_waits_for_another_thread_that_reads_for_it(in_thread: Any) -> None:
+    with rm.SyncQueue("q", "ada", capacity=4096) as ada, rm.SyncQueue("q", "bob") as bob:
+        sent = _fill(ada)
+        bob.pop()
+        _fill(ada)
+        waiting = threading.Event()
+
+        def answer() -> int:
+            waiting.set()
+            return bob.append("answer", "y", block=True, timeout=PATIENCE_S)
+
+        answered = in_thread(answer)
+        assert waiting.wait(PATIENCE_S)
+        assert len([bob.pop(block=True, timeout=PATIENCE_S) for _ in range(sent)]) == sent
+        answered()
+
+
+def test_an_observer_is_no_member() -> None:
+    with rm.SyncQueue("q", "ada") as ada, rm.Subscriber("q", observe="always"):
+        assert ada.members == 1
 
 
 def test_pop_waits() -> None:

@@ -1,5 +1,5 @@
-// ringmain._ring.Frame: a frame read in place. Invariant: its buffer is held until its block has ended and no view of it
-// is left; the pool stays mapped as long as the frame or any view exists.
+// ringmain._ring.Frame: a frame read in place. Invariant: its buffer is held, and the pool mapped, until its block has
+// ended and nothing shows the buffer any more.
 #include "frame_subscriber.hpp"
 
 namespace ringmain::py {
@@ -12,12 +12,15 @@ Spares<FrameObject> spares;
 
 FrameState& state_of(PyObject* self) { return reinterpret_cast<FrameObject*>(self)->state; }
 
-// Releases the buffer when the block has ended and the last view is gone.
-void settle(FrameState& f) {
-    if (f.open || f.exports > 0 || !f.leased) return;
+// From now on, the keeper holds the buffer. False: raised.
+bool make_keeper(FrameState& f) {
+    if (!f.keeper.make()) return false;
+    f.shown = &f.keeper.hold();
+    f.shown->pool = f.pool;
+    f.shown->buffer = f.descriptor.buffer;
+    f.shown->frame = &f;
     f.leased = false;
-    f.pool->release(f.descriptor.buffer);
-    f.pool.reset();  // a frame that is kept for its metadata does not keep the pool
+    return true;
 }
 
 bool check_open(const FrameState& f) {
@@ -49,18 +52,13 @@ PyObject* release(PyObject* self, PyObject*) {
 int get_buffer(PyObject* self, Py_buffer* view, int flags) {
     FrameState& f = state_of(self);
     if (!check_open(f)) return -1;
-    void* at = f.pool->pool().buffer(f.descriptor.buffer);
-    if (PyBuffer_FillInfo(view, self, at, static_cast<Py_ssize_t>(f.descriptor.size), 1, flags) != 0)
-        return -1;
-    ++f.exports;
-    return 0;
+    if (!f.keeper && !make_keeper(f)) return -1;
+    if (keeps_object(flags)) f.is_base = true;
+    return f.keeper.fill(view, f.pool->pool().buffer(f.descriptor.buffer), f.descriptor.size, true, flags);
 }
 
-void release_buffer(PyObject* self, Py_buffer*) {
-    FrameState& f = state_of(self);
-    --f.exports;
-    settle(f);
-}
+// The keeper does what is to be done. It is here because numpy.frombuffer holds only buffers of objects that have it.
+void release_buffer(PyObject*, Py_buffer*) {}
 
 PyObject* get_meta(PyObject* self, void*) {
     FrameState& f = state_of(self);
@@ -88,11 +86,14 @@ PyObject* get_sender(PyObject* self, void*) { return Py_NewRef(state_of(self).se
 PyObject* get_kind(PyObject* self, void*) { return Py_NewRef(state_of(self).kind); }
 PyObject* get_layout(PyObject* self, void*) { return Py_NewRef(state_of(self).layout); }
 PyObject* get_data(PyObject* self, void*) { return PyMemoryView_FromObject(self); }
-PyObject* get_held(PyObject* self, void*) { return PyBool_FromLong(state_of(self).leased); }
+PyObject* get_held(PyObject* self, void*) {
+    return PyBool_FromLong(state_of(self).leased || state_of(self).shown);
+}
 
 void destroy(PyObject* self) {
     FrameState& f = state_of(self);
     end_frame(self);
+    if (f.shown) f.shown->frame = nullptr;
     for (PyObject* object : {f.layout, f.sender, f.kind, f.meta, f.meta_bytes}) Py_XDECREF(object);
     spares.drop(self);
 }
@@ -138,10 +139,17 @@ PyType_Spec spec = {"ringmain.Frame", sizeof(FrameObject), 0, Py_TPFLAGS_DEFAULT
 
 }  // namespace
 
+ShownBuffer::~ShownBuffer() {
+    if (pool) pool->release(buffer);
+    if (frame) frame->shown = nullptr;
+}
+
 void end_frame(PyObject* frame) {
     FrameState& f = state_of(frame);
     f.open = false;
-    settle(f);
+    if (std::exchange(f.leased, false)) f.pool->release(f.descriptor.buffer);
+    f.pool.reset();  // a frame that is kept for its metadata does not keep the pool
+    if (!f.is_base) f.keeper.drop();
 }
 
 FrameObject* new_frame() { return spares.make(frame_type); }
@@ -149,7 +157,8 @@ FrameObject* new_frame() { return spares.make(frame_type); }
 bool add_frame(PyObject* module) {
     PyObject* type = PyType_FromSpec(&spec);
     frame_type = reinterpret_cast<PyTypeObject*>(type);
-    return type && PyModule_AddObjectRef(module, "Frame", type) == 0;
+    return type && Keeper<ShownBuffer>::add_type("ringmain._ring.ShownBuffer") &&
+           PyModule_AddObjectRef(module, "Frame", type) == 0;
 }
 
 }  // namespace ringmain::py

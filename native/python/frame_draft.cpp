@@ -1,5 +1,5 @@
-// ringmain._ring.FrameDraft: a frame being filled in its buffer. Invariant: a buffer that one of our views can still
-// write is not used for another frame.
+// ringmain._ring.FrameDraft: a frame being filled in its buffer. Invariant: a buffer that something can still write is
+// not used for another frame.
 #include "frame_publisher.hpp"
 
 namespace ringmain::py {
@@ -10,19 +10,24 @@ namespace {
 
 Spares<DraftObject> spares;
 
-// The buffer can be used again when the block has ended and the last view is gone.
-void settle(DraftState& d) {
-    if (d.open || d.exports > 0 || !d.taken) return;
-    d.taken = false;
-    d.pool->give_back(d.buffer);
+// From now on, the keeper has the buffer. False: raised.
+bool make_keeper(DraftState& d) {
+    if (!d.keeper.make()) return false;
+    WritableBuffer& writable = d.keeper.hold();
+    writable.scratch = d.scratch;
+    if (d.taken) writable.pool = d.pool;
+    writable.buffer = d.buffer;
+    return true;
 }
 
+// The buffer can be used again when the block has ended and nothing shows it any more.
 void end(DraftState& d) {
     if (!d.open) return;
     d.open = false;
     FramePublisherState& f = publisher_of(d.owner);
     if (f.pool == d.pool) --f.open_drafts;
-    settle(d);
+    if (d.taken && !d.keeper) d.pool->give_back(d.buffer);
+    if (!d.is_base) d.keeper.drop();
 }
 
 bool check_open(const DraftState& d) {
@@ -106,7 +111,7 @@ bool publish(DraftState& d) {
 PyObject* enter(PyObject* self, PyObject*) { return check_open(draft_of(self)) ? Py_NewRef(self) : nullptr; }
 
 bool finish(DraftState& d) {
-    if (d.exports > 0) [[unlikely]]
+    if (d.keeper) [[unlikely]]
         freeze(d);
     bool done = !d.taken || publish(d);
     end(d);
@@ -167,16 +172,13 @@ PyObject* remember(PyObject* self, PyObject* array) {
 int get_buffer(PyObject* self, Py_buffer* view, int flags) {
     DraftState& d = draft_of(self);
     if (!check_open(d)) return -1;
-    if (PyBuffer_FillInfo(view, self, d.data, static_cast<Py_ssize_t>(d.size), 0, flags) != 0) return -1;
-    ++d.exports;
-    return 0;
+    if (!d.keeper && !make_keeper(d)) return -1;
+    if (keeps_object(flags)) d.is_base = true;
+    return d.keeper.fill(view, d.data, d.size, false, flags);
 }
 
-void release_buffer(PyObject* self, Py_buffer*) {
-    DraftState& d = draft_of(self);
-    --d.exports;
-    settle(d);
-}
+// The keeper does what is to be done. It is here because numpy.frombuffer holds only buffers of objects that have it.
+void release_buffer(PyObject*, Py_buffer*) {}
 
 template <int64_t DraftState::* Field>
 PyObject* get_time(PyObject* self, void*) {
@@ -309,7 +311,8 @@ DraftObject* new_draft() { return spares.make(draft_type); }
 bool add_frame_draft(PyObject* module) {
     PyObject* type = PyType_FromSpec(&draft_spec);
     draft_type = reinterpret_cast<PyTypeObject*>(type);
-    return type && PyModule_AddObjectRef(module, "FrameDraft", type) == 0;
+    return type && Keeper<WritableBuffer>::add_type("ringmain._ring.WritableBuffer") &&
+           PyModule_AddObjectRef(module, "FrameDraft", type) == 0;
 }
 
 }  // namespace ringmain::py

@@ -25,15 +25,27 @@ struct FramePublisherObject {
     PyObject_HEAD FramePublisherState* state;
 };
 
+// A buffer that something may write. Its destructor lets it be claimed again.
+struct WritableBuffer {
+    Counted<PoolWriter> pool;              // keeps the mapping; none: the buffer is not the pool's
+    std::shared_ptr<std::byte[]> scratch;  // in place of a buffer
+    uint32_t buffer = 0;
+
+    ~WritableBuffer() {
+        if (pool) pool->give_back(buffer);
+    }
+};
+
 struct DraftState {
-    PyObject* owner = nullptr;             // the FramePublisher
-    Counted<PoolWriter> pool;              // keeps the mapping while views live
+    PyObject* owner = nullptr;  // the FramePublisher
+    Counted<PoolWriter> pool;
+    Keeper<WritableBuffer> keeper;  // made when the buffer is first shown; none once the block has ended,
+    bool is_base = false;           // unless something may refer only to this object: see keeps_object()
     std::shared_ptr<std::byte[]> scratch;  // in place of a buffer, if the frame is dropped
     std::byte* data = nullptr;
     uint64_t size = 0;
     uint32_t buffer = 0;
     bool open = true, taken = false, valid = true;
-    Py_ssize_t exports = 0;
     PyObject *meta = nullptr, *arrays = nullptr;  // `arrays`: weak references to those we made
     uint64_t id = 0, seq = 0;
     int64_t start_ns = 0;

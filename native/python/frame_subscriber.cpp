@@ -9,11 +9,28 @@ namespace ringmain::py {
 
 namespace {
 
+// The frame that a loop is using. Its block ends when the loop asks for the next one.
+class LastFrame {
+    Ref frame_;
+    const void* thread_ = nullptr;
+
+  public:
+    // A frame that another thread is using is left to that thread: it ends when it is dropped.
+    void end() {
+        if (frame_ && thread_ == CallingThread::here()) end_frame(frame_.get());
+        frame_ = Ref();
+    }
+    void set(PyObject* frame) {
+        frame_ = Ref::to(frame);
+        thread_ = CallingThread::here();
+    }
+};
+
 struct FrameSubscriberState {
     PyObject* subscriber = nullptr;  // of the descriptors; set by _open, kept until the end
     Counted<PoolReader> pool;        // of the newest frame
     PyObject* layout = nullptr;      // of that pool
-    PyObject* last = nullptr;        // the frame that iteration returned last
+    LastFrame last;                  // of next(subscriber)
     uint64_t joined_at = 0;          // position where we joined: earlier frames do not count as lost
 };
 
@@ -184,26 +201,57 @@ PyObject* try_recv(PyObject* self, PyObject*) {
     Py_RETURN_NONE;
 }
 
-void end_last(FrameSubscriberState& f) {
-    if (!f.last) return;
-    end_frame(f.last);
-    Py_CLEAR(f.last);
-}
-
-// The body of the loop is the frame's block: it ends when the loop asks for the next frame.
-PyObject* next(PyObject* self) {
+PyObject* next_in_loop(PyObject* self, LastFrame& last) {
     FrameSubscriberState& f = frames_of(self);
     SubscriberState* s = descriptors_of(f);
     if (!s) return nullptr;
-    end_last(f);
+    last.end();
     Receiving turn(f.subscriber, *s);
     if (!turn.entered() || s->closed || s->closing) return nullptr;
     Deadline deadline(kForever);
     PyObject* frame = receive(self, f, *s, deadline);
-    if (frame) f.last = Py_NewRef(frame);
-    if (!frame && s->closed) clear_if_closed();
+    if (frame) last.set(frame);
+    if (!frame && s->closed) clear_if_closed();  // closed while it waited: this ends a loop over frames
     return frame;
 }
+
+PyObject* next(PyObject* self) { return next_in_loop(self, frames_of(self).last); }
+
+// What `for frame in subscriber` runs: each loop has its own, so several threads can loop over one subscriber.
+struct LoopState {
+    Ref subscriber;
+    LastFrame last;
+};
+struct LoopObject {
+    PyObject_HEAD LoopState* state;
+};
+PyTypeObject* loop_type;
+
+LoopState& loop_of(PyObject* self) { return *reinterpret_cast<LoopObject*>(self)->state; }
+
+PyObject* iterate(PyObject* self) {
+    frames_of(self).last.end();
+    PyObject* loop = allocate(loop_type);
+    if (loop) reinterpret_cast<LoopObject*>(loop)->state = new LoopState{Ref::to(self), {}};
+    return loop;
+}
+
+PyObject* next_of_loop(PyObject* self) {
+    return next_in_loop(loop_of(self).subscriber.get(), loop_of(self).last);
+}
+
+void destroy_loop(PyObject* self) {
+    loop_of(self).last.end();
+    delete &loop_of(self);
+    deallocate(self);
+}
+
+PyType_Slot loop_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(destroy_loop)},
+                            {Py_tp_iter, reinterpret_cast<void*>(PyObject_SelfIter)},
+                            {Py_tp_iternext, reinterpret_cast<void*>(next_of_loop)},
+                            {0, nullptr}};
+PyType_Spec loop_spec = {"ringmain._ring.FrameLoop", sizeof(LoopObject), 0,
+                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, loop_slots};
 
 // open(subscriber): to be called before the subscriber joins its topic.
 PyObject* open(PyObject* self, PyObject* subscriber) {
@@ -229,7 +277,7 @@ PyObject* attached(PyObject* self, PyObject*) {
 
 PyObject* leave(PyObject* self, PyObject*) {
     FrameSubscriberState& f = frames_of(self);
-    end_last(f);
+    f.last.end();
     f.pool.reset();
     Py_RETURN_NONE;
 }
@@ -251,7 +299,7 @@ PyObject* create(PyTypeObject* type, PyObject*, PyObject*) {
 
 void destroy(PyObject* self) {
     FrameSubscriberState* f = reinterpret_cast<FrameSubscriberObject*>(self)->state;
-    end_last(*f);
+    f->last.end();
     Py_XDECREF(f->layout);
     Py_XDECREF(f->subscriber);
     delete f;
@@ -271,7 +319,7 @@ PyMethodDef methods[] = {
 PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(create)},
                        {Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
                        {Py_tp_methods, methods},
-                       {Py_tp_iter, reinterpret_cast<void*>(PyObject_SelfIter)},
+                       {Py_tp_iter, reinterpret_cast<void*>(iterate)},
                        {Py_tp_iternext, reinterpret_cast<void*>(next)},
                        {0, nullptr}};
 PyType_Spec spec = {"ringmain._ring.FrameSubscriber", sizeof(FrameSubscriberObject), 0,
@@ -291,7 +339,8 @@ PyObject* subscriber_in(PyObject* object) {
 bool add_frame_subscriber(PyObject* module) {
     PyObject* type = PyType_FromSpec(&spec);
     frame_subscriber_type = reinterpret_cast<PyTypeObject*>(type);
-    return type && add_frame(module) && PyModule_AddFunctions(module, functions) == 0 &&
+    loop_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&loop_spec));
+    return type && loop_type && add_frame(module) && PyModule_AddFunctions(module, functions) == 0 &&
            PyModule_AddObjectRef(module, "FrameSubscriber", type) == 0;
 }
 

@@ -6,16 +6,30 @@
 
 namespace ringmain::py {
 
-struct FrameState {
+struct FrameState;
+
+// A buffer that something shows. Its destructor gives the buffer back.
+struct ShownBuffer {
     Counted<PoolReader> pool;  // keeps the participant and the mapping
+    uint32_t buffer = 0;
+    FrameState* frame = nullptr;  // as long as that exists
+
+    ~ShownBuffer();
+};
+
+struct FrameState {
+    Counted<PoolReader> pool;  // until the block has ended
+    // Made when the buffer is first shown: a frame of which only the metadata is used needs none.
+    Keeper<ShownBuffer> keeper;    // none once the block has ended, unless `is_base`
+    ShownBuffer* shown = nullptr;  // as long as a keeper exists, this frame's or not
     PyObject *layout = nullptr, *sender = nullptr, *kind = nullptr, *meta = nullptr;
     PyObject* meta_bytes = nullptr;
     Descriptor descriptor{};
     uint64_t seq = 0, lost = 0;
     int64_t time_ns = 0;
-    Py_ssize_t exports = 0;
     bool open = true;
-    bool leased = false;
+    bool leased = false;   // by the frame itself, not by a keeper
+    bool is_base = false;  // something may show the frame and refer only to this object: see keeps_object()
 };
 
 struct FrameObject {

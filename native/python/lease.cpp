@@ -1,21 +1,42 @@
 // ringmain._ring.Lease: a message read in place. Owns this invariant: on the contracts that hold, the hold stays as long
-// as the block or any view made from it; the mapping stays as long as the lease.
+// as the block, or anything made from the message; the mapping stays as long as the lease or that.
+#include "keeper.hpp"
 #include "subscriber.hpp"
 
 namespace ringmain::py {
 
 namespace {
 
-struct LeaseState {
-    Ref subscriber;
+// A borrowed message. Its destructor gives it back.
+struct Borrowed {
+    Ref subscriber;                         // none: only the mapping is kept
     std::shared_ptr<TopicFile> topic_file;  // keeps the mapping
+    uint64_t position = 0;
+
+    SubscriberState& reading() const { return *reinterpret_cast<SubscriberObject*>(subscriber.get())->state; }
+    // Is the subscriber still in the topic file it borrowed from?
+    bool still_there() const {
+        return subscriber && reading().attached() && reading().participant->shared() == topic_file;
+    }
+    ~Borrowed() {
+        if (!still_there()) return;
+        SubscriberState& s = reading();
+        auto at = std::find(s.leases.begin(), s.leases.end(), position);
+        if (at != s.leases.end()) s.leases.erase(at);
+        s.reader->release(s.keep());
+    }
+};
+
+struct LeaseState {
+    Keeper<Borrowed> keeper;  // none once the block has ended, unless `is_base`
+    Ref subscriber;
+    std::shared_ptr<TopicFile> topic_file;
     View view{};
     Ref sender, kind;
-    Ref data_ref;  // a weak reference to the view that was given out: it owns us, so we must not own it
+    Ref data_ref;  // a weak reference to the view that was given out: to release it, not to keep it
     uint64_t lost = 0;
-    Py_ssize_t exports = 0;
     bool open = true;
-    bool held = true;  // counted among the subscriber's leases
+    bool is_base = false;  // something may show the message and refer only to this object: see keeps_object()
 };
 
 struct LeaseObject {
@@ -27,28 +48,16 @@ SubscriberState& subscriber_of(const LeaseState& l) {
     return *reinterpret_cast<SubscriberObject*>(l.subscriber.get())->state;
 }
 
-// Is the subscriber still in the topic file it borrowed from?
-bool still_there(const LeaseState& l) {
-    const SubscriberState& s = subscriber_of(l);
-    return s.attached() && s.participant->shared() == l.topic_file;
-}
-
-// Gives the bytes back once the block has ended and the last view is gone.
-void settle(LeaseState& l) {
-    if (l.open || l.exports > 0 || !l.held) return;
-    l.held = false;
-    if (!still_there(l)) return;
-    SubscriberState& s = subscriber_of(l);
-    auto at = std::find(s.leases.begin(), s.leases.end(), l.view.position);
-    if (at != s.leases.end()) s.leases.erase(at);
-    s.reader->release(s.keep());
-}
-
+// Ends the block. The message goes back once nothing shows it any more.
 void end(LeaseState& l) {
-    if (Ref view = live_target(l.data_ref)) release_view(view);
-    l.data_ref = Ref();
     l.open = false;
-    settle(l);
+    Ref view = live_target(l.data_ref);
+    l.data_ref = Ref();
+    if (Keeper<Borrowed> mapping; view && !torch_may_use_views() && mapping.make()) {
+        mapping.hold().topic_file = l.topic_file;
+        mapping.release(view);
+    }
+    if (!l.is_base) l.keeper.drop();
 }
 
 PyObject* enter(PyObject* self, PyObject*) {
@@ -61,8 +70,9 @@ PyObject* leave(PyObject* self, PyObject* args) {
     LeaseState& l = state_of(self);
     if (!l.open) Py_RETURN_FALSE;
     bool failed = PyTuple_Size(args) > 0 && PyTuple_GetItem(args, 0) != Py_None;
-    bool whole = !still_there(l) || subscriber_of(l).reader->keeps_borrowed() ||
-                 subscriber_of(l).reader->still_whole(l.view);
+    const SubscriberState& s = subscriber_of(l);
+    bool whole =
+        !l.keeper.hold().still_there() || s.reader->keeps_borrowed() || s.reader->still_whole(l.view);
     end(l);
     if (!whole && !failed)
         return raise(
@@ -87,17 +97,12 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
         PyErr_SetString(PyExc_ValueError, "the borrowed message was given back");
         return -1;
     }
-    void* at = const_cast<std::byte*>(l.view.payload());
-    if (PyBuffer_FillInfo(view, self, at, static_cast<Py_ssize_t>(l.view.size), 1, flags) != 0) return -1;
-    ++l.exports;
-    return 0;
+    if (keeps_object(flags)) l.is_base = true;
+    return l.keeper.fill(view, l.view.payload(), l.view.size, true, flags);
 }
 
-void release_buffer(PyObject* self, Py_buffer*) {
-    LeaseState& l = state_of(self);
-    --l.exports;
-    settle(l);
-}
+// The keeper does what is to be done. It is here because numpy.frombuffer holds only buffers of objects that have it.
+void release_buffer(PyObject*, Py_buffer*) {}
 
 PyObject* get_data(PyObject* self, void*) {
     LeaseState& l = state_of(self);
@@ -121,11 +126,7 @@ PyObject* get_kind(PyObject* self, void*) { return state_of(self).kind.new_ref()
 Py_ssize_t length(PyObject* self) { return static_cast<Py_ssize_t>(state_of(self).view.size); }
 
 void destroy(PyObject* self) {
-    LeaseState* l = reinterpret_cast<LeaseObject*>(self)->state;
-    if (l) {
-        end(*l);
-        delete l;
-    }
+    delete reinterpret_cast<LeaseObject*>(self)->state;
     deallocate(self);
 }
 
@@ -176,22 +177,24 @@ PyObject* borrow(PyObject*, PyObject* args) {
         }
         auto* l = new LeaseState;
         reinterpret_cast<LeaseObject*>(lease.get())->state = l;
-        l->held = false;
         l->subscriber = Ref::to(self);
         l->topic_file = s->participant->shared();
         l->view = view;
         l->sender = Ref(sender_of(*s, view));
         l->kind = Ref(kind_of(*s, view));
         bool whole = s->reader->still_whole(view);
-        if (!l->sender || !l->kind || !whole) {
+        if (!l->sender || !l->kind || !l->keeper.make() || !whole) {
             s->reader->release(s->keep());
             if (PyErr_Occurred()) return nullptr;
             if (try_again(deadline, laps)) continue;
             return PyErr_Occurred() ? nullptr : raise_timeout(*s, deadline);
         }
         l->lost = s->reader->take(view);
-        l->held = true;
         s->leases.push_back(view.position);
+        Borrowed& borrowed = l->keeper.hold();
+        borrowed.subscriber = Ref::to(self);
+        borrowed.topic_file = l->topic_file;
+        borrowed.position = view.position;
         if (s->reader->release(s->keep())) return lease.release();
         return raise_evicted(*s);
     }
@@ -203,7 +206,8 @@ PyMethodDef functions[] = {{"borrow", borrow, METH_VARARGS, "The next message, i
 }  // namespace
 
 bool add_lease(PyObject* module) {
-    return (lease_type = add_type(module, spec)) && PyModule_AddFunctions(module, functions) == 0;
+    return Keeper<Borrowed>::add_type("ringmain._ring.Borrowed") && (lease_type = add_type(module, spec)) &&
+           PyModule_AddFunctions(module, functions) == 0;
 }
 
 }  // namespace ringmain::py

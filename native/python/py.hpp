@@ -231,6 +231,7 @@ bool add_publisher(PyObject* module);
 bool add_reservation(PyObject* module);
 bool add_subscriber(PyObject* module);
 bool add_lease(PyObject* module);
+bool add_heap_buffer(PyObject* module);
 bool add_batch(PyObject* module);
 bool add_event(PyObject* module);
 bool add_wait(PyObject* module);

@@ -3,24 +3,42 @@
 #include <utility>
 #include <vector>
 
+#include "keeper.hpp"
 #include "publisher.hpp"
 
 namespace ringmain::py {
 
 namespace {
 
+// The right to write a message. Its destructor gives it up.
+struct Turn {
+    Ref publisher;                          // none: the message was sent
+    std::shared_ptr<TopicFile> topic_file;  // keeps the mapping while views live
+
+    PublisherState& writing() const { return *reinterpret_cast<PublisherObject*>(publisher.get())->state; }
+    // Is the publisher still in the topic file it reserved in? In a forked child it is not.
+    bool still_there() const {
+        return publisher && writing().open() && writing().participant->shared() == topic_file;
+    }
+    ~Turn() {
+        if (!still_there()) return;
+        writing().writer->end();
+        writing().reserved = false;
+    }
+};
+
 struct ReservationState {
+    Keeper<Turn> keeper;  // none once the block has ended
     Ref publisher;
     PublisherState* p = nullptr;
-    std::shared_ptr<TopicFile> topic_file;  // keeps the mapping while views live
     std::string kind;
     uint64_t size = 0;  // what will be sent
     uint64_t room = 0;  // what may be written
-    // Weak references to the views that indexing gave out: they own us, so we must not own them.
+    // Weak references to the views that indexing gave out: to release them, not to keep them.
     std::vector<Ref> slices;
-    Py_ssize_t exports = 0;  // views that exist
-    bool open = true;        // inside its block
-    bool has_turn = true;    // until it is settled: afterwards the next reservation may have it
+    BareRequests bare;
+
+    bool open() const { return bool(keeper); }  // inside its block
 };
 
 struct ReservationObject {
@@ -33,32 +51,19 @@ std::byte* payload(const ReservationState& r) {
     return r.p->writer->payload(r.p->sender.size(), r.kind.size());
 }
 
-// Is the publisher still in the topic file it reserved in? In a forked child it is not.
-bool still_there(const ReservationState& r) {
-    return r.p->open() && r.p->participant->shared() == r.topic_file;
-}
-
-// Gives the turn back once the block has ended and the last view is gone.
-void settle(ReservationState& r) {
-    if (r.open || r.exports > 0 || !r.has_turn) return;
-    r.has_turn = false;
-    if (!still_there(r)) return;
-    r.p->writer->end();
-    r.p->reserved = false;
-}
-
-// Releases the views that indexing gave out. One that has views of its own stays, and is counted in `exports`.
+// Releases the views that indexing gave out. One that has views of its own stays.
 void drop_slices(ReservationState& r) {
+    if (r.slices.empty() || torch_may_use_views()) return;
     for (const Ref& weak : std::exchange(r.slices, {}))
         if (Ref slice = live_target(weak)) release_view(slice);
 }
 
 bool check_open(const ReservationState& r) {
-    if (!r.open) {
+    if (!r.open()) {
         PyErr_SetString(PyExc_ValueError, "the reservation has ended: its block was left");
         return false;
     }
-    if (still_there(r)) return true;
+    if (r.keeper.hold().still_there()) return true;
     raise("Closed",
           "the reservation on topic '" + r.p->topic + "' is the parent's: it does not outlive a fork");
     return false;
@@ -70,11 +75,8 @@ PyObject* discard(PyObject* self, PyObject*) {
     ReservationState& r = state_of(self);
     OneAtATime turn(r.p->caller);
     if (!turn.entered) return nullptr;
-    if (r.open) {
-        drop_slices(r);
-        r.open = false;
-        settle(r);
-    }
+    drop_slices(r);
+    r.keeper.drop();
     Py_RETURN_NONE;
 }
 
@@ -83,9 +85,8 @@ PyObject* commit(PyObject* self, PyObject*) {
     OneAtATime turn(r.p->caller);
     if (!turn.entered || !check_open(r)) return nullptr;
     drop_slices(r);
-    r.open = false;
-    if (r.exports > 0) {
-        settle(r);
+    if (r.keeper.in_use()) {
+        r.keeper.drop();
         return raise("InUse",
                      "an array or view of the reservation on topic '" + r.p->topic +
                          "' is still alive, so the message was not sent: delete it before the block ends "
@@ -95,7 +96,9 @@ PyObject* commit(PyObject* self, PyObject*) {
     uint64_t seq = w.seq();
     w.seal(seq, r.p->clock.now_ns(), r.size, r.p->sender, r.kind);
     w.commit();
-    r.has_turn = r.p->reserved = false;
+    r.p->reserved = false;
+    r.keeper.hold().publisher = Ref();
+    r.keeper.drop();
     return PyLong_FromUnsignedLongLong(seq);
 }
 
@@ -103,7 +106,7 @@ PyObject* leave(PyObject* self, PyObject* args) {
     PyObject* type;
     if (!PyArg_ParseTuple(args, "OOO", &type, &type, &type)) return nullptr;
     bool failed = PyTuple_GetItem(args, 0) != Py_None;
-    if (!state_of(self).open) Py_RETURN_FALSE;
+    if (!state_of(self).open()) Py_RETURN_FALSE;
     Ref done(failed ? discard(self, nullptr) : commit(self, nullptr));
     if (!done) return nullptr;
     Py_RETURN_FALSE;
@@ -154,16 +157,12 @@ PyObject* append_data(PyObject* self, PyObject* args) {
 int get_buffer(PyObject* self, Py_buffer* view, int flags) {
     ReservationState& r = state_of(self);
     if (!check_open(r)) return -1;
-    if (PyBuffer_FillInfo(view, self, payload(r), static_cast<Py_ssize_t>(r.room), 0, flags) != 0) return -1;
-    ++r.exports;
-    return 0;
+    if (r.bare.refuse(flags)) return -1;
+    return r.keeper.fill(view, payload(r), r.room, false, flags);
 }
 
-void release_buffer(PyObject* self, Py_buffer*) {
-    ReservationState& r = state_of(self);
-    --r.exports;
-    settle(r);
-}
+// The keeper does what is to be done. It is here because numpy.frombuffer holds only buffers of objects that have it.
+void release_buffer(PyObject*, Py_buffer*) {}
 
 PyObject* get_item(PyObject* self, PyObject* key) {
     ReservationState& r = state_of(self);
@@ -191,13 +190,7 @@ int set_item(PyObject* self, PyObject* key, PyObject* value) {
 Py_ssize_t length(PyObject* self) { return static_cast<Py_ssize_t>(state_of(self).size); }
 
 void destroy(PyObject* self) {
-    ReservationState* r = reinterpret_cast<ReservationObject*>(self)->state;
-    if (r) {
-        drop_slices(*r);
-        r->open = false;
-        settle(*r);
-        delete r;
-    }
+    delete reinterpret_cast<ReservationObject*>(self)->state;
     deallocate(self);
 }
 
@@ -241,15 +234,18 @@ PyObject* reserve(PyObject*, PyObject* args) {
     Deadline deadline(timeout_ns);
     if (!start_message(*p, room_for(footprint(size, p->sender.size(), kind.size())), deadline))
         return nullptr;
-    PyObject* self = allocate(reservation_type);
-    if (!self) {
+    Ref self(allocate(reservation_type));
+    Keeper<Turn> keeper;
+    if (!self || !keeper.make()) {
         p->writer->end();
         return nullptr;
     }
-    reinterpret_cast<ReservationObject*>(self)->state =
-        new ReservationState{Ref::to(publisher), p, p->participant->shared(), std::string(kind), size, size};
+    keeper.hold().publisher = Ref::to(publisher);
+    keeper.hold().topic_file = p->participant->shared();
+    reinterpret_cast<ReservationObject*>(self.get())->state =
+        new ReservationState{std::move(keeper), Ref::to(publisher), p, std::string(kind), size, size, {}, {}};
     p->reserved = true;
-    return self;
+    return self.release();
 }
 
 PyMethodDef functions[] = {{"reserve", reserve, METH_VARARGS, "Begin a message in place."},
@@ -258,7 +254,8 @@ PyMethodDef functions[] = {{"reserve", reserve, METH_VARARGS, "Begin a message i
 }  // namespace
 
 bool add_reservation(PyObject* module) {
-    return (reservation_type = add_type(module, spec)) && PyModule_AddFunctions(module, functions) == 0;
+    return Keeper<Turn>::add_type("ringmain._ring.Turn") && (reservation_type = add_type(module, spec)) &&
+           PyModule_AddFunctions(module, functions) == 0;
 }
 
 }  // namespace ringmain::py

@@ -8,19 +8,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Generic, TypeVar
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ringmain import _names
 from ringmain._closing import Closing
 from ringmain._message import Message
-from ringmain._subscriber import Subscriber, wait
-from ringmain.errors import DecodeError
+from ringmain._subscriber import Start, Subscriber, wait
+from ringmain.errors import DecodeError, TopicMismatch
+
+if TYPE_CHECKING:
+    from ringmain.frames import Frame, FrameSubscriber
 
 T = TypeVar("T")
 
 _PERIODS_TO_LIVE = 10
 _RATE_TOLERANCE = 0.2
 _MOST_AT_ONCE = 100_000  # update() must return even if a publisher never stops
+
+
+class _AfterFrames(Subscriber):
+    """Reads a topic that was a frame topic: its pool may still be there."""
+
+    _takes_descriptors = True
 
 
 class _Entry:
@@ -30,7 +40,13 @@ class _Entry:
         if rate_hz is not None and not 0 < rate_hz < 1e9:
             raise ValueError(f"the expected rate of '{topic}' is a number of Hz above 0, or None, not {rate_hz!r}")
         self.rate_hz = rate_hz
-        self.subscriber = Subscriber(topic)
+        self.topic = topic
+        self.lost_before = 0
+        self.subscriber: Subscriber | FrameSubscriber
+        try:
+            self.subscriber = Subscriber(topic)
+        except TopicMismatch:
+            self.change_kind()
         self.codec: Any = None
         self.own_type = type_ is not None
         self.epoch: int | None = None
@@ -38,7 +54,7 @@ class _Entry:
             from ringmain import typed
 
             self.codec = typed.codec_for(type_)
-        self.message: Message | None = None
+        self.message: Message | Frame | None = None
         self.decoded: Any = None
         self.is_decoded = False
         self.updated = False
@@ -47,22 +63,58 @@ class _Entry:
         self.mark: tuple[int, int] | None = None
         self.next_mark: tuple[int, int] | None = None
 
+    def change_kind(self) -> None:
+        """A topic of messages turned out to be a frame topic, or the other way round."""
+        from ringmain.frames import FrameSubscriber
+
+        before = getattr(self, "subscriber", None)
+        if before is not None:
+            self.lost_before += before.lost
+            before.close()
+        # What was sent to it in this life is new: it begins with the oldest.
+        start: Start = "latest" if before is None else "oldest"
+        kind = _AfterFrames if isinstance(before, FrameSubscriber) else FrameSubscriber
+        self.subscriber = kind(self.topic, start=start)
+
     def receive(self) -> bool:
+        try:
+            newest = self._newest()
+        except TopicMismatch:
+            self.change_kind()
+            newest = self._newest()
+        self.updated = newest is not None
+        if newest is None:
+            return False
+        if self.message is not None and newest.seq < self.message.seq:
+            self.mark = self.next_mark = None  # the topic was recreated
+        self._replace(newest)
+        self.arrived_s = time.monotonic()
+        self._move_marks((newest.seq, newest.time_ns))
+        return True
+
+    def _newest(self) -> Message | Frame | None:
         newest = None
         for _ in range(_MOST_AT_ONCE):
             message = self.subscriber.try_recv_message()
             if message is None:
                 break
             newest = message
-        self.updated = newest is not None
-        if newest is None:
-            return False
-        if self.message is not None and newest.seq < self.message.seq:
-            self.mark = self.next_mark = None  # the topic was recreated
-        self.message, self.is_decoded = newest, False
-        self.arrived_s = time.monotonic()
-        self._move_marks((newest.seq, newest.time_ns))
-        return True
+        # A frame topic exists before its pool, so it may have been opened as a topic of messages.
+        subscriber: Any = self.subscriber
+        if isinstance(newest, Message) and newest.data[:4] == b"FRME" and subscriber._has_frames():
+            raise TopicMismatch(f"'{self.topic}' became a frame topic after it was opened")
+        return newest
+
+    def _replace(self, newest: Message | Frame | None) -> None:
+        """A frame's block ends when a newer one replaces it."""
+        if self.message is not None and not isinstance(self.message, Message):
+            self.message.release()
+        self.message, self.decoded, self.is_decoded = newest, None, False
+
+    def close(self) -> None:
+        self.subscriber.close()
+        if not isinstance(self.message, Message):
+            self._replace(None)
 
     def _move_marks(self, point: tuple[int, int]) -> None:
         if self.mark is None or self.next_mark is None:
@@ -77,7 +129,9 @@ class _Entry:
             self.decoded, self.is_decoded = self._decode(self.message), True
         return self.decoded
 
-    def _decode(self, message: Message) -> Any:
+    def _decode(self, message: Message | Frame) -> Any:
+        if not isinstance(message, Message):
+            return message
         if not self.own_type and self.epoch != self.subscriber.epoch:
             from ringmain import typed
 
@@ -131,7 +185,8 @@ class Column(Mapping[str, T], Generic[T]):
 
 
 class Latest(Closing, Mapping[str, Any]):
-    """The newest of many topics: `latest["imu"]` is the newest message's data, decoded if the topic is typed.
+    """The newest of many topics: `latest["imu"]` is the newest message's data, decoded if the topic is typed. Of a
+    frame topic it is the newest `Frame`, which stays valid until the `update` that brings a newer one.
 
     topics: each with its expected rate in Hz, or None.   types: as `type=` of a Subscriber, for those that have one;
     without, a typed topic is decoded by its own schema.
@@ -152,8 +207,7 @@ class Latest(Closing, Mapping[str, Any]):
         except BaseException:
             self.close()
             raise
-        self._subscribers = [entry.subscriber for entry in self._entries.values()]
-        self.message: Column[Message | None] = Column(self._entries, lambda e: e.message)
+        self.message: Column[Message | Frame | None] = Column(self._entries, lambda e: e.message)
         """The newest message of each topic, not decoded, or None."""
         self.updated: Column[bool] = Column(self._entries, lambda e: e.updated)
         """Did the last `update` receive a message?"""
@@ -163,15 +217,19 @@ class Latest(Closing, Mapping[str, Any]):
         """Was a message received within ten periods? Without an expected rate: was any received?"""
         self.rate_ok: Column[bool] = Column(self._entries, _Entry.rate_ok)
         """Is it alive, and its rate within 20 % of the expected one?"""
-        self.lost: Column[int] = Column(self._entries, lambda e: e.subscriber.lost)
+        self.lost: Column[int] = Column(self._entries, lambda e: e.lost_before + e.subscriber.lost)
         """Messages lost since the beginning."""
         self.age_s: Column[float] = Column(self._entries, _Entry.age_s)
         """Seconds since the newest message was received; infinite if there is none."""
 
     def update(self, timeout: float | None = None) -> bool:
         """Wait for a message on any topic, and receive all that are there. False: the time is up."""
-        wait(self._subscribers, timeout)
+        with suppress(TopicMismatch):  # receive() finds out which one, and continues
+            wait(self._subscribers(), timeout)
         return sum(entry.receive() for entry in self._entries.values()) > 0
+
+    def _subscribers(self) -> list[Subscriber | FrameSubscriber]:
+        return [entry.subscriber for entry in self._entries.values()]
 
     def __getitem__(self, topic: str) -> Any:
         return self._entries[topic].data()
@@ -188,4 +246,4 @@ class Latest(Closing, Mapping[str, Any]):
 
     def close(self) -> None:
         for entry in self._entries.values():
-            entry.subscriber.close()
+            entry.close()

@@ -23,6 +23,7 @@ __all__ = [  # noqa: F405
     "FrameDraft",
     "FramePublisher",
     "FrameSubscriber",
+    "HeapBuffer",
     "Lease",
     "Publisher",
     "Reservation",

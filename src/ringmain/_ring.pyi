@@ -1,6 +1,6 @@
 """The types of the native module. `_ring_lab` has the same names, and CRASH_POINTS: the labels of its crash points."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Literal, NoReturn, Self, TypedDict, TypeVar
 
@@ -216,6 +216,20 @@ class Lease:
     def release(self) -> None:
         """Give the message back. On `broadcast`, raises `Lapped` if the writer has overwritten it."""
 
+class HeapBuffer:
+    """Memory of this process that can tell whether it is in use, for the backends written in Python."""
+
+    def _own(self, source: bytes | int, token: object = None, /) -> None:
+        """Show these bytes, or make so many that can be written. The token exists as long as the memory is in use."""
+
+    def _let_go(self, view: memoryview | None, /) -> None:
+        """Drop the memory as soon as nothing shows it; release the view, if there is one."""
+
+    def viewed(self) -> bool:
+        """Does a view, an array or a tensor of it exist?"""
+
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
 class Batch:
     """Messages as Arrow columns: seq, time_ns, sender, kind, lost, data."""
 
@@ -382,7 +396,7 @@ class FrameSubscriber:
     def try_recv(self) -> Frame | None:
         """The next frame, or None at once."""
 
-    def __iter__(self) -> Self: ...
+    def __iter__(self) -> Iterator[Frame]: ...
     def __next__(self) -> Frame: ...
     def _open(self, subscriber: Subscriber, /) -> None: ...
     def _attached(self) -> None: ...

@@ -13,7 +13,7 @@ from ringmain._message import Message
 from ringmain._screens import Screened
 from ringmain._topic_info import parse_schema
 from ringmain.backends.shm import LOCKSTEP_VARIABLE
-from ringmain.errors import Closed
+from ringmain.errors import Closed, RingmainError, TopicMismatch
 
 if TYPE_CHECKING:
     from ringmain.typed import Schema
@@ -42,6 +42,8 @@ class Subscriber(Screened, Endpoint, _native.Subscriber, metaclass=backends.Endp
     _backend = "shm"
     _role = "subscriber"
     _waits_natively = True
+    _takes_descriptors = False
+    """May it read the descriptors of a frame topic as messages? Observers always may."""
 
     def __new__(cls, *args: Any, backend: str | None = None, **options: Any) -> Self:
         made: Self | None = backends.make(cls, backend, args, options)
@@ -104,6 +106,11 @@ class Subscriber(Screened, Endpoint, _native.Subscriber, metaclass=backends.Endp
 
     def _attached(self) -> None:
         """Called after each join: at once, when the topic appears, when it is recreated."""
+        if not self._takes_descriptors and self._options["observe"] != "always" and self._has_frames():
+            raise TopicMismatch(
+                f"'{self.topic}' is a frame topic: what travels in it are descriptors of frames, not messages. Receive "
+                "it with ringmain.FrameSubscriber"
+            )
         if self._codec is None:
             return
         there = self._schema()
@@ -111,6 +118,15 @@ class Subscriber(Screened, Endpoint, _native.Subscriber, metaclass=backends.Endp
             from ringmain import typed
 
             typed.compatible(typed.Schema.from_bytes(there), self._codec.schema, topic=self.topic)
+
+    def _has_frames(self) -> bool:
+        """Does this life of the topic have a pool of buffers?"""
+        try:
+            pool = _native.inspect_pool(self._directory, self.topic)
+        except (RingmainError, OSError):
+            return False
+        there = self._describe()
+        return there is not None and pool["epoch"] > there["epoch"]  # an older pool is of an earlier life
 
     def _rescreen(self) -> None:
         self._screen(self._senders, self._kinds)

@@ -6,6 +6,9 @@ hold of the readers takes that part. It can be repaired: a member that dies is n
 
 from __future__ import annotations
 
+import os
+import threading
+import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -19,6 +22,9 @@ from ringmain._publisher import Publisher
 from ringmain._screens import ScreenSet
 from ringmain._subscriber import Subscriber, wait
 from ringmain.errors import Full
+
+_SLICE_S = 0.1
+"""How long `append` waits before it checks again whether it waits for itself."""
 
 
 class SyncQueue(Closing):
@@ -42,6 +48,7 @@ class SyncQueue(Closing):
             raise ValueError("a member of a queue needs a name: SyncQueue(name, sender=...)")
         self.name = name
         self.sender = sender
+        self._reader_thread = threading.current_thread()  # the one that popped last
         ignored = {sender} if ignore_senders is None else ignore_senders
         self._publisher = Publisher(name, contract="reliable", capacity=capacity, sender=sender)
         try:
@@ -54,17 +61,41 @@ class SyncQueue(Closing):
 
     def append(self, kind: str, body: str | Any, block: bool = False, timeout: float | None = None) -> int:
         """Send a message to all other members; returns its serial number. `Full` when there is no room: at once, or
-        with `block` when the time is up, naming the member that is furthest behind."""
+        with `block` when the time is up, naming the member that is furthest behind. If that is this member itself, also
+        at once: it would wait for itself."""
         data = body.encode() if isinstance(body, str) else body
+        deadline_s = time.monotonic() + (0.0 if not block else float("inf") if timeout is None else timeout)
+        wait_s, unread = 0.0, False
+        while True:
+            try:
+                return self._publisher.send(data, kind, wait_s)
+            except Full as full:
+                if unread and block and self._is_waiting_for_itself(full):
+                    raise Full(
+                        f"queue '{self.name}' is full of messages that '{self.sender}' itself has not read: call pop() "
+                        "before append()"
+                    ) from None
+                # The ring may be full of messages that this member ignores, such as its own: skip them.
+                unread = bool(wait([self._subscriber], 0))
+                left_s = deadline_s - time.monotonic()
+                if left_s <= 0:
+                    break
+                wait_s = min(left_s, _SLICE_S)
         try:
             return self._publisher.send(data, kind, 0)
-        except Full:
-            # The ring may be full of messages that this member ignores, such as its own: skip them.
-            wait([self._subscriber], 0)
-        return self._publisher.send(data, kind, timeout if block else 0)
+        except Full as full:
+            waited = f"within {timeout if block else 0:g} s"
+            raise Full(str(full).replace("within 0 s", waited)) from None
+
+    def _is_waiting_for_itself(self, full: Full) -> bool:
+        """Does this member's own reader block it, and does no other thread read for it? Then that does not change."""
+        if self._reader_thread is not threading.current_thread() and self._reader_thread.is_alive():
+            return False
+        return f"reader '{_names.participant_name(None, self.sender)}' (pid {os.getpid()})" in str(full)
 
     def pop(self, block: bool = False, timeout: float | None = None) -> Message | None:
         """The next message, or None: at once, or with `block` when the time is up."""
+        self._reader_thread = threading.current_thread()
         if block and not wait([self._subscriber], timeout):
             return None
         message = self._subscriber.try_recv_message()
@@ -88,7 +119,7 @@ class SyncQueue(Closing):
     @property
     def members(self) -> int:
         """How many members there are, this one included. Dead processes do not count."""
-        return sum(reader.alive for reader in info(self.name).readers)
+        return sum(reader.alive and reader.role == "reader" for reader in info(self.name).readers)
 
     @property
     def serial(self) -> int:

@@ -179,3 +179,27 @@ def test_pinned_memory_follows_a_restart(monkeypatch: pytest.MonkeyPatch) -> Non
                 assert list(pinned.items()) == [sub._memory()]
                 assert sub.pin_memory()
     assert pinned == {}
+
+
+def test_a_plain_subscriber_of_a_frame_topic_is_refused() -> None:
+    with rm.Subscriber("cam") as early, rm.FramePublisher("cam", 4) as pub:
+        for options in ({}, {"type": np.ndarray}, {"start": "oldest"}):
+            with pytest.raises(rm.TopicMismatch, match=r"'cam' is a frame topic.*FrameSubscriber"):
+                rm.Subscriber("cam", **options)
+        with pytest.raises(rm.TopicMismatch, match="FrameSubscriber"):
+            early.recv(timeout=PATIENCE_S)
+        with rm.Subscriber("cam", observe="always") as observer:
+            pub.send(np.zeros(4, "u1"))
+            assert observer.recv(timeout=PATIENCE_S)[:4] == b"FRME"
+
+
+def test_a_topic_of_messages_is_not_mistaken_for_the_frame_topic_that_it_was() -> None:
+    with rm.FrameSubscriber("cam") as frames:
+        with rm.FramePublisher("cam", 4) as pub:
+            pub.send(np.full(4, 7, "u1"))
+            held = frames.recv(timeout=PATIENCE_S)  # keeps the pool's file
+        frames.close()
+        with rm.Publisher("cam") as pub, rm.Subscriber("cam") as sub:
+            pub.send(b"plain")
+            assert sub.recv(timeout=PATIENCE_S) == b"plain"
+        held.release()

@@ -38,6 +38,8 @@ def read_descriptor(message: bytes | None) -> Descriptor | None:
         return None
     try:
         meta = msgspec.msgpack.decode(message[_FIELDS.size :]) if len(message) > _FIELDS.size else {}
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    if not isinstance(meta, dict):
         return None
     return Descriptor(buffer, pool, number, frame_id, start_ns, end_ns, size, bool(flags & _VALID), meta)

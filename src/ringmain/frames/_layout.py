@@ -146,7 +146,7 @@ class FrameLayout(msgspec.Struct, frozen=True):
             if layout.size > buffer_bytes:
                 raise ValueError(f"its {layout.size} bytes do not fit the buffers of {buffer_bytes}")
             return layout._checked()
-        except (msgspec.DecodeError, ValueError, TypeError) as error:
+        except (msgspec.DecodeError, ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
             raise Corrupt(f"the layout of frame topic '{topic}' is refused: {error}") from error
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, cast
 
 from ringmain import _names, _native
@@ -56,7 +56,6 @@ class FrameSubscriber(Endpoint, _native.FrameSubscriber):
         self._layout: FrameLayout | None = None
         self._pinning = Pinning(writable=False)
         self._pins = False
-        self._previous: Frame | None = None  # of `async for`
         self._options = {"conflate": conflate, "start": start, "on_change": on_change, "name": name, "spin": spin}
         options = {"conflate": conflate, "start": start, "on_lap": "oldest", "name": name, "spin": spin}
         self._descriptors = _Descriptors(stream, self, options)
@@ -120,23 +119,16 @@ class FrameSubscriber(Endpoint, _native.FrameSubscriber):
 
     arecv_message = arecv
 
-    def __aiter__(self) -> Self:
-        return self
+    def __aiter__(self) -> AsyncIterator[Frame]:
+        return _AsyncLoop(self)
 
     async def __anext__(self) -> Frame:
-        self._release_previous()
         if self.closed:
             raise StopAsyncIteration
         try:
-            self._previous = await self.arecv()
+            return await self.arecv()
         except Closed:
             raise StopAsyncIteration from None
-        return self._previous
-
-    def _release_previous(self) -> None:
-        if self._previous is not None:
-            self._previous.release()
-            self._previous = None
 
     # ---------------------------------------------------------------------------------- what the descriptors tell
 
@@ -212,7 +204,6 @@ class FrameSubscriber(Endpoint, _native.FrameSubscriber):
 
     def _close(self) -> None:
         self._pinning.release()
-        self._release_previous()
         self._descriptors.close()
         self._leave_pool()
 
@@ -220,8 +211,29 @@ class FrameSubscriber(Endpoint, _native.FrameSubscriber):
         return _rebuild, (type(self), self._directory, self.topic, self._options)
 
 
+class _AsyncLoop:
+    """What `async for frame in subscriber` runs: each loop has its own, so several tasks can loop over one subscriber.
+    A frame's block ends when its loop asks for the next one."""
+
+    def __init__(self, frames: FrameSubscriber) -> None:
+        self._frames = frames
+        self._previous: Frame | None = None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Frame:
+        if self._previous is not None:
+            self._previous.release()
+            self._previous = None
+        self._previous = await self._frames.__anext__()
+        return self._previous
+
+
 class _Descriptors(Subscriber):
     """Reads the descriptors of a frame topic, and tells the frame subscriber whenever it has joined the topic."""
+
+    _takes_descriptors = True
 
     def __init__(self, topic: str, frames: FrameSubscriber, options: dict[str, Any]) -> None:
         if not self._waits_natively:

@@ -79,8 +79,9 @@ def live_topics(scan: Scan) -> dict[str, Any]:
     """The topics that exist now. Others may be created later."""
     wanted = scan.filter()
     found = {}
+    frames = {topic.name for topic in rm.frame_topics()}  # their messages are descriptors: record them
     for info in rm.topics():
-        if wanted.matches(info.name):
+        if wanted.matches(info.name) and info.name not in frames:
             if CONTRACTS[info.contract].one_reader and info.readers:
                 why = f"topic {info.name!r} is a {info.contract} and has its one reader"
                 raise ValueError(f"{why}: record it, or use broadcast")

@@ -117,6 +117,8 @@ def _read_prefix(view: memoryview) -> tuple[numpy.dtype[Any], tuple[int, ...], i
     dtype = _dtype_from_text(bytes(view[text_at : text_at + text_bytes]))
     if any(length < 0 for length in shape):
         raise ValueError(f"an array cannot have the shape {shape}")
+    if dtype.itemsize == 0 and math.prod(shape) > 0:  # numpy.zeros would allocate a byte for each
+        raise ValueError(f"an array of {dtype} and shape {shape} has elements without bytes")
     if math.prod(shape) * dtype.itemsize != view.nbytes - offset:
         raise ValueError(
             f"an array of {dtype} and shape {shape} has {math.prod(shape) * dtype.itemsize} bytes, "

@@ -1,6 +1,7 @@
 """pyarrow record batches and tables as payloads: an Arrow IPC stream, which contains its own schema.
 
-Invariant: `decode` copies nothing; the columns refer to the buffer they were read from.
+Invariants: `decode` copies nothing, the columns refer to the buffer they were read from; and no offset or index in a
+decoded table points outside its column, whatever a writer sent.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def fixed_schema(schema: Schema) -> Any:
         return None
     try:
         return pyarrow.ipc.read_schema(pyarrow.py_buffer(base64.b64decode(text, validate=True)))
-    except (ValueError, OSError) as error:
+    except (pyarrow.ArrowException, ValueError, OSError) as error:
         raise SchemaError(f"the schema of {schema.type_name!r} holds no Arrow schema: {error}") from error
 
 
@@ -67,7 +68,7 @@ def _decoder(class_: Any, fixed: Any) -> Callable[[Buffer], Any]:
     def decode(buffer: Buffer) -> Any:
         try:
             table = pyarrow.ipc.open_stream(pyarrow.py_buffer(buffer)).read_all()
-            table.validate()
+            table.validate(full=True)  # offsets and indices too: Arrow itself follows them unchecked
         except (pyarrow.ArrowException, OSError) as error:
             raise ValueError(f"not an Arrow IPC stream, or a damaged one: {error}") from error
         if fixed is not None and not table.schema.equals(fixed):

@@ -1,16 +1,16 @@
 """Reservations and leases of the backends written in Python. They behave as the native ones, with one copy.
 
-Owns this invariant: an array or view that outlives its block is noticed. Both are `bytearray`s, because a bytearray
-cannot be resized while a view of it is alive, and because in Python 3.11 only a subclass of a builtin type can have the
-buffer protocol.
+Owns this invariant: an array or view that outlives its block is noticed. Their memory is the native module's, because
+in Python 3.11 a class cannot have the buffer protocol.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
+import weakref
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from ringmain import _native
 from ringmain.errors import InUse, Lapped
 
 if TYPE_CHECKING:
@@ -21,24 +21,13 @@ if TYPE_CHECKING:
     from ringmain.backends._python.subscriber import PythonSubscriber
 
 
-class Watched(bytearray):
-    """Bytes that can tell whether a view of them is alive."""
-
-    def viewed(self) -> bool:
-        try:
-            bytearray.append(self, 0)
-        except BufferError:
-            return True
-        bytearray.pop(self)
-        return False
-
-
-class PythonReservation(Watched):
+class PythonReservation(_native.HeapBuffer):
     """A message being written. Sent when its block is left, dropped on an exception."""
 
     def __init__(self, publisher: PythonPublisher, size: int, kind: str) -> None:
-        super().__init__(size)
+        self._own(size)
         self._publisher, self._kind, self._size = publisher, kind, size
+        self._appended = bytearray()  # by a stream
         self._open = True
 
     def __len__(self) -> int:
@@ -71,7 +60,7 @@ class PythonReservation(Watched):
         self._check_open()
         more = bytes(memoryview(data).cast("B"))
         self._publisher._grow(self._size + len(more), self._kind, timeout)
-        bytearray.extend(self, more)
+        self._appended += more
         self._size += len(more)
         return len(more)
 
@@ -85,7 +74,7 @@ class PythonReservation(Watched):
                 "message was not sent: delete it before the block ends (nothing can be sent until it is gone)"
             )
         with memoryview(self) as view:
-            data = bytes(view[: self._size])
+            data = bytes(view[: self._size]) + self._appended
         self._publisher._reservation = None
         return self._publisher._finish(data, self._kind)
 
@@ -118,16 +107,28 @@ class PythonReservation(Watched):
         return False
 
 
-class PythonLease(Watched):
+class Borrowed:
+    """Exists as long as a borrowed message: until its block has ended and nothing shows it any more."""
+
+    def __init__(self, position: int) -> None:
+        self.position = position
+
+
+class PythonLease(_native.HeapBuffer):
     """A borrowed message."""
 
     def __init__(self, subscriber: PythonSubscriber, record: Record, lost: int) -> None:
-        super().__init__(record.data)
         self._subscriber, self._record = subscriber, record
+        borrowed = Borrowed(record.position)
+        self.borrowed = weakref.ref(borrowed)
+        self._own(record.data, borrowed)
         self.seq, self.time_ns, self.sender, self.kind = record.seq, record.time_ns, record.sender, record.kind
         self.lost = lost
         self._open = True
         self._data: Any = None
+
+    def __len__(self) -> int:
+        return len(self._record.data)
 
     @property
     def data(self) -> Any:
@@ -135,7 +136,7 @@ class PythonLease(Watched):
         self._check_open()
         if self._data is None:
             codec = self._subscriber._codec
-            view = memoryview(self).toreadonly()
+            view = memoryview(self)
             self._data = view if codec is None else codec.decode(view)
         return self._data
 
@@ -150,7 +151,7 @@ class PythonLease(Watched):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> Literal[False]:
-        if self._open and not self._end() and kind is None:
+        if self._open and not self._end(self._data) and kind is None:
             raise Lapped(
                 f"message {self.seq} of topic '{self._subscriber.topic}' was overwritten while it was borrowed: do "
                 "not use what was read of it. Copy with recv(), ask for a larger capacity, or use the contract "
@@ -158,12 +159,9 @@ class PythonLease(Watched):
             )
         return False
 
-    def _end(self) -> bool:
-        self._open = False
-        data, self._data = self._data, None
-        if isinstance(data, memoryview):
-            with suppress(BufferError):  # the user made a view of it, which keeps it alive
-                data.release()
+    def _end(self, data: Any) -> bool:
+        self._open, self._data = False, None
+        self._let_go(data if isinstance(data, memoryview) else None)
         del data
         return self._subscriber._give_back(self._record)
 
@@ -173,4 +171,4 @@ class PythonLease(Watched):
 
     def __del__(self) -> None:
         if self._open:
-            self._end()
+            self._end(None)

@@ -12,7 +12,7 @@ from typing import Any
 
 from ringmain._topic_info import Role
 from ringmain.backends._python import reference_ring
-from ringmain.backends._python.buffers import PythonLease
+from ringmain.backends._python.buffers import Borrowed, PythonLease
 from ringmain.backends._python.endpoint import parse_timeout
 from ringmain.backends._python.subscriber import NO_TOPIC, PythonSubscriber
 from ringmain.backends.fake import _virtual_loop
@@ -29,7 +29,7 @@ class FakeSubscriber(FakeEndpoint, PythonSubscriber):
         self._came_first = False
         self._enrolled: tuple[reference_ring.Ring, reference_ring.Slot] | None = None
         self._lost_before = 0
-        self._leases: list[weakref.ref[PythonLease]] = []
+        self._borrowed_refs: list[weakref.ref[Borrowed]] = []
         self._enter_world(self._asked.address)
         self._attach()
         self._opened()
@@ -78,25 +78,24 @@ class FakeSubscriber(FakeEndpoint, PythonSubscriber):
             reader, self._reader = self._reader, None
             self._contract = self._epoch = None
             self._world.leave_ring(reader.ring, reader.slot)
-            self._leases.clear()
+            self._borrowed_refs.clear()
 
     # -------------------------------------------------------------------------------------------- leases
 
-    def _in_use(self) -> list[PythonLease]:
-        alive = [lease for ref in self._leases if (lease := ref()) is not None]
-        return [lease for lease in alive if lease._open or lease.viewed()]
+    def _in_use(self) -> list[Borrowed]:
+        return [borrowed for ref in self._borrowed_refs if (borrowed := ref()) is not None]
 
     def _keep(self) -> int | None:
-        return min((lease._record.position for lease in self._in_use()), default=None)
+        return min((borrowed.position for borrowed in self._in_use()), default=None)
 
     def _settle(self) -> None:
-        if self._leases and self._reader is not None:
-            self._leases = [weakref.ref(lease) for lease in self._in_use()]
+        if self._borrowed_refs and self._reader is not None:
+            self._borrowed_refs = [ref for ref in self._borrowed_refs if ref() is not None]
             self._reader.release(self._keep())
 
     def _borrowed(self, record: reference_ring.Record) -> PythonLease:
         lease = PythonLease(self, record, 0)
-        self._leases.append(weakref.ref(lease))
+        self._borrowed_refs.append(lease.borrowed)
         lease.lost = self._take(record)
         return lease
 

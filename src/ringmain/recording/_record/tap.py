@@ -131,6 +131,8 @@ class _Tapping(Subscriber if TYPE_CHECKING else object):  # type: ignore[misc]
 class Tap(_Tapping, Subscriber):
     """Takes messages. When lapped, it goes on with the oldest message that is left."""
 
+    _takes_descriptors = True  # until `sees_frames` notices
+
     def __init__(self, topic: str, *, start: Start, observe: bool, name: str) -> None:
         self.lives, self.capacity, self.begun = {}, 0, 0
         self._observes = observe
