@@ -45,10 +45,14 @@ def make_tools() -> Path:
 
 
 def write_compiler(path: Path, tools: Path, arch: str) -> Path:
-    """A program that CMake can use as the C++ compiler."""
+    """A program that CMake can use as the C++ compiler.
+
+    It strips, because the machine's own `strip` knows only its own architecture. It always does, because zig compiles
+    its libc++ once for each such setting.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     target = f"{arch}-linux-gnu.{GLIBC[0]}.{GLIBC[1]}"
-    path.write_text(f'#!/bin/sh\nexec {tools}/python -m ziglang c++ -target {target} "$@"\n')
+    path.write_text(f'#!/bin/sh\nexec {tools}/python -m ziglang c++ -target {target} -s "$@"\n')
     path.chmod(0o755)
     return path
 
@@ -65,7 +69,6 @@ def build_wheel(tools: Path, arch: str) -> None:
         **os.environ,
         "PATH": f"{tools}:{os.environ['PATH']}",
         "CXX": str(write_compiler(folder / "c++", tools, arch)),
-        "LDFLAGS": "-s",  # the machine's own `strip` knows only its own architecture
         "CMAKE_ARGS": f"-DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR={arch}",
         "_PYTHON_HOST_PLATFORM": f"linux-{arch}",
         "SOURCE_DATE_EPOCH": commit_time(),  # the same commit gives the same bytes
