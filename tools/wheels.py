@@ -78,8 +78,11 @@ def build_wheel(tools: Path, arch: str) -> None:
     run(tools / "python", "-m", "build", "--wheel", "--no-isolation", "--outdir", folder / "raw", *settings, ROOT,
         env=environment)  # fmt: skip
     (raw,) = (folder / "raw").glob("*.whl")
+    # "auto": the oldest tag that the wheel satisfies. A tag can be asked for only for this machine's architecture.
+    run(tools / "auditwheel", "repair", "--plat", "auto", "--wheel-dir", DIST, raw, env=environment)
     tag = f"manylinux_{GLIBC[0]}_{GLIBC[1]}_{arch}"
-    run(tools / "auditwheel", "repair", "--plat", tag, "--wheel-dir", DIST, raw, env=environment)
+    if not list(DIST.glob(f"*{tag}.whl")):
+        sys.exit(f"auditwheel did not find {raw.name} to be {tag}: `auditwheel show` says why")
 
 
 def main() -> None:
