@@ -123,7 +123,7 @@ def make_emulated_python() -> Path:
     if program.exists():
         return program
     apt(folder / "apt", "update")
-    apt(folder / "apt", "install", "--download-only", "--no-install-recommends", "python3")
+    apt(folder / "apt", "install", "--download-only", "--no-install-recommends", "python3", "libstdc++6")
     run("apt-get", "--quiet", "download", "qemu-user-static", cwd=folder)
     for package in [*(folder / "apt/cache/archives").glob("*.deb"), *folder.glob("qemu*.deb")]:
         run("dpkg-deb", "--extract", package, folder if package.parent == folder else root)
