@@ -131,3 +131,15 @@ bench-quick: setup  ## instructions a message on the hot paths, against those re
 clean:  ## remove everything the other targets made
 	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# -------------------------------------------------------------------------------------------- what is published
+.PHONY: wheels wheels-test release
+WHEEL_TESTS ?= tests
+wheels: setup  ## the sdist and manylinux wheels for x86_64 and aarch64, into dist/; zig compiles, auditwheel checks
+	@$(BIN)/python tools/wheels.py
+
+wheels-test: setup  ## install what is in dist/ without a compiler and run WHEEL_TESTS=tests on it; aarch64 under qemu-user
+	@$(BIN)/python tools/wheels_test.py $(WHEEL_TESTS)
+
+release: setup  ## check version, changelog, tag and the contents of dist/; changes nothing
+	@$(BIN)/python tools/release.py

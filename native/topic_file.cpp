@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -318,6 +319,17 @@ void TopicFile::populate(bool to_write) {
     (void)madvise(data_, capacity_bytes, to_write ? kPopulateWrite : kPopulateRead);
 }
 
+// A container's /dev/shm has 64 MiB unless it is told otherwise.
+static std::string advice_when_full(int fd) {
+    struct statvfs fs;
+    if (fstatvfs(fd, &fs) != 0) return {};
+    return "; of " + std::to_string(fs.f_blocks * fs.f_frsize) + " bytes there, " +
+           std::to_string(fs.f_bavail * fs.f_frsize) +
+           " are free. Take a smaller capacity=, remove topics that no process uses (`ringmain clean`), or "
+           "give "
+           "it more memory (in a container: --shm-size, or an emptyDir with medium: Memory and a sizeLimit)";
+}
+
 // Allocates all the space now: a full file system is an error here, not a SIGBUS in the middle of a message.
 void TopicFile::allocate() {
     uint64_t file_bytes = data_offset + capacity_bytes;
@@ -331,7 +343,8 @@ void TopicFile::allocate() {
     if (int error = posix_fallocate(fd(), 0, static_cast<off_t>(file_bytes)))
         throw Failure{Fault::system,
                       "cannot allocate " + std::to_string(file_bytes) + " bytes for topic '" + topic +
-                          "' in " + directory->path() + ": " + std::strerror(error),
+                          "' in " + directory->path() + ": " + std::strerror(error) +
+                          (error == ENOSPC ? advice_when_full(fd_) : ""),
                       error};
     if (flags & kHugePages) return;
     map(Access::write);
