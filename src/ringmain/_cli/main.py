@@ -19,7 +19,7 @@ from ringmain._cli.exit_codes import MEANING, CommandError, Exit
 
 COMMANDS = {
     "list": "list the topics",
-    "info": "show a topic: contract, capacity, participants, schema",
+    "info": "show a topic (contract, participants, schema) or a recording (duration, size, topics)",
     "echo": "print a topic's messages as they come",
     "pub": "send messages to a topic",
     "hz": "measure the rate of topics",
@@ -29,6 +29,7 @@ COMMANDS = {
     "record": "record topics, until Ctrl-C",
     "play": "publish a recording again, with its timing",
     "export": "write a recording as one file in another format",
+    "query": "run SQL on a recording, with DuckDB",
     "bridge": "forward a topic to another, on this machine or another",
     "pipeline": "turn recordings into tables, with Spark",
     "report": "write a page about the tables of a pipeline",

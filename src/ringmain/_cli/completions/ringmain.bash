@@ -5,7 +5,7 @@
 #    source ~/.local/share/bash_completion/ringmain
 # See also: https://github.com/scop/bash-completion/blob/main/doc/configuration.md
 
-_shtab_ringmain_subparsers=(list info echo pub hz bw delay top record play export bridge pipeline report clean doctor bench demo completion)
+_shtab_ringmain_subparsers=(list info echo pub hz bw delay top record play export query bridge pipeline report clean doctor bench demo completion)
 
 _shtab_ringmain_list_option_strings=(-h --help --names --json)
 _shtab_ringmain_info_option_strings=(-h --help --json)
@@ -17,7 +17,8 @@ _shtab_ringmain_delay_option_strings=(-h --help --interval --count --json --time
 _shtab_ringmain_top_option_strings=(-h --help --interval --sort --filter)
 _shtab_ringmain_record_option_strings=(-h --help -o --output --exclude --no-frames --observe --oldest --duration --messages --max-size --keep --keep-force --fsync --flush-interval --segment-size --segment-age --sealed-uri --name --quiet --json)
 _shtab_ringmain_play_option_strings=(-h --help --topics --speed --map --from --to --loop --lockstep --original --paused --wait-readers --capacity --json)
-_shtab_ringmain_export_option_strings=(-h --help --mcap --raw)
+_shtab_ringmain_export_option_strings=(-h --help --mcap --raw --decode)
+_shtab_ringmain_query_option_strings=(-h --help --format)
 _shtab_ringmain_bridge_option_strings=(-h --help --duration --json)
 _shtab_ringmain_pipeline_option_strings=(-h --help --lake --follow --interval --window --align --format --master --json --skip-damage --batch-bytes)
 _shtab_ringmain_report_option_strings=(-h --help -o --output --title)
@@ -45,6 +46,7 @@ _shtab_ringmain_play___topics_COMPGEN=_shtab_cmd_compgen_952d1bd3
 _shtab_ringmain_export_pos_0_COMPGEN=_shtab_compgen_files
 _shtab_ringmain_export_pos_1_COMPGEN=_shtab_compgen_files
 _shtab_ringmain_export_pos_2_COMPGEN=_shtab_cmd_compgen_952d1bd3
+_shtab_ringmain_query_pos_0_COMPGEN=_shtab_compgen_files
 _shtab_ringmain_bridge_pos_0_COMPGEN=_shtab_cmd_compgen_952d1bd3
 _shtab_ringmain_bridge_pos_1_COMPGEN=_shtab_cmd_compgen_952d1bd3
 _shtab_ringmain_pipeline_pos_1_COMPGEN=_shtab_compgen_files
@@ -59,10 +61,11 @@ _shtab_ringmain_demo___out_COMPGEN=_shtab_compgen_files
 _shtab_ringmain_pub___contract_choices=(broadcast pipe bus reliable)
 _shtab_ringmain_top___sort_choices=(name rate bandwidth full lost behind)
 _shtab_ringmain_record___fsync_choices=(never interval seal)
+_shtab_ringmain_query___format_choices=(table json csv)
 _shtab_ringmain_pipeline_pos_0_choices=(run)
 _shtab_ringmain_pipeline___format_choices=(parquet delta)
 _shtab_ringmain_completion_pos_0_choices=(bash zsh fish)
-_shtab_ringmain_pos_0_choices=(list info echo pub hz bw delay top record play export bridge pipeline report clean doctor bench demo completion)
+_shtab_ringmain_pos_0_choices=(list info echo pub hz bw delay top record play export query bridge pipeline report clean doctor bench demo completion)
 
 _shtab_ringmain_list__h_nargs=0
 _shtab_ringmain_list___help_nargs=0
@@ -121,6 +124,9 @@ _shtab_ringmain_export__h_nargs=0
 _shtab_ringmain_export___help_nargs=0
 _shtab_ringmain_export___mcap_nargs=0
 _shtab_ringmain_export___raw_nargs=0
+_shtab_ringmain_export___decode_nargs=0
+_shtab_ringmain_query__h_nargs=0
+_shtab_ringmain_query___help_nargs=0
 _shtab_ringmain_bridge__h_nargs=0
 _shtab_ringmain_bridge___help_nargs=0
 _shtab_ringmain_bridge___json_nargs=0

@@ -50,7 +50,7 @@ function _shtab_ringmain_using
   test "$_shtab_ringmain_cmdpath" = "$argv"
 end
 
-set -g _shtab_ringmain_commands list info echo pub hz bw delay top record play export bridge pipeline report clean doctor bench demo completion
+set -g _shtab_ringmain_commands list info echo pub hz bw delay top record play export query bridge pipeline report clean doctor bench demo completion
 set -g _shtab_ringmain_opts_with_value --align --batch-bytes --capacity --contract --count --duration --exclude --file --filter --flush-interval --format --from --fsync --interval --keep --kind --lake --map --master --max-size --messages --name --out --output --rate --sealed-uri --seconds --segment-age --segment-size --sender --sort --speed --timeout --title --to --topics --type --wait-readers --window -o
 
 complete -c ringmain -e
@@ -63,10 +63,10 @@ complete -c ringmain -n '_shtab_ringmain_using list' -s h -l help -d 'show this 
 complete -c ringmain -n '_shtab_ringmain_using list' -l names -d 'print the names only'
 complete -c ringmain -n '_shtab_ringmain_using list' -l json -d 'print a JSON array'
 complete -c ringmain -n '_shtab_ringmain_using list; and test $_shtab_ringmain_npos -eq 0' -ka "(ringmain list --names 2>/dev/null)" -d 'which topics, like '"'"'camera/*'"'"' (default: all)'
-complete -c ringmain -n '_shtab_ringmain_using; and test $_shtab_ringmain_npos -eq 0' -a info -d 'Show a topic: contract, capacity, participants, schema.'
+complete -c ringmain -n '_shtab_ringmain_using; and test $_shtab_ringmain_npos -eq 0' -a info -d 'Show a topic (contract, participants, schema) or a recording (duration, size, topics).'
 complete -c ringmain -n '_shtab_ringmain_using info' -s h -l help -d 'show this help message and exit'
 complete -c ringmain -n '_shtab_ringmain_using info' -l json -d 'print a JSON object'
-complete -c ringmain -n '_shtab_ringmain_using info; and test $_shtab_ringmain_npos -eq 0' -ka "(ringmain list --names 2>/dev/null)" -d 'the topic'"'"'s name'
+complete -c ringmain -n '_shtab_ringmain_using info; and test $_shtab_ringmain_npos -eq 0' -ka "(ringmain list --names 2>/dev/null)" -d 'the topic'"'"'s name, or a recording'"'"'s directory or URI'
 complete -c ringmain -n '_shtab_ringmain_using; and test $_shtab_ringmain_npos -eq 0' -a echo -d 'Print a topic'"'"'s messages as they come.'
 complete -c ringmain -n '_shtab_ringmain_using echo' -s h -l help -d 'show this help message and exit'
 complete -c ringmain -n '_shtab_ringmain_using echo' -l once -d 'print one message and exit'
@@ -158,9 +158,14 @@ complete -c ringmain -n '_shtab_ringmain_using; and test $_shtab_ringmain_npos -
 complete -c ringmain -n '_shtab_ringmain_using export' -s h -l help -d 'show this help message and exit'
 complete -c ringmain -n '_shtab_ringmain_using export' -l mcap -d 'write MCAP, whatever the file'"'"'s name (default: PATH.mcap)'
 complete -c ringmain -n '_shtab_ringmain_using export' -l raw -d 'MCAP: unchanged payloads, instead of JSON for viewers'
+complete -c ringmain -n '_shtab_ringmain_using export' -l decode -d 'Parquet: the fields of one topic'"'"'s messages as columns (JSON always is)'
 complete -c ringmain -n '_shtab_ringmain_using export; and test $_shtab_ringmain_npos -eq 0' -ka "(__fish_complete_path (commandline -ct))" -d 'the recording'"'"'s directory'
 complete -c ringmain -n '_shtab_ringmain_using export; and test $_shtab_ringmain_npos -eq 1' -ka "(__fish_complete_path (commandline -ct))" -d 'the file to write: .mcap, .parquet or .jsonl; - prints JSON lines'
 complete -c ringmain -n '_shtab_ringmain_using export; and test $_shtab_ringmain_npos -ge 2' -ka "(ringmain list --names 2>/dev/null)" -d 'names or patterns (default: all)'
+complete -c ringmain -n '_shtab_ringmain_using; and test $_shtab_ringmain_npos -eq 0' -a query -d 'Run SQL on a recording, with DuckDB.'
+complete -c ringmain -n '_shtab_ringmain_using query' -s h -l help -d 'show this help message and exit'
+complete -c ringmain -n '_shtab_ringmain_using query' -l format -xka "table json csv" -d 'of the output (default: table)'
+complete -c ringmain -n '_shtab_ringmain_using query; and test $_shtab_ringmain_npos -eq 0' -ka "(__fish_complete_path (commandline -ct))" -d 'the recording'"'"'s directory or URI'
 complete -c ringmain -n '_shtab_ringmain_using; and test $_shtab_ringmain_npos -eq 0' -a bridge -d 'Forward a topic to another, on this machine or another.'
 complete -c ringmain -n '_shtab_ringmain_using bridge' -s h -l help -d 'show this help message and exit'
 complete -c ringmain -n '_shtab_ringmain_using bridge' -l duration -x -d 'stop after S seconds (default: at Ctrl-C)'

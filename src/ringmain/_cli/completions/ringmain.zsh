@@ -21,11 +21,12 @@ _shtab_ringmain_commands() {
     echo:'Print a topic'"'"'s messages as they come.'
     export:'Write a recording as one file in another format.'
     hz:'Measure the rate of topics.'
-    info:'Show a topic: contract, capacity, participants, schema.'
+    info:'Show a topic (contract, participants, schema) or a recording (duration, size, topics).'
     list:'List the topics.'
     pipeline:'Turn recordings into tables, with Spark.'
     play:'Publish a recording again, with its timing.'
     pub:'Send messages to a topic.'
+    query:'Run SQL on a recording, with DuckDB.'
     record:'Record topics, until Ctrl-C.'
     report:'Write a page about the tables of a pipeline.'
     top:'Live view of all topics.'
@@ -143,6 +144,7 @@ _shtab_ringmain_export_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--mcap[write MCAP, whatever the file\'s name (default\: PATH.mcap)]"
   "--raw[MCAP\: unchanged payloads, instead of JSON for viewers]"
+  "--decode[Parquet\: the fields of one topic\'s messages as columns (JSON always is)]"
   ":the recording\'s directory:_files"
   ":the file to write\: .mcap, .parquet or .jsonl\; - prints JSON lines:_files"
   "(*)::names or patterns (default\: all):_ringmain_topics"
@@ -165,7 +167,7 @@ _shtab_ringmain_hz_defaults_added=0
 _shtab_ringmain_info_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--json[print a JSON object]"
-  ":the topic\'s name:_ringmain_topics"
+  ":the topic\'s name, or a recording\'s directory or URI:_ringmain_topics"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -240,6 +242,16 @@ _shtab_ringmain_pub_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_ringmain_pub_defaults_added=0
+
+_shtab_ringmain_query_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--format[of the output (default\: table)]:format:(table json csv)"
+  ":the recording\'s directory or URI:_files"
+  ":the query\; topics are tables:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_ringmain_query_defaults_added=0
 
 _shtab_ringmain_record_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -322,6 +334,7 @@ _shtab_ringmain() {
         pipeline) _arguments -C -s $_shtab_ringmain_pipeline_options ;;
         play) _arguments -C -s $_shtab_ringmain_play_options ;;
         pub) _arguments -C -s $_shtab_ringmain_pub_options ;;
+        query) _arguments -C -s $_shtab_ringmain_query_options ;;
         record) _arguments -C -s $_shtab_ringmain_record_options ;;
         report) _arguments -C -s $_shtab_ringmain_report_options ;;
         top) _arguments -C -s $_shtab_ringmain_top_options ;;
