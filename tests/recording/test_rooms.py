@@ -15,6 +15,7 @@ LEVELS = (
     {"_filters", "_message", "_frames", "_decode", "_directory_watch", "_upkeep"},
     {"_recording"},
     {"_record", "_replay", "_mcap"},
+    {"_import"},
     {"__init__", "format"},
 )
 LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
