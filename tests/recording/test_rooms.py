@@ -14,7 +14,7 @@ LEVELS = (
     {"_segment"},
     {"_filters", "_message", "_frames", "_decode", "_directory_watch", "_upkeep"},
     {"_recording"},
-    {"_record", "_replay", "_mcap"},
+    {"_record", "_replay", "_mcap", "_figures"},
     {"_import"},
     {"__init__", "format"},
 )

@@ -5,7 +5,7 @@
 #    source ~/.local/share/bash_completion/ringmain
 # See also: https://github.com/scop/bash-completion/blob/main/doc/configuration.md
 
-_shtab_ringmain_subparsers=(list info echo pub hz bw delay top record play export query bridge pipeline report clean doctor bench demo completion)
+_shtab_ringmain_subparsers=(list info echo pub hz bw delay top record play export import query bridge pipeline report metrics clean doctor bench demo completion)
 
 _shtab_ringmain_list_option_strings=(-h --help --names --json)
 _shtab_ringmain_info_option_strings=(-h --help --json)
@@ -18,10 +18,12 @@ _shtab_ringmain_top_option_strings=(-h --help --interval --sort --filter)
 _shtab_ringmain_record_option_strings=(-h --help -o --output --exclude --no-frames --observe --oldest --duration --messages --max-size --keep --keep-force --fsync --flush-interval --segment-size --segment-age --sealed-uri --name --quiet --json)
 _shtab_ringmain_play_option_strings=(-h --help --topics --speed --map --from --to --loop --lockstep --original --paused --wait-readers --capacity --json)
 _shtab_ringmain_export_option_strings=(-h --help --mcap --raw --decode)
+_shtab_ringmain_import_option_strings=(-h --help --quiet --json)
 _shtab_ringmain_query_option_strings=(-h --help --format)
 _shtab_ringmain_bridge_option_strings=(-h --help --duration --json)
 _shtab_ringmain_pipeline_option_strings=(-h --help --lake --follow --interval --window --align --format --master --json --skip-damage --batch-bytes)
 _shtab_ringmain_report_option_strings=(-h --help -o --output --title)
+_shtab_ringmain_metrics_option_strings=(-h --help --port --host --recording --once --json)
 _shtab_ringmain_clean_option_strings=(-h --help --force --json)
 _shtab_ringmain_doctor_option_strings=(-h --help --interval --json)
 _shtab_ringmain_bench_option_strings=(-h --help --seconds --json)
@@ -54,6 +56,7 @@ _shtab_ringmain_pipeline___lake_COMPGEN=_shtab_compgen_files
 _shtab_ringmain_report_pos_0_COMPGEN=_shtab_compgen_files
 _shtab_ringmain_report__o_COMPGEN=_shtab_compgen_files
 _shtab_ringmain_report___output_COMPGEN=_shtab_compgen_files
+_shtab_ringmain_metrics___recording_COMPGEN=_shtab_compgen_files
 _shtab_ringmain_clean_pos_0_COMPGEN=_shtab_cmd_compgen_952d1bd3
 _shtab_ringmain_doctor_pos_0_COMPGEN=_shtab_cmd_compgen_952d1bd3
 _shtab_ringmain_demo___out_COMPGEN=_shtab_compgen_files
@@ -65,7 +68,7 @@ _shtab_ringmain_query___format_choices=(table json csv)
 _shtab_ringmain_pipeline_pos_0_choices=(run)
 _shtab_ringmain_pipeline___format_choices=(parquet delta)
 _shtab_ringmain_completion_pos_0_choices=(bash zsh fish)
-_shtab_ringmain_pos_0_choices=(list info echo pub hz bw delay top record play export query bridge pipeline report clean doctor bench demo completion)
+_shtab_ringmain_pos_0_choices=(list info echo pub hz bw delay top record play export import query bridge pipeline report metrics clean doctor bench demo completion)
 
 _shtab_ringmain_list__h_nargs=0
 _shtab_ringmain_list___help_nargs=0
@@ -125,6 +128,10 @@ _shtab_ringmain_export___help_nargs=0
 _shtab_ringmain_export___mcap_nargs=0
 _shtab_ringmain_export___raw_nargs=0
 _shtab_ringmain_export___decode_nargs=0
+_shtab_ringmain_import__h_nargs=0
+_shtab_ringmain_import___help_nargs=0
+_shtab_ringmain_import___quiet_nargs=0
+_shtab_ringmain_import___json_nargs=0
 _shtab_ringmain_query__h_nargs=0
 _shtab_ringmain_query___help_nargs=0
 _shtab_ringmain_bridge__h_nargs=0
@@ -138,6 +145,10 @@ _shtab_ringmain_pipeline___json_nargs=0
 _shtab_ringmain_pipeline___skip_damage_nargs=0
 _shtab_ringmain_report__h_nargs=0
 _shtab_ringmain_report___help_nargs=0
+_shtab_ringmain_metrics__h_nargs=0
+_shtab_ringmain_metrics___help_nargs=0
+_shtab_ringmain_metrics___once_nargs=0
+_shtab_ringmain_metrics___json_nargs=0
 _shtab_ringmain_clean_pos_0_nargs='*'
 _shtab_ringmain_clean__h_nargs=0
 _shtab_ringmain_clean___help_nargs=0

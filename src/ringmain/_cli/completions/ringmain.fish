@@ -50,8 +50,8 @@ function _shtab_ringmain_using
   test "$_shtab_ringmain_cmdpath" = "$argv"
 end
 
-set -g _shtab_ringmain_commands list info echo pub hz bw delay top record play export query bridge pipeline report clean doctor bench demo completion
-set -g _shtab_ringmain_opts_with_value --align --batch-bytes --capacity --contract --count --duration --exclude --file --filter --flush-interval --format --from --fsync --interval --keep --kind --lake --map --master --max-size --messages --name --out --output --rate --sealed-uri --seconds --segment-age --segment-size --sender --sort --speed --timeout --title --to --topics --type --wait-readers --window -o
+set -g _shtab_ringmain_commands list info echo pub hz bw delay top record play export import query bridge pipeline report metrics clean doctor bench demo completion
+set -g _shtab_ringmain_opts_with_value --align --batch-bytes --capacity --contract --count --duration --exclude --file --filter --flush-interval --format --from --fsync --host --interval --keep --kind --lake --map --master --max-size --messages --name --out --output --port --rate --recording --sealed-uri --seconds --segment-age --segment-size --sender --sort --speed --timeout --title --to --topics --type --wait-readers --window -o
 
 complete -c ringmain -e
 complete -c ringmain -f
@@ -162,6 +162,10 @@ complete -c ringmain -n '_shtab_ringmain_using export' -l decode -d 'Parquet: th
 complete -c ringmain -n '_shtab_ringmain_using export; and test $_shtab_ringmain_npos -eq 0' -ka "(__fish_complete_path (commandline -ct))" -d 'the recording'"'"'s directory'
 complete -c ringmain -n '_shtab_ringmain_using export; and test $_shtab_ringmain_npos -eq 1' -ka "(__fish_complete_path (commandline -ct))" -d 'the file to write: .mcap, .parquet or .jsonl; - prints JSON lines'
 complete -c ringmain -n '_shtab_ringmain_using export; and test $_shtab_ringmain_npos -ge 2' -ka "(ringmain list --names 2>/dev/null)" -d 'names or patterns (default: all)'
+complete -c ringmain -n '_shtab_ringmain_using; and test $_shtab_ringmain_npos -eq 0' -a import -d 'Make a recording of an MCAP file or a ROS bag.'
+complete -c ringmain -n '_shtab_ringmain_using import' -s h -l help -d 'show this help message and exit'
+complete -c ringmain -n '_shtab_ringmain_using import' -l quiet -d 'show no progress'
+complete -c ringmain -n '_shtab_ringmain_using import' -l json -d 'print what was imported as a JSON object'
 complete -c ringmain -n '_shtab_ringmain_using; and test $_shtab_ringmain_npos -eq 0' -a query -d 'Run SQL on a recording, with DuckDB.'
 complete -c ringmain -n '_shtab_ringmain_using query' -s h -l help -d 'show this help message and exit'
 complete -c ringmain -n '_shtab_ringmain_using query' -l format -xka "table json csv" -d 'of the output (default: table)'
@@ -191,6 +195,13 @@ complete -c ringmain -n '_shtab_ringmain_using report' -s h -l help -d 'show thi
 complete -c ringmain -n '_shtab_ringmain_using report' -s o -l output -xka "(__fish_complete_path (commandline -ct))" -d 'the page to write (report.html)'
 complete -c ringmain -n '_shtab_ringmain_using report' -l title -x -d 'of the page (default: the lake'"'"'s name)'
 complete -c ringmain -n '_shtab_ringmain_using report; and test $_shtab_ringmain_npos -eq 0' -ka "(__fish_complete_path (commandline -ct))" -d 'the directory that `ringmain pipeline run` wrote'
+complete -c ringmain -n '_shtab_ringmain_using; and test $_shtab_ringmain_npos -eq 0' -a metrics -d 'Serve figures of topics and recordings to Prometheus.'
+complete -c ringmain -n '_shtab_ringmain_using metrics' -s h -l help -d 'show this help message and exit'
+complete -c ringmain -n '_shtab_ringmain_using metrics' -l port -x -d 'the port (default: 9464; 0: a free one)'
+complete -c ringmain -n '_shtab_ringmain_using metrics' -l host -x -d 'the address to bind to (default: 127.0.0.1, this machine)'
+complete -c ringmain -n '_shtab_ringmain_using metrics' -l recording -xka "(__fish_complete_path (commandline -ct))" -d 'a recording to report too'
+complete -c ringmain -n '_shtab_ringmain_using metrics' -l once -d 'print the metrics and exit'
+complete -c ringmain -n '_shtab_ringmain_using metrics' -l json -d 'print them as a JSON object, as `rm.metrics()` gives them'
 complete -c ringmain -n '_shtab_ringmain_using; and test $_shtab_ringmain_npos -eq 0' -a clean -d 'Remove topics left by processes that died.'
 complete -c ringmain -n '_shtab_ringmain_using clean' -s h -l help -d 'show this help message and exit'
 complete -c ringmain -n '_shtab_ringmain_using clean' -l force -d 'remove the named topics even if they are in use'

@@ -16,6 +16,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import get_args
@@ -80,8 +81,14 @@ def import_bag(
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=f"{target.name}.unfinished-", dir=target.parent))
     try:
-        with RecordingWriter(unfinished, recorder=_recorder_name(Path(bag))) as writer:
+        writer = RecordingWriter(unfinished, recorder=_recorder_name(Path(bag)))
+        try:
             status = _Import(writer, ImportStatus(str(target))).run(source, progress or (lambda status: None))
+            writer.close()
+        except BaseException:
+            with suppress(Exception):  # it may be in the middle of a write; the first error is raised
+                writer.abandon()
+            raise
         unfinished.chmod(0o777 & ~_umask())
         os.rename(unfinished, target)
     finally:
