@@ -8,8 +8,8 @@
 
 Where the public names are defined: `Publisher` (_publisher.py), `Subscriber` and `wait` (_subscriber.py), `Message`
 (_message.py), `SyncQueue` (_syncqueue.py), `Latest` (_latest.py), `bridge` (_bridge.py), `topics`, `info`, `unlink` and
-`clean` (_inspect.py), frames (frames/), and the errors (errors.py). `Recorder`, `Recording`, `Player` and `replay`
-(recording/) need pyarrow, and are imported when they are first used.
+`clean` (_inspect.py), `metrics` (_metrics.py), frames (frames/), and the errors (errors.py). `Recorder`, `Recording`,
+`Player` and `replay` (recording/) need pyarrow, and are imported when they are first used.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from ringmain._inspect import Participant, TopicInfo, clean, info, topics, unlin
 from ringmain._latest import Latest
 from ringmain._message import Message
 from ringmain._message_stream import MessageStream
+from ringmain._metrics import metrics
 from ringmain._native import Batch, Lease, Reservation
 from ringmain._publisher import Publisher
 from ringmain._subscriber import Subscriber, wait
@@ -126,6 +127,7 @@ __all__ = [
     "frame_topic",
     "frame_topics",
     "info",
+    "metrics",
     "peek_frame",
     "replay",
     "topics",

@@ -26,7 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("_endpoint", "_publisher", "_subscriber", "_inspect", "_aio", "_syncqueue"),
     ("backends._python", "backends.shm._backend", "backends.zmq", "backends.fake"),  # the backends themselves
     ("frames", "_latest", "_bridge"),
-    ("recording",),
+    ("recording", "_metrics"),
     ("spark",),
     ("pipeline",),
     ("_cli", "_demo", "__main__"),

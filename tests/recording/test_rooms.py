@@ -12,9 +12,10 @@ PACKAGE = Path(__file__).parents[2] / "src/ringmain/recording"
 LEVELS = (
     {"_format", "_checksum", "_crash", "_meta"},
     {"_segment"},
-    {"_filters", "_message", "_frames", "_directory_watch", "_upkeep"},
+    {"_filters", "_message", "_frames", "_decode", "_directory_watch", "_upkeep"},
     {"_recording"},
-    {"_record", "_replay", "_mcap"},
+    {"_record", "_replay", "_mcap", "_figures"},
+    {"_import"},
     {"__init__", "format"},
 )
 LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}

@@ -18,8 +18,10 @@ from ringmain.recording._mcap import export_mcap
 from ringmain.typed import Schema
 
 
-def export(recording: Recording, out: str, suffix: str, topics: list[str] | None, *, raw: bool = False) -> int:
-    """Writes the topics to `out`. Returns the number of messages."""
+def export(
+    recording: Recording, out: str, suffix: str, topics: list[str] | None, *, raw: bool = False, decode: bool = False
+) -> int:
+    """Writes the topics to `out`. Returns the number of messages. decode: one topic's fields as columns."""
     if out == "-":
         return _lines(recording, topics, sys.stdout)
     if suffix == ".mcap":
@@ -30,17 +32,21 @@ def export(recording: Recording, out: str, suffix: str, topics: list[str] | None
             with temporary.open("w") as file:
                 count = _lines(recording, topics, file)
         else:
-            count = _parquet(recording, topics, temporary)
+            count = _parquet(recording, topics, temporary, decode)
         temporary.replace(out)
         return count
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def _parquet(recording: Recording, topics: list[str] | None, path: Path) -> int:
+def _parquet(recording: Recording, topics: list[str] | None, path: Path, decode: bool) -> int:
     count = 0
-    with pyarrow.parquet.ParquetWriter(path, SCHEMA, compression="zstd") as writer:
-        for _where, batch in recording.batches(topics=topics):
+    if decode:
+        schema, batches = recording.decoded_batches(None if topics is None else ", ".join(topics))
+    else:
+        schema, batches = SCHEMA, (batch for _, batch in recording.batches(topics=topics))
+    with pyarrow.parquet.ParquetWriter(path, schema, compression="zstd") as writer:
+        for batch in batches:
             writer.write_batch(batch)
             count += batch.num_rows
     return count

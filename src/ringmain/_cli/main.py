@@ -12,6 +12,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from keyword import iskeyword
 from types import FrameType
 from typing import NoReturn, Protocol
 
@@ -19,7 +20,7 @@ from ringmain._cli.exit_codes import MEANING, CommandError, Exit
 
 COMMANDS = {
     "list": "list the topics",
-    "info": "show a topic: contract, capacity, participants, schema",
+    "info": "show a topic (contract, participants, schema) or a recording (duration, size, topics)",
     "echo": "print a topic's messages as they come",
     "pub": "send messages to a topic",
     "hz": "measure the rate of topics",
@@ -29,16 +30,19 @@ COMMANDS = {
     "record": "record topics, until Ctrl-C",
     "play": "publish a recording again, with its timing",
     "export": "write a recording as one file in another format",
+    "import": "make a recording of an MCAP file or a ROS bag",
+    "query": "run SQL on a recording, with DuckDB",
     "bridge": "forward a topic to another, on this machine or another",
     "pipeline": "turn recordings into tables, with Spark",
     "report": "write a page about the tables of a pipeline",
+    "metrics": "serve figures of topics and recordings to Prometheus",
     "clean": "remove topics left by processes that died",
     "doctor": "check this machine, or find out why a topic is stuck",
     "bench": "measure ringmain on this machine",
     "demo": "run a small robot: processes, loss, a crash, a recording, Spark",
     "completion": "print a completion script for bash, zsh or fish",
 }
-"""Every command and what it does. The module is `ringmain._cli.commands.<name>`."""
+"""Every command and what it does. The module is `ringmain._cli.commands.<name>`, or `<name>_` for a word of Python."""
 
 
 class Command(Protocol):
@@ -59,7 +63,7 @@ class _Parser(argparse.ArgumentParser):
 
 def load(name: str) -> Command:
     """The module of a command."""
-    module: Command = import_module(f"ringmain._cli.commands.{name}")
+    module: Command = import_module(f"ringmain._cli.commands.{name}{'_' * iskeyword(name)}")
     return module
 
 

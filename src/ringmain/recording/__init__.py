@@ -3,11 +3,13 @@
 `Recorder` records live topics, `Recording` reads a recording, `replay` publishes it again; `RecordingWriter` writes
 batches without live topics. docs/guide/recording.md is the guide, docs/spec/recording.md the format on disk.
 
-Imports point one way: _format, _meta -> _segment -> _upkeep -> _recording -> _record, _replay, _mcap -> here.
+Imports point one way: _format, _meta -> _segment -> _upkeep -> _recording -> _record, _replay, _mcap -> _import ->
+here.
 """
 
 from ringmain.recording._format import COLUMNS, FORMAT_VERSION, SCHEMA, Position
 from ringmain.recording._frames import RecordedFrame
+from ringmain.recording._import.importer import ImportedTopic, ImportStatus, import_bag
 from ringmain.recording._message import RecordedMessage
 from ringmain.recording._record.recorder import Recorder
 from ringmain.recording._record.status import RecorderStatus, TopicStatus
@@ -25,6 +27,8 @@ __all__ = [
     "SCHEMA",
     "Damage",
     "Gap",
+    "ImportStatus",
+    "ImportedTopic",
     "Player",
     "PlayerStatus",
     "Position",
@@ -39,6 +43,7 @@ __all__ = [
     "Store",
     "TopicStatus",
     "consumers",
+    "import_bag",
     "list_segments",
     "register",
     "replay",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
@@ -18,7 +19,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ringmain.errors import RecordingNotFound
+from ringmain.errors import RecordingNotFound, TopicNotFound
+from ringmain.recording._decode import Decoding
 from ringmain.recording._directory_watch import DirectoryWatch
 from ringmain.recording._filters import Filter, as_ns
 from ringmain.recording._format import COLUMNS, ENVELOPE_COLUMNS, SCHEMA, Position
@@ -32,6 +34,7 @@ from ringmain.recording._upkeep.retention import missed_rows
 
 if TYPE_CHECKING:
     import pandas as pd
+    import polars as pl
 
 
 class Gap(msgspec.Struct, frozen=True):
@@ -156,15 +159,38 @@ class Recording:
     def __iter__(self) -> Iterator[RecordedMessage]:
         return self.messages()
 
-    def to_arrow(self, **filters: Any) -> pa.Table:
-        """All rows, or those that the filters of `batches()` let through, as one table."""
+    def decoded_batches(self, topic: str | None = None, **filters: Any) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """One topic's rows with the fields of its messages as columns, over all its schema versions: the columns, and
+        the batches. `topic` may be left out where only one was recorded; the filters are those of `batches()`, except
+        `topics` and `columns`."""
+        name = self._one_topic(topic)
+        lives = {epoch: meta.schema for (known, epoch), meta in self.schemas().items() if known == name}
+        decoding = Decoding.of(name, lives)
+        return decoding.schema(), (decoding.rows(batch) for _, batch in self.batches(topics=name, **filters))
+
+    def to_arrow(self, topics: str | Sequence[str] | None = None, *, decode: bool = False, **filters: Any) -> pa.Table:
+        """All rows, or those that the filters of `batches()` let through, as one table. With `decode=True` the rows of
+        one topic, with the fields of its messages as columns beside the envelope: a field that a version of the schema
+        did not have is null, and a row that does not decode has its `payload` and a reason in `decode_error`."""
+        if decode:
+            columns = filters.pop("columns", None)
+            topic = topics if topics is None or isinstance(topics, str) else ", ".join(topics)
+            schema, batches = self.decoded_batches(topic, **filters)
+            table = pa.Table.from_batches(batches, schema)
+            return table if columns is None else table.select(list(columns))
         columns = filters.get("columns", COLUMNS)
         schema = pa.schema([SCHEMA.field(name) for name in columns])
-        return pa.Table.from_batches([batch for _, batch in self.batches(**filters)], schema)
+        return pa.Table.from_batches([batch for _, batch in self.batches(topics=topics, **filters)], schema)
 
-    def to_pandas(self, **filters: Any) -> pd.DataFrame:
+    def to_pandas(self, topics: str | Sequence[str] | None = None, **options: Any) -> pd.DataFrame:
         """The same as a pandas DataFrame."""
-        frame: pd.DataFrame = self.to_arrow(**filters).to_pandas()
+        _needed("pandas", "to_pandas()")
+        frame: pd.DataFrame = self.to_arrow(topics, **options).to_pandas()
+        return frame
+
+    def to_polars(self, topics: str | Sequence[str] | None = None, **options: Any) -> pl.DataFrame:
+        """The same as a polars DataFrame."""
+        frame: pl.DataFrame = _needed("polars", "to_polars()").from_arrow(self.to_arrow(topics, **options))
         return frame
 
     # Verify and repair
@@ -181,6 +207,20 @@ class Recording:
         return report
 
     # Internals
+
+    def _one_topic(self, topic: str | None) -> str:
+        """The topic to decode: the given one, or the only one."""
+        declared = {name for name, _ in self.schemas()}
+        if topic is not None and topic in declared:
+            return topic
+        there = sorted(declared | self.topics().keys())
+        if topic is not None and topic not in there:
+            raise TopicNotFound(f"there is no topic {topic!r} in {self._path}; it has {', '.join(there) or 'none'}")
+        if topic is None and len(there) != 1:
+            raise ValueError(
+                f"decoding takes one topic: name one of those in {self._path}, {', '.join(there) or 'none'}"
+            )
+        return topic or there[0]
 
     @contextlib.contextmanager
     def opened(self, ref: SegmentRef) -> Iterator[Segment | None]:
@@ -267,3 +307,12 @@ class Recording:
                     return
                 else:
                     watch.wait(None if idle_timeout_s is None else idle_timeout_s - (now - news_at))
+
+
+def _needed(module: str, what: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        raise ModuleNotFoundError(f"{what} needs {module}: pip install {module}", name=module) from error

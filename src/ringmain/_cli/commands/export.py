@@ -10,6 +10,7 @@ from ringmain._cli.exit_codes import Exit, UsageError, missing_part
 EXAMPLES = [
     ("for Foxglove and PlotJuggler: drive.mcap", "ringmain export --mcap drive"),
     ("for pandas, DuckDB and others", "ringmain export drive drive.parquet 'camera/*'"),
+    ("one topic, with its fields as columns", "ringmain export drive imu.parquet imu --decode"),
     ("decoded messages as lines of JSON", "ringmain export drive - imu | jq .data"),
 ]
 FORMATS = (".mcap", ".parquet", ".jsonl")
@@ -21,6 +22,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("topic", nargs="*", help="names or patterns (default: all)")
     parser.add_argument("--mcap", action="store_true", help="write MCAP, whatever the file's name (default: PATH.mcap)")
     parser.add_argument("--raw", action="store_true", help="MCAP: unchanged payloads, instead of JSON for viewers")
+    parser.add_argument(
+        "--decode", action="store_true", help="Parquet: the fields of one topic's messages as columns (JSON always is)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -30,12 +34,18 @@ def run(args: argparse.Namespace) -> int:
     suffix = ".mcap" if args.mcap else ".jsonl" if args.out == "-" else Path(args.out).suffix
     if suffix not in FORMATS or (args.mcap and args.out == "-"):
         raise UsageError(f"{args.out!r}: the format comes from the file's suffix, one of {', '.join(FORMATS)}")
+    if args.decode and suffix != ".parquet":
+        raise UsageError("--decode is for .parquet; .jsonl is always decoded, and .mcap unless --raw")
     try:
         from ringmain._cli import export_file
         from ringmain.recording import Recording
 
         recording = Recording(args.path)
-        count = export_file.export(recording, args.out, suffix, args.topic or None, raw=args.raw)
+        if args.decode and len(args.topic or recording.topics()) != 1:
+            raise UsageError(
+                f"--decode writes one topic: name it after the file, one of {', '.join(recording.topics())}"
+            )
+        count = export_file.export(recording, args.out, suffix, args.topic or None, raw=args.raw, decode=args.decode)
     except ImportError as error:
         raise missing_part("mcap" if suffix == ".mcap" else "record", error) from None
     if args.out != "-":

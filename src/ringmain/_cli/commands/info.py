@@ -1,31 +1,59 @@
-"""`ringmain info`: everything about one topic."""
+"""`ringmain info`: everything about one topic, or about a recording."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import time
+from pathlib import Path
 
 import ringmain as rm
-from ringmain._cli.arguments import add_topic
+from ringmain._cli.exit_codes import missing_part
 from ringmain._cli.topic_summary import dump_json, stream_of, topic_dict
 from ringmain._cli.topic_text import describe
 
 EXAMPLES = [
     ("one topic: its contract, its participants, its schema", "ringmain info imu"),
     ("how far behind is each reader?", "ringmain info imu --json | jq '.readers[] | {name, lag_messages}'"),
+    ("a recording: duration, size, topics, rates; ./ if a topic has the same name", "ringmain info ./drive"),
 ]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_topic(parser)
+    parser.add_argument("topic", metavar="topic|recording", help="the topic's name, or a recording's directory or URI")
     parser.add_argument("--json", action="store_true", help="print a JSON object")
 
 
 def run(args: argparse.Namespace) -> None:
+    if _is_recording(args.topic):
+        _show_recording(args.topic, as_json=args.json)
+        return
     topic, stream = rm.info(args.topic), stream_of(args.topic)
     if args.json:
         schema = json.loads(topic.schema.to_bytes()) if topic.schema else None
         print(dump_json({**topic_dict(topic, stream), "schema": schema}))
     else:
         print(describe(topic, time.time_ns(), stream))
+
+
+def _is_recording(name: str) -> bool:
+    """A location, unless there is a topic of that name."""
+    if "://" in name:
+        return True
+    if not Path(name).is_dir():
+        return False
+    try:
+        rm.info(name)
+    except (ValueError, rm.TopicNotFound):  # ./drive is no topic's name
+        return True
+    return False
+
+
+def _show_recording(location: str, *, as_json: bool) -> None:
+    try:
+        from ringmain._cli.recording_text import describe_recording, recording_dict
+        from ringmain.recording import Recording
+    except ImportError as error:
+        raise missing_part("record", error) from None
+    known = recording_dict(Recording(location), location)
+    print(dump_json(known) if as_json else describe_recording(known))

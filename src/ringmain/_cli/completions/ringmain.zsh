@@ -21,11 +21,14 @@ _shtab_ringmain_commands() {
     echo:'Print a topic'"'"'s messages as they come.'
     export:'Write a recording as one file in another format.'
     hz:'Measure the rate of topics.'
-    info:'Show a topic: contract, capacity, participants, schema.'
+    import:'Make a recording of an MCAP file or a ROS bag.'
+    info:'Show a topic (contract, participants, schema) or a recording (duration, size, topics).'
     list:'List the topics.'
+    metrics:'Serve figures of topics and recordings to Prometheus.'
     pipeline:'Turn recordings into tables, with Spark.'
     play:'Publish a recording again, with its timing.'
     pub:'Send messages to a topic.'
+    query:'Run SQL on a recording, with DuckDB.'
     record:'Record topics, until Ctrl-C.'
     report:'Write a page about the tables of a pipeline.'
     top:'Live view of all topics.'
@@ -147,6 +150,7 @@ _shtab_ringmain_export_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--mcap[write MCAP, whatever the file\'s name (default\: PATH.mcap)]"
   "--raw[MCAP\: unchanged payloads, instead of JSON for viewers]"
+  "--decode[Parquet\: the fields of one topic\'s messages as columns (JSON always is)]"
   ":the recording\'s directory:_files"
   ":the file to write\: .mcap, .parquet or .jsonl\; - prints JSON lines:_files"
   "(*)::names or patterns (default\: all):_ringmain_topics"
@@ -166,10 +170,21 @@ _shtab_ringmain_hz_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_ringmain_hz_defaults_added=0
 
+_shtab_ringmain_import_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--quiet[show no progress]"
+  "--json[print what was imported as a JSON object]"
+  ":an .mcap file, a ROS 1 .bag, or the directory of a ROS 2 bag:"
+  ":the recording to make\; must not exist:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_ringmain_import_defaults_added=0
+
 _shtab_ringmain_info_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--json[print a JSON object]"
-  ":the topic\'s name:_ringmain_topics"
+  ":the topic\'s name, or a recording\'s directory or URI:_ringmain_topics"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -184,6 +199,18 @@ _shtab_ringmain_list_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_ringmain_list_defaults_added=0
+
+_shtab_ringmain_metrics_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--port[the port (default\: 9464\; 0\: a free one)]:port:"
+  "--host[the address to bind to (default\: 127.0.0.1, this machine)]:host:"
+  "*--recording[a recording to report too]:DIR:_files"
+  "--once[print the metrics and exit]"
+  "--json[print them as a JSON object, as \`rm.metrics()\` gives them]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_ringmain_metrics_defaults_added=0
 
 _shtab_ringmain_pipeline_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -244,6 +271,16 @@ _shtab_ringmain_pub_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_ringmain_pub_defaults_added=0
+
+_shtab_ringmain_query_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--format[of the output (default\: table)]:format:(table json csv)"
+  ":the recording\'s directory or URI:_files"
+  ":the query\; topics are tables:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_ringmain_query_defaults_added=0
 
 _shtab_ringmain_record_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -321,11 +358,14 @@ _shtab_ringmain() {
         echo) _arguments -C -s $_shtab_ringmain_echo_options ;;
         export) _arguments -C -s $_shtab_ringmain_export_options ;;
         hz) _arguments -C -s $_shtab_ringmain_hz_options ;;
+        import) _arguments -C -s $_shtab_ringmain_import_options ;;
         info) _arguments -C -s $_shtab_ringmain_info_options ;;
         list) _arguments -C -s $_shtab_ringmain_list_options ;;
+        metrics) _arguments -C -s $_shtab_ringmain_metrics_options ;;
         pipeline) _arguments -C -s $_shtab_ringmain_pipeline_options ;;
         play) _arguments -C -s $_shtab_ringmain_play_options ;;
         pub) _arguments -C -s $_shtab_ringmain_pub_options ;;
+        query) _arguments -C -s $_shtab_ringmain_query_options ;;
         record) _arguments -C -s $_shtab_ringmain_record_options ;;
         report) _arguments -C -s $_shtab_ringmain_report_options ;;
         top) _arguments -C -s $_shtab_ringmain_top_options ;;

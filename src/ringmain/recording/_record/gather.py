@@ -23,7 +23,8 @@ class Pending(NamedTuple):
     topic: str
     epoch: int
     ring: pa.RecordBatch
-    record_ns: int
+    recorded: Sequence[tuple[int, int]]
+    """(rows, record time in ns), for rows in a row that were taken together."""
     size: int
     in_place: Sequence[memoryview] = ()
     written: tuple[Callable[[], None], ...] = ()
@@ -32,6 +33,11 @@ class Pending(NamedTuple):
 def size_of(ring: pa.RecordBatch) -> int:
     """Bytes of a ring's batch: payloads, and about as much as its envelopes take."""
     return payload_bytes(ring.column("data")) + len(ring) * ENVELOPE_BYTES
+
+
+def recorded(taken_ns: int | Sequence[int], first: int, rows: int) -> Sequence[tuple[int, int]]:
+    """The record times of so many rows from `first` on: one for all of them, or one for each."""
+    return [(rows, taken_ns)] if isinstance(taken_ns, int) else [(1, time) for time in taken_ns[first : first + rows]]
 
 
 def split(ring: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -50,7 +56,7 @@ def join(pending: Sequence[Pending], builder: RowBuilder) -> Rows:
     for (topic, epoch), group in groupby(pending, key=lambda p: (p.topic, p.epoch)):
         pieces = list(group)
         ring = pieces[0].ring if len(pieces) == 1 else pa.concat_batches([p.ring for p in pieces])
-        built.append(builder.build(topic, epoch, ring, [(len(p.ring), p.record_ns) for p in pieces]))
+        built.append(builder.build(topic, epoch, ring, [taken for p in pieces for taken in p.recorded]))
     if len(built) == 1:
         return built[0]
     batches, least, greatest, lost = zip(*built, strict=True)

@@ -168,21 +168,27 @@ class RecordingWriter:
         epoch: int,
         batch: object,
         *,
-        record_time_ns: int | None = None,
+        record_time_ns: int | Sequence[int] | None = None,
         in_place: Sequence[memoryview] = (),
         written: Callable[[], None] | None = None,
     ) -> int:
         """Record a batch that a topic's `recv_batch` gave; returns its number of messages. No Python object is made for
-        a message. The batch's memory is kept until the next flush. With `in_place`, the payloads are these, one after
+        a message. `record_time_ns` is when the batch was taken (default: now), or a time for each message. The batch's
+        memory is kept until the next flush. With `in_place`, the payloads are these, one after
         the other, and the batch's own column only gives their sizes; `written` is called, by this or a later call, once
         they are not needed any more. When this call raises, `written` may not have been called."""
-        now_ns = time.time_ns() if record_time_ns is None else record_time_ns
+        taken_ns = time.time_ns() if record_time_ns is None else record_time_ns
         ring = ring_batch(topic, batch)
+        if not isinstance(taken_ns, int) and len(taken_ns) != len(ring):
+            raise ValueError(f"topic {topic!r}: {len(taken_ns)} record times for {len(ring)} messages")
         self._in_hand = len(ring)
         try:
             self._check()
+            first = 0
             for part in gather.split(ring) if not in_place else (ring,):
-                self._gather(Pending(topic, epoch, part, now_ns, gather.size_of(part), in_place))
+                recorded = gather.recorded(taken_ns, first, len(part))
+                self._gather(Pending(topic, epoch, part, recorded, gather.size_of(part), in_place))
+                first += len(part)
             if written is not None:
                 self._tell_when_written(written)
         finally:

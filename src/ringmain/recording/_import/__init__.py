@@ -1,0 +1,1 @@
+"""MCAP files and ROS bags into a recording."""

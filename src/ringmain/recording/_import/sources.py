@@ -1,0 +1,205 @@
+"""Messages from an MCAP file or a ROS bag, in the order of the file.
+
+MCAP's records are taken apart here and not by its own reader, which makes Python objects for each message and for each
+entry of the indexes: that decides how fast small messages are.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from ringmain.errors import RecordingError, RecordingNotFound
+from ringmain.recording._import.channel import Channel
+
+_MAGIC = b"\x89MCAP0\r\n"
+_FOOTER, _SCHEMA, _CHANNEL, _MESSAGE, _CHUNK, _STATISTICS = 2, 3, 4, 5, 6, 11  # opcodes of records
+_HEAD = struct.Struct("<BQ")  # of a record: opcode, length
+_MESSAGE_HEAD = struct.Struct("<HIQQ")  # channel, sequence, log time, publish time
+
+
+class Taken(NamedTuple):
+    """One message of a bag."""
+
+    channel: Channel
+    publish_ns: int
+    log_ns: int
+    data: bytes | memoryview
+
+
+class Source:
+    """A bag. `read` and `size` say how far it is read, in the same unit: bytes or messages."""
+
+    size = 0
+    read = 0
+    expected: int | None = None
+    """How many messages the bag says it has."""
+    ends_early = ""
+    """Why not all of it could be read, if so."""
+
+    def messages(self) -> Iterator[Taken]:
+        raise NotImplementedError
+
+
+def open_source(path: Path) -> Source:
+    """An MCAP file, a ROS 1 bag (.bag), or the directory of a ROS 2 bag."""
+    if not path.exists():
+        raise RecordingNotFound(f"no bag at {path}: there is no such file or directory")
+    if path.is_dir() or path.suffix == ".bag":
+        if path.is_dir() and not (path / "metadata.yaml").exists():
+            raise RecordingError(f"{path} is no ROS 2 bag: it has no metadata.yaml")
+        return RosSource(path)
+    if path.suffix == ".mcap":
+        return McapSource(path)
+    raise RecordingError(f"{path}: expected an .mcap file, a ROS 1 .bag, or the directory of a ROS 2 bag")
+
+
+class McapSource(Source):
+    def __init__(self, path: Path) -> None:
+        self._path, self.size = path, path.stat().st_size
+        self._schemas: dict[int, Any] = {}
+        self._channels: dict[int, Channel] = {}
+
+    def messages(self) -> Iterator[Taken]:
+        from mcap.exceptions import McapError
+
+        with open(self._path, "rb") as file:
+            try:
+                if file.read(len(_MAGIC)) != _MAGIC:
+                    raise RecordingError(f"{self._path} is not a readable MCAP file: it does not begin like one")
+                yield from self._records(file)
+            except (McapError, struct.error, UnicodeDecodeError) as error:
+                raise RecordingError(f"{self._path} is damaged: {error!r}") from error
+
+    def _records(self, file: BinaryIO) -> Iterator[Taken]:
+        """All records up to the footer. What only helps to search the file (indexes) is skipped."""
+        wanted = (_SCHEMA, _CHANNEL, _MESSAGE, _CHUNK, _STATISTICS)
+        while True:
+            head = file.read(_HEAD.size)
+            opcode, length = _HEAD.unpack(head) if len(head) == _HEAD.size else (0, 0)
+            self.read = file.tell()
+            if not opcode or self.read + length > self.size:
+                self.ends_early = "the file ends before its end mark, as after a crash of its recorder"
+                return
+            if opcode == _FOOTER:
+                return
+            if opcode not in wanted:
+                file.seek(length, os.SEEK_CUR)
+                continue
+            content = file.read(length)
+            if opcode == _CHUNK:
+                yield from self._chunk(_parse(opcode, content))
+            elif opcode == _MESSAGE:
+                channel, _, log_ns, publish_ns = _MESSAGE_HEAD.unpack_from(content)
+                yield self._taken(channel, publish_ns, log_ns, content[_MESSAGE_HEAD.size :])
+            elif opcode == _STATISTICS:
+                self.expected = _parse(opcode, content).message_count
+            else:
+                self._know(opcode, content)
+
+    def _chunk(self, chunk: Any) -> Iterator[Taken]:
+        data = self._bytes_of(chunk)
+        view, at, end = memoryview(data), 0, len(data)
+        while at < end:
+            opcode, length = _HEAD.unpack_from(data, at)
+            at += _HEAD.size
+            after = at + length
+            if after > end:
+                raise RecordingError(f"{self._path} is damaged: a record goes beyond the end of its chunk")
+            if opcode == _MESSAGE:
+                channel, _, log_ns, publish_ns = _MESSAGE_HEAD.unpack_from(data, at)
+                yield self._taken(channel, publish_ns, log_ns, view[at + _MESSAGE_HEAD.size : after])
+            elif opcode in (_CHANNEL, _SCHEMA):
+                self._know(opcode, data[at:after])
+            at = after
+
+    def _bytes_of(self, chunk: Any) -> bytes:
+        from mcap.stream_reader import get_chunk_data_stream
+
+        try:
+            stream, length = get_chunk_data_stream(chunk)
+            data: bytes = stream.read(length)
+        except Exception as error:  # zstd's and lz4's errors have no base of their own
+            raise RecordingError(f"{self._path} is damaged: a chunk cannot be decompressed: {error}") from error
+        if chunk.uncompressed_crc and zlib.crc32(data) != chunk.uncompressed_crc:
+            raise RecordingError(f"{self._path} is damaged: a chunk does not pass its checksum")
+        return data
+
+    def _know(self, opcode: int, content: bytes) -> None:
+        record = _parse(opcode, content)
+        if opcode == _SCHEMA:
+            self._schemas[record.id] = record
+            return
+        schema = self._schemas.get(record.schema_id)
+        if schema is None and record.schema_id:
+            raise RecordingError(f"{self._path} is damaged: the schema of {record.topic!r} is missing")
+        own = record.metadata if "epoch" in record.metadata else {}  # what ringmain's own export adds
+        self._channels[record.id] = Channel(
+            record.topic,
+            record.message_encoding,
+            schema.name if schema else "",
+            schema.encoding if schema else "",
+            schema.data if schema else b"",
+            own.get("sender", ""),
+            own.get("kind", ""),
+            own.get("contract", ""),
+        )
+
+    def _taken(self, channel: int, publish_ns: int, log_ns: int, data: bytes | memoryview) -> Taken:
+        known = self._channels.get(channel)
+        if known is None:
+            raise RecordingError(f"{self._path} is damaged: a message is on a channel that does not exist")
+        return Taken(known, publish_ns, log_ns, data)
+
+
+def _parse(opcode: int, content: bytes) -> Any:
+    from io import BytesIO
+
+    from mcap import records
+    from mcap.data_stream import ReadDataStream
+
+    kinds: dict[int, Any] = {
+        _SCHEMA: records.Schema, _CHANNEL: records.Channel, _CHUNK: records.Chunk, _STATISTICS: records.Statistics,
+    }  # fmt: skip
+    return kinds[opcode].read(ReadDataStream(BytesIO(content)))
+
+
+class RosSource(Source):
+    """ROS keeps one time for each message, which is both its publish time and its record time here."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def messages(self) -> Iterator[Taken]:
+        from rosbags.interfaces import MessageDefinitionFormat
+        from rosbags.rosbag1 import Reader as Reader1
+        from rosbags.rosbag1 import ReaderError as ReaderError1
+        from rosbags.rosbag2 import Reader as Reader2
+        from rosbags.rosbag2 import ReaderError as ReaderError2
+
+        ros1 = not self._path.is_dir()
+        encodings = {MessageDefinitionFormat.NONE: "", MessageDefinitionFormat.IDL: "ros2idl"}
+        reader: Any = Reader1(self._path) if ros1 else Reader2(self._path)
+        try:
+            with reader:
+                self.size = self.expected = reader.message_count
+                channels = {
+                    (connection.topic, connection.id): Channel(
+                        connection.topic,
+                        "ros1" if ros1 else connection.ext.serialization_format,
+                        connection.msgtype,
+                        encodings.get(connection.msgdef.format, "ros1msg" if ros1 else "ros2msg"),
+                        connection.msgdef.data.encode(),
+                        (connection.ext.callerid or "") if ros1 else "",
+                    )
+                    for connection in reader.connections
+                }
+                for connection, time_ns, data in reader.messages():
+                    self.read += 1
+                    yield Taken(channels[connection.topic, connection.id], time_ns, time_ns, data)
+        except (ReaderError1, ReaderError2) as error:
+            raise RecordingError(f"{self._path} is not a readable bag: {error}") from error
