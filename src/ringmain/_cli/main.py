@@ -31,6 +31,7 @@ COMMANDS = {
     "export": "write a recording as one file in another format",
     "bridge": "forward a topic to another, on this machine or another",
     "pipeline": "turn recordings into tables, with Spark",
+    "query": "run SQL over the tables of a pipeline",
     "report": "write a page about the tables of a pipeline",
     "clean": "remove topics left by processes that died",
     "doctor": "check this machine, or find out why a topic is stuck",

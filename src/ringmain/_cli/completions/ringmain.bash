@@ -5,7 +5,7 @@
 #    source ~/.local/share/bash_completion/ringmain
 # See also: https://github.com/scop/bash-completion/blob/main/doc/configuration.md
 
-_shtab_ringmain_subparsers=(list info echo pub hz bw delay top record play export bridge pipeline report clean doctor bench demo completion)
+_shtab_ringmain_subparsers=(list info echo pub hz bw delay top record play export bridge pipeline query report clean doctor bench demo completion)
 
 _shtab_ringmain_list_option_strings=(-h --help --names --json)
 _shtab_ringmain_info_option_strings=(-h --help --json)
@@ -19,8 +19,9 @@ _shtab_ringmain_record_option_strings=(-h --help -o --output --exclude --no-fram
 _shtab_ringmain_play_option_strings=(-h --help --topics --speed --map --from --to --loop --lockstep --original --paused --wait-readers --capacity --json)
 _shtab_ringmain_export_option_strings=(-h --help --mcap --raw)
 _shtab_ringmain_bridge_option_strings=(-h --help --duration --json)
-_shtab_ringmain_pipeline_option_strings=(-h --help --lake --follow --interval --window --align --format --master --json --skip-damage --batch-bytes)
-_shtab_ringmain_report_option_strings=(-h --help -o --output --title)
+_shtab_ringmain_pipeline_option_strings=(-h --help --lake --follow --interval --window --align --bronze --master --json --skip-damage --batch-bytes --keep-hours --storage-option)
+_shtab_ringmain_query_option_strings=(-h --help --json --storage-option)
+_shtab_ringmain_report_option_strings=(-h --help -o --output --title --storage-option)
 _shtab_ringmain_clean_option_strings=(-h --help --force --json)
 _shtab_ringmain_doctor_option_strings=(-h --help --interval --json)
 _shtab_ringmain_bench_option_strings=(-h --help --seconds --json)
@@ -48,7 +49,7 @@ _shtab_ringmain_export_pos_2_COMPGEN=_shtab_cmd_compgen_952d1bd3
 _shtab_ringmain_bridge_pos_0_COMPGEN=_shtab_cmd_compgen_952d1bd3
 _shtab_ringmain_bridge_pos_1_COMPGEN=_shtab_cmd_compgen_952d1bd3
 _shtab_ringmain_pipeline_pos_1_COMPGEN=_shtab_compgen_files
-_shtab_ringmain_pipeline___lake_COMPGEN=_shtab_compgen_files
+_shtab_ringmain_query_pos_0_COMPGEN=_shtab_compgen_files
 _shtab_ringmain_report_pos_0_COMPGEN=_shtab_compgen_files
 _shtab_ringmain_report__o_COMPGEN=_shtab_compgen_files
 _shtab_ringmain_report___output_COMPGEN=_shtab_compgen_files
@@ -59,10 +60,10 @@ _shtab_ringmain_demo___out_COMPGEN=_shtab_compgen_files
 _shtab_ringmain_pub___contract_choices=(broadcast pipe bus reliable)
 _shtab_ringmain_top___sort_choices=(name rate bandwidth full lost behind)
 _shtab_ringmain_record___fsync_choices=(never interval seal)
-_shtab_ringmain_pipeline_pos_0_choices=(run)
-_shtab_ringmain_pipeline___format_choices=(parquet delta)
+_shtab_ringmain_pipeline_pos_0_choices=(run maintain)
+_shtab_ringmain_pipeline___bronze_choices=(recordings copy)
 _shtab_ringmain_completion_pos_0_choices=(bash zsh fish)
-_shtab_ringmain_pos_0_choices=(list info echo pub hz bw delay top record play export bridge pipeline report clean doctor bench demo completion)
+_shtab_ringmain_pos_0_choices=(list info echo pub hz bw delay top record play export bridge pipeline query report clean doctor bench demo completion)
 
 _shtab_ringmain_list__h_nargs=0
 _shtab_ringmain_list___help_nargs=0
@@ -130,6 +131,9 @@ _shtab_ringmain_pipeline___help_nargs=0
 _shtab_ringmain_pipeline___follow_nargs=0
 _shtab_ringmain_pipeline___json_nargs=0
 _shtab_ringmain_pipeline___skip_damage_nargs=0
+_shtab_ringmain_query__h_nargs=0
+_shtab_ringmain_query___help_nargs=0
+_shtab_ringmain_query___json_nargs=0
 _shtab_ringmain_report__h_nargs=0
 _shtab_ringmain_report___help_nargs=0
 _shtab_ringmain_clean_pos_0_nargs='*'

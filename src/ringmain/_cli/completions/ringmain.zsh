@@ -26,6 +26,7 @@ _shtab_ringmain_commands() {
     pipeline:'Turn recordings into tables, with Spark.'
     play:'Publish a recording again, with its timing.'
     pub:'Send messages to a topic.'
+    query:'Run SQL over the tables of a pipeline.'
     record:'Record topics, until Ctrl-C.'
     report:'Write a page about the tables of a pipeline.'
     top:'Live view of all topics.'
@@ -183,18 +184,20 @@ _shtab_ringmain_list_defaults_added=0
 
 _shtab_ringmain_pipeline_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--lake[where the tables go\; created if missing]:DIR:_files"
+  "--lake[where the tables go\: a directory, s3\:\/\/, gs\:\/\/, az\:\/\/]:URI:"
   "--follow[continue while it is being recorded, until Ctrl-C]"
   "--interval[with --follow\: s per batch (10)]:S:"
   "--window[of topic_health, in seconds (10)]:S:"
   "*--align[as-of join]:LEAD:TOPIC,...@S:"
-  "--format[of the tables (parquet)]:format:(parquet delta)"
+  "--bronze[copy\: a table of all messages, too]:bronze:(recordings copy)"
   "--master[of a Spark cluster\; by default all cores of this machine]:URL:"
   "--json[print the totals as a JSON object]"
   "--skip-damage[skip rows that cannot be read, as gaps]"
   "--batch-bytes[the most that a batch reads (1GiB)]:SIZE:"
-  ":run\: recordings to a lake of Parquet tables:(run)"
-  "(*):recordings, directories, patterns:_files"
+  "--keep-hours[maintain\: of old versions (168)]:H:"
+  "*--storage-option[of the lake\'s store, like AWS_REGION\=...]:K=V:"
+  ":run\: recordings to a lake\; maintain\: compact it:(run maintain)"
+  "(*):recordings, patterns\; maintain\: the lake:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -241,6 +244,17 @@ _shtab_ringmain_pub_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_ringmain_pub_defaults_added=0
 
+_shtab_ringmain_query_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--json[print each row as a JSON object]"
+  "*--storage-option[of the lake\'s store, like AWS_REGION\=...]:K=V:"
+  ":where \`ringmain pipeline run\` put the tables:_files"
+  ":a query\; the tables are silver.TOPIC, gold.topic_health, ops.batches, ...:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_ringmain_query_defaults_added=0
+
 _shtab_ringmain_record_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   {-o,--output}"[the directory, new or to be continued (default\: recording-DATE-TIME)]:DIR:_files"
@@ -271,7 +285,8 @@ _shtab_ringmain_report_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   {-o,--output}"[the page to write (report.html)]:FILE:_files"
   "--title[of the page (default\: the lake\'s name)]:title:"
-  ":the directory that \`ringmain pipeline run\` wrote:_files"
+  "*--storage-option[of the lake\'s store, like AWS_REGION\=...]:K=V:"
+  ":where \`ringmain pipeline run\` put the tables:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -322,6 +337,7 @@ _shtab_ringmain() {
         pipeline) _arguments -C -s $_shtab_ringmain_pipeline_options ;;
         play) _arguments -C -s $_shtab_ringmain_play_options ;;
         pub) _arguments -C -s $_shtab_ringmain_pub_options ;;
+        query) _arguments -C -s $_shtab_ringmain_query_options ;;
         record) _arguments -C -s $_shtab_ringmain_record_options ;;
         report) _arguments -C -s $_shtab_ringmain_report_options ;;
         top) _arguments -C -s $_shtab_ringmain_top_options ;;
