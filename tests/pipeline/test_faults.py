@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import fs as pafs
 
-from ringmain.errors import LakeError
+from ringmain.errors import LakeError, RecordingNotFound
 from ringmain.pipeline import Lake, Pipeline
 from ringmain.pipeline import _run as run_module
 from ringmain.pipeline._ledger import BEGUN, DONE, POINTS, Ledger
@@ -130,3 +131,24 @@ def test_a_failing_step_leaves_the_batch_to_the_next_run(tmp_path: Path, monkeyp
     assert Lake(str(tmp_path / "lake")).to_arrow("silver/imu").num_rows == 400
     Pipeline().run(tmp_path / "recs", tmp_path / "lake")
     check(Lake(str(tmp_path / "lake")))
+
+
+def test_from_one_object_store_to_another(tmp_path: Path, s3: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recordings below an address in S3 are found, and a lake in S3 is made of them, without S3 in Spark."""
+    record_two(tmp_path / "recs")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", s3["AWS_ACCESS_KEY_ID"])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", s3["AWS_SECRET_ACCESS_KEY"])
+    endpoint = s3["AWS_ENDPOINT_URL"].removeprefix("http://")
+    query = f"?endpoint_override={endpoint}&scheme=http&region=us-east-1"
+    store, base = pafs.FileSystem.from_uri(f"s3://lakes/{tmp_path.name}/recs{query}")
+    for file in (tmp_path / "recs").rglob("*"):
+        if file.is_file():
+            with store.open_output_stream(f"{base}/{file.relative_to(tmp_path / 'recs')}") as out:
+                out.write(file.read_bytes())
+    lake = Lake(f"s3://lakes/{tmp_path.name}/lake", s3)
+    summary = Pipeline().run(f"s3://lakes/{tmp_path.name}/recs{query}", lake)
+    assert summary.rows_in == 900
+    check(lake)
+    assert Pipeline().run(f"s3://lakes/{tmp_path.name}/recs{query}", lake).rows_in == 0
+    with pytest.raises(RecordingNotFound, match="no recording at s3://lakes/nothing"):
+        Pipeline().run(f"s3://lakes/nothing/{query}", lake)

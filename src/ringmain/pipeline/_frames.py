@@ -102,15 +102,19 @@ def _check_times(table: str, time: str, files: list[Written], first: int, last: 
 
 
 def bronze_frame(
-    spark: SparkSession, lake: Tables, sources: list[Source], span: tuple[int, int] = _ALWAYS
+    spark: SparkSession,
+    lake: Tables,
+    sources: list[Source],
+    span: tuple[int, int] = _ALWAYS,
+    fail_on_loss: bool = True,
 ) -> DataFrame:
     """Messages as recorded, of the recordings up to where the ledger says, that may be within a span of time."""
-    if lake.load("bronze") is not None:
-        found = silver_frame(spark, lake, "bronze", *span)
-        assert found is not None
+    found = silver_frame(spark, lake, "bronze", *span)
+    if found is not None:
         return found.drop("recording")
-    ranges = format_ranges(taken(sources, *span))
-    return spark.read.format("ringmain").option("positions", "true").option("ranges", ranges).load(lake.uri)
+    ranges = format_ranges(taken(sources, *span, fail_on_loss))
+    reader = spark.read.format("ringmain").option("positions", "true").option("ranges", ranges)
+    return reader.option("failOnDataLoss", str(fail_on_loss).lower()).load(lake.uri)
 
 
 def bronze(lake: Tables, spark: SparkSession | None) -> Any:

@@ -138,7 +138,7 @@ class Ledger:
     def refuse_second(self, begun: Batch) -> None:
         """Raises if the process that began the batch is at work on this machine."""
         pid = begun.process.partition("@")[0]
-        if begun.host != socket.gethostname() or pid == str(os.getpid()):
+        if begun.host != socket.gethostname() or pid == str(os.getpid()) or not pid.isdigit():
             return
         if _process(int(pid)) == begun.process:
             raise LakeError(

@@ -45,7 +45,6 @@ DEFAULT_BATCH_BYTES = "1GiB"
 MAX_PAYLOAD = "256MiB"
 COMPACT_EVERY = 8  # batches
 _OURS = re.compile(r"ringmain\.errors\.\w+: ([^\n]+)")
-_POLL_S = 0.2
 
 
 @dataclass
@@ -161,17 +160,16 @@ class Pipeline:
         tell = progress or (lambda line: print(line, file=sys.stderr, flush=True))
         try:
             while True:
+                due = time.monotonic() + interval_s
                 batch = one.next()
                 if batch is not None:
                     summary.add(batch)
                     summary.seconds = time.monotonic() - began
                     tell(_line(batch, summary))
-                if until is not None and until(summary):
+                if (until is not None and until(summary)) or (batch is None and not follow):
                     break
-                if batch is None and not follow:
-                    break
-                if batch is None:
-                    time.sleep(min(interval_s, _POLL_S) if until is not None else interval_s)
+                if follow:
+                    time.sleep(max(0.0, due - time.monotonic()))
         except KeyboardInterrupt:
             pass  # a batch that was begun is run again by the next run
         except (PySparkException, RecordingCorrupt) as error:
@@ -256,7 +254,8 @@ class _Run:
                 frames.append(function(rows), lake, f"steps/{table}", number)
         if minutes and self._pipeline._steps:
             span = minutes[0] * frames.MINUTE_US, (minutes[-1] + 1) * frames.MINUTE_US - 1
-            messages = frames.bronze_frame(self._spark(), lake, batch.recordings, span).where(_within(minutes))
+            messages = frames.bronze_frame(self._spark(), lake, batch.recordings, span, self._recordings.fail_on_loss)
+            messages = messages.where(_within(minutes))
             for table, (function, column) in self._pipeline._steps.items():
                 frames.replace(function(messages), lake, f"gold/{table}", number, column, minutes)
         topics = {count.topic for count in batch.topics}

@@ -61,6 +61,10 @@ class Recordings(RecordingStream):
         """The rows between two offsets."""
         return [partition.value[0] for partition in self.partitions(start, end)]
 
+    @property
+    def fail_on_loss(self) -> bool:
+        return self._scan.fail_on_loss
+
     def scan(self, consumer: str) -> Scan:
         return replace(self._scan, consumer=consumer)
 
@@ -123,7 +127,7 @@ class Recordings(RecordingStream):
         return self._trackers
 
 
-def taken(sources: Iterable[Source], since_us: int, until_us: int, *, split_bytes: int = SPLIT_BYTES) -> list[Range]:
+def taken(sources: Iterable[Source], since_us: int, until_us: int, fail_on_loss: bool = True) -> list[Range]:
     """What the ledger says was read, of some stretch of time, as ranges of the recordings."""
     found: list[Range] = []
     wanted = Filter(None, since_us * 1000, until_us * 1000)
@@ -131,7 +135,7 @@ def taken(sources: Iterable[Source], since_us: int, until_us: int, *, split_byte
         if one.first_us is None or one.last_us is None or one.first_us >= until_us or one.last_us < since_us:
             continue
         store, end = Store.of(one.location), Position.parse(one.end)
-        plans = Tracker(one.recording, store).plans(Position(0, 0), Gaps(store, one.recording, None, True))
+        plans = Tracker(one.recording, store).plans(Position(0, 0), Gaps(store, one.recording, None, fail_on_loss))
         left = [extent.min_ns // 1000 for plan in plans for extent in plan.extents]
         first = min(left, default=until_us)
         if one.first_us < first and since_us < first:
@@ -142,7 +146,7 @@ def taken(sources: Iterable[Source], since_us: int, until_us: int, *, split_byte
         for plan in plans:
             stop = plan.end_row if plan.ref.number < end.segment else end.row
             if plan.ref.number <= end.segment and stop:
-                found += cut(one.recording, plan, 0, stop, split_bytes, wanted)
+                found += cut(one.recording, plan, 0, stop, SPLIT_BYTES, wanted)
     return found
 
 
