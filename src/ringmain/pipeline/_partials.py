@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -33,18 +33,6 @@ class Line(msgspec.Struct, array_like=True):
     first_us: int
     last_seq: int
     last_us: int
-
-
-class Partial(Protocol):
-    lines: list[Line]
-
-    @property
-    def key(self) -> tuple[Any, ...]: ...
-    def add(self, other: Any) -> None: ...
-    def interval(self, us: int) -> None: ...
-
-
-P = TypeVar("P", bound=Partial)
 
 
 class Health(msgspec.Struct, array_like=True):
@@ -194,6 +182,7 @@ GAPS_SCHEMA = pa.schema(
     [("time", _TIME), ("topic", pa.string()), ("reader", pa.string()), ("epoch", pa.int64()),
      ("before_seq", pa.int64()), ("lost", pa.int64())]
 )  # fmt: skip
+P = TypeVar("P", Health, Sender)
 _KINDS: dict[str, tuple[type[Any], pa.Schema]] = {
     "gold/topic_health": (Health, HEALTH_SCHEMA),
     "gold/senders": (Sender, SENDERS_SCHEMA),
