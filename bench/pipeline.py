@@ -64,9 +64,8 @@ def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         values, _ = typed.decode_column(batch.column("payload"), schema)
         fields = [values.field(index) for index in range(values.type.num_fields)]
         envelope = [batch.column(name) for name in ("topic", "seq", "publish_time")]
-        casted = [fields[0], *(field.cast(pa.list_(pa.float64())) for field in fields[1:3]), fields[3]]
         yield pa.RecordBatch.from_arrays(
-            [*envelope, *casted], names=["topic", "seq", "publish_time", "t", "a", "g", "note"]
+            [*envelope, *fields], names=["topic", "seq", "publish_time", "t", "a", "g", "note"]
         )
 
 
@@ -74,8 +73,9 @@ def by_hand(spark: Any, recording: Path, out: Path) -> None:
     """What a data engineer would write: one pass for silver, one for gold."""
     from pyspark.sql import functions as F
 
-    messages = spark.read.parquet(str(recording))
-    columns = "topic string, seq long, publish_time timestamp, t long, a array<double>, g array<double>, note string"
+    messages = spark.read.parquet(f"{recording}/*.parquet")
+    point = "struct<_1: double, _2: double, _3: double>"
+    columns = f"topic string, seq long, publish_time timestamp, t long, a {point}, g {point}, note string"
     silver = messages.select("topic", "seq", "publish_time", "payload").mapInArrow(decode, columns)
     silver.write.partitionBy("topic").option("compression", "zstd").parquet(str(out / "silver"))
     latency = (F.unix_micros("record_time") - F.unix_micros("publish_time")) / 1000
