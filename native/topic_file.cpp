@@ -344,7 +344,7 @@ void TopicFile::allocate() {
         throw Failure{Fault::system,
                       "cannot allocate " + std::to_string(file_bytes) + " bytes for topic '" + topic +
                           "' in " + directory->path() + ": " + std::strerror(error) +
-                          (error == ENOSPC ? advice_when_full(fd_) : ""),
+                          (error == ENOSPC ? advice_when_full(fd()) : ""),
                       error};
     if (flags & kHugePages) return;
     map(Access::write);

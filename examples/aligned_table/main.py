@@ -40,7 +40,7 @@ def main() -> None:
         record(Path(folder) / "drive")
         spark = ringmain.spark.session()
         pipeline.run(Path(folder) / "drive", Path(folder) / "lake", spark=spark, progress=lambda line: None)
-        table = spark.read.parquet(f"{folder}/lake/gold/aligned_command").orderBy("seq")
+        table = ringmain.spark.read_lake(spark, f"{folder}/lake", "gold/aligned_command").orderBy("seq")
         table.select("seq", "steer", "imu").show(5, truncate=False)
         rows = table.select("steer", "imu.turn_rate").collect()
         print(f"{len(rows)} examples to learn from")

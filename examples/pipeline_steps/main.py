@@ -57,7 +57,7 @@ def main() -> None:
         print(pipeline.run(Path(folder) / "recording", Path(folder) / "lake", spark=spark))
         for table in ("steps/imu_moving", "gold/per_second", "gold/aligned_camera"):
             print(table)
-            spark.read.parquet(f"{folder}/lake/{table}").show(5, truncate=False)
+            ringmain.spark.read_lake(spark, f"{folder}/lake", table).show(5, truncate=False)
         spark.stop()
 
 

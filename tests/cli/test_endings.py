@@ -58,7 +58,7 @@ AT_WORK = {
     "bench": (("bench", "--seconds", "600"), begins, 130),
     "demo": (("demo", "--no-spark", "--out", "RECORDING/demo"), prints, 130),
 }
-AT_ONCE = {"list", "info", "clean", "completion", "export", "report"}
+AT_ONCE = {"list", "info", "clean", "completion", "export", "query", "report"}
 ELSEWHERE = {"top": "test_top.py, in a terminal", "pipeline": "test_parts.py, with Spark"}
 
 

@@ -38,9 +38,8 @@ def test_bench_measures_every_size(ringmain):
     assert all(value > 0 for cell in cells for value in cell.values())
 
 
-@pytest.mark.spark
 def test_pipeline_and_report(ringmain, tmp_path):
-    """From a recording to a page, by commands alone."""
+    """From a recording to tables and a page, by commands alone; a small recording needs no Spark."""
     pytest.importorskip("pyspark")
     with rm.Publisher("imu", type=Imu) as pub:
         for number in range(100):
@@ -54,9 +53,18 @@ def test_pipeline_and_report(ringmain, tmp_path):
     ended = ringmain("report", str(tmp_path / "lake"), "-o", str(tmp_path / "report.html"))
     assert ended.code == 0, ended.err
     assert "imu" in (tmp_path / "report.html").read_text()
+    ended = ringmain("query", str(tmp_path / "lake"), "select count(*) as n from silver.imu", "--format", "json")
+    assert (ended.code, json.loads(ended.out)) == (0, [{"n": 100}]), ended.err
+    assert "silver/imu: recorder, topic, epoch" in ringmain("query", str(tmp_path / "lake")).out
+    ended = ringmain("query", str(tmp_path / "lake"), "select nothing from silver.imu")
+    assert (ended.code, "nothing" in ended.err) == (1, True)
+    ended = ringmain("query", str(tmp_path / "none"), "select 1")
+    assert (ended.code, (tmp_path / "none").exists()) == (3, False)
+    ended = ringmain("pipeline", "maintain", str(tmp_path / "lake"))
+    assert "ops/batches: 0 files joined, 0 deleted" in ended.out
+    assert ringmain("pipeline", "run", str(tmp_path / "drive")).code == 2
 
 
-@pytest.mark.spark
 def test_a_pipeline_that_follows_ends_on_ctrl_c(started, ringmain, tmp_path):
     """With what it has done so far, as a sum, and as well as if it had come to an end."""
     pytest.importorskip("pyspark")

@@ -1,125 +1,187 @@
-"""A lake that is followed for long stays small in files and in bookkeeping, and a batch can always be taken back.
-
-Without Spark: staged files are made as the pipeline makes them, and read back with pyarrow.
-"""
+"""The lake's tables and ledger: a table has each batch once, whoever commits and however often; a lake knows how far it
+has come; it can be read, compacted and cleaned. On disk and on S3 (moto, on loopback), by the same code. No Spark."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
-import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from pyarrow import fs as pafs
 
-from ringmain.pipeline import _install
-from ringmain.pipeline import _lake as lake_module
-from ringmain.pipeline._install import Staged
-from ringmain.pipeline._lake import Commit, Lake, TopicCount, totals
+from ringmain.errors import LakeError
+from ringmain.pipeline import Lake
+from ringmain.pipeline._ledger import BEGUN, DONE, Batch, Ledger, Source, TopicCount, totals
+from ringmain.spark._tables import Change, live_files
+from tests.recording.test_lake import SERVER
 
-
-def stage(lake: Lake, batch: int, columns: dict[str, Any], table: str = "silver/a") -> Staged:
-    file = lake.staging(batch) / table / "date=2026-01-02" / "part.parquet"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.table(columns), file)
-    return lake.staged(table, file, batch)
+SCHEMA = pa.schema([("seq", pa.int64()), ("publish_time", pa.timestamp("us", "UTC"))])
 
 
-def read(lake: Lake, table: str = "silver/a") -> pa.Table:
-    files = sorted(map(str, lake.path(table).rglob("*.parquet")))
-    schema = pa.unify_schemas([pq.read_schema(file) for file in files])
-    return ds.dataset(files, schema=schema, format="parquet").to_table()
+@pytest.fixture(scope="module")
+def s3() -> Iterator[dict[str, str]]:
+    """The options of a server that speaks S3, with a bucket `lakes`."""
+    pytest.importorskip("moto", reason="the S3 server of these tests comes with the extra `dev`")
+    with subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", SERVER],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    ) as server:  # fmt: skip
+        assert server.stdout is not None
+        endpoint = f"127.0.0.1:{int(server.stdout.readline())}"
+        pafs.S3FileSystem(
+            access_key="key", secret_key="secret", endpoint_override=endpoint, scheme="http", region="us-east-1",
+            allow_bucket_creation=True,
+        ).create_dir("lakes")  # fmt: skip
+        yield {
+            "AWS_ENDPOINT_URL": f"http://{endpoint}", "AWS_ALLOW_HTTP": "true", "AWS_ACCESS_KEY_ID": "key",
+            "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1",
+        }  # fmt: skip
+        server.kill()
 
 
-def files_of(lake: Lake, table: str = "silver/a") -> list[str]:
-    return sorted(path.name for path in lake.path(table).rglob("*.parquet"))
+@pytest.fixture(params=["disk", "s3"])
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
+    if request.param == "disk":
+        return Lake(str(tmp_path / "a lake"))
+    return Lake(f"s3://lakes/{tmp_path.name}", request.getfixturevalue("s3"))
 
 
-def batch_of(lake: Lake, batch: int, columns: dict[str, Any]) -> None:
-    assert lake.begin(batch)
-    files = lake.install([stage(lake, batch, columns)], batch)
-    count = len(columns["seq"])
-    lake.commit(Commit(batch, [TopicCount("a", count, count)], files, {}))
+def same(lake: Lake) -> Lake:
+    """As another process has it."""
+    return Lake(lake.uri, lake.storage_options)
 
 
-def make(path: Path, **options: Any) -> Lake:
-    made = Lake(path, **options)
-    made.checkpoint.mkdir()
-    return made
+def rows(*numbers: int, **more: Any) -> pa.Table:
+    times = pa.array([1_700_000_000_000_000 + n for n in numbers], pa.timestamp("us", "UTC"))
+    return pa.table({"seq": pa.array(numbers, pa.int64()), "publish_time": times, **more})
 
 
-def test_small_files_are_joined_and_gain_columns(tmp_path: Path) -> None:
-    lake = make(tmp_path / "lake")
-    for batch in range(20):
-        batch_of(lake, batch, {"seq": [2 * batch, 2 * batch + 1]})
-    assert files_of(lake) == ["b000000000-0000.parquet"]
-    batch_of(lake, 20, {"seq": [40], "note": ["new"]})
-    found = read(lake).to_pydict()
-    assert found["seq"] == list(range(41))
-    assert found["note"] == [None] * 40 + ["new"]
-    # A column that changed its type is not forced into the old one.
-    batch_of(lake, 21, {"seq": [41], "note": [7]})
-    assert files_of(lake) == ["b000000000-0000.parquet", "b000000021-0000.parquet"]
+def append(lake: Lake, batch: int, table: pa.Table, name: str = "silver/a") -> bool:
+    written = lake.write(name, batch, table)
+    return lake.commit(name, batch, lambda found: Change(table.schema, [written]))
 
 
-def test_small_files_of_one_batch_are_joined_too(tmp_path: Path) -> None:
-    lake = make(tmp_path / "lake")
-    assert lake.begin(0)
-    staged = []
-    for n in range(5):
-        one = stage(lake, 0, {"seq": [n]})
-        staged.append(one._replace(file=one.file.rename(one.file.with_name(f"part{n}.parquet"))))
-    lake.install(staged, 0)
-    assert files_of(lake) == ["b000000000-0000.parquet"]
-    assert read(lake)["seq"].to_pylist() == list(range(5))
-    assert Lake(tmp_path / "lake").begin(0)  # it died: nothing of it stays
-    assert files_of(lake) == []
+def test_a_table_has_a_batch_once(lake: Lake) -> None:
+    assert append(lake, 0, rows(0, 1))
+    assert not append(lake, 0, rows(0, 1))
+    assert append(lake, 1, rows(2))
+    assert not append(same(lake), 1, rows(2))  # a fresh handle would accept it; `commit` asks first
+    assert not append(same(lake), 0, rows(0, 1))
+    assert sorted(lake.to_arrow("silver/a")["seq"].to_pylist()) == [0, 1, 2]
+    (first, second) = sorted(lake.files("silver/a"), key=lambda one: one.least["seq"])
+    assert (first.rows, first.least["seq"], first.most["seq"], second.rows) == (2, 0, 1, 1)
 
 
-def test_large_files_are_left_alone(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(_install, "JOINED_BYTES", 1000)
-    lake = make(tmp_path / "lake")
-    for batch in range(4):
-        batch_of(lake, batch, {"seq": list(range(batch * 1000, batch * 1000 + 1000))})
-    assert len(files_of(lake)) == 4
-    assert sorted(read(lake)["seq"].to_pylist()) == list(range(4000))
+def test_of_two_writers_one_commits(lake: Lake) -> None:
+    """Both have loaded the table without the batch; the other commits in between."""
+    other = same(lake)
+    assert append(lake, 0, rows(0))
+
+    def build(found: DeltaTable | None) -> Change:
+        assert append(other, 1, rows(1))
+        return Change(SCHEMA, [lake.write("silver/a", 1, rows(1))])
+
+    assert not lake.commit("silver/a", 1, build)
+    assert lake.to_arrow("silver/a")["seq"].to_pylist().count(1) == 1
+
+    def stranger(found: DeltaTable | None) -> Change:
+        assert found is not None
+        hit = live_files(found)
+        same(lake).table("silver/a").delete()
+        return Change(SCHEMA, [lake.write("silver/a", 2, rows(2))], hit)
+
+    with pytest.raises(LakeError, match="another writer changed silver/a"):
+        lake.commit("silver/a", 2, stranger)
 
 
-def test_a_batch_that_died_is_taken_back_out_of_a_joined_file(tmp_path: Path) -> None:
-    """It dies after its rows were joined to those of an earlier batch; tried again, each row is there once."""
-    lake = make(tmp_path / "lake")
-    batch_of(lake, 0, {"seq": [0, 1]})
-    assert lake.begin(1)
-    lake.install([stage(lake, 1, {"seq": [2]}), stage(lake, 1, {"seq": [2]}, "bronze")], 1)
-    assert read(lake)["seq"].to_pylist() == [0, 1, 2]  # a reader may see it early, and never twice
-    again = Lake(tmp_path / "lake")
-    assert again.begin(1)
-    assert read(again)["seq"].to_pylist() == [0, 1]
-    assert files_of(again, "bronze") == []
-    again.commit(Commit(1, [], again.install([stage(again, 1, {"seq": [2, 3]})], 1), {}))
-    assert read(again)["seq"].to_pylist() == [0, 1, 2, 3]
-    assert not again.begin(1)
-    assert not (tmp_path / "lake" / "_ringmain" / "undo").exists()
+def test_of_two_writers_one_makes_the_table(lake: Lake) -> None:
+    def build(found: DeltaTable | None) -> Change:
+        assert append(same(lake), 0, rows(0))
+        return Change(SCHEMA, [lake.write("silver/a", 0, rows(0))])
+
+    assert not lake.commit("silver/a", 0, build)
+    assert lake.to_arrow("silver/a").num_rows == 1
 
 
-def test_delta_keeps_every_file(tmp_path: Path) -> None:
-    lake = make(tmp_path / "lake", join_small=False)
-    for batch in range(3):
-        batch_of(lake, batch, {"seq": [batch]})
-    assert len(files_of(lake)) == 3
+def test_tables_gain_columns_and_are_read_every_way(lake: Lake) -> None:
+    append(lake, 0, rows(0, 1))
+    append(lake, 1, rows(2, note=["new"]))
+    append(lake, 1, rows(7), "gold/b~c")
+    assert lake.tables() == ["gold/b~c", "silver/a"]
+    found = lake.to_arrow("silver/a").sort_by("seq").to_pydict()
+    assert (found["seq"], found["note"]) == ([0, 1, 2], [None, None, "new"])
+    assert lake.to_arrow("silver/a", version=0).num_rows == 2
+    database = lake.to_duckdb()
+    assert database.sql('select count(*), max(note) from silver.a, gold."b~c" b').fetchall() == [(3, "new")]
+    assert [entry["operation"] for entry in lake.history("silver/a")][-1] in ("CREATE TABLE", "WRITE")
+    with pytest.raises(LakeError, match="has no table silver/x; it has gold/b~c, silver/a"):
+        lake.to_arrow("silver/x")
 
 
-def test_commits_are_folded_and_add_up(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(lake_module, "KEPT_COMMITS", 5)
-    lake = make(tmp_path / "lake")
-    for batch in range(33):
-        assert lake.begin(batch)
-        lake.commit(Commit(batch, [TopicCount("a", 3, 2, 1), TopicCount("b", batch, batch)], [], {}))
-    assert len(lake.commits()) <= 10
-    assert [(c.topic, c.rows_in, c.rows_out, c.quarantined) for c in totals(lake.root)] == [
-        ("a", 99, 66, 33), ("b", sum(range(33)), sum(range(33)), 0),
-    ]  # fmt: skip
-    assert not lake.begin(0)  # folded, and not forgotten
-    last = lake.last()
-    assert last is not None
-    assert last.batch == 32
+def test_small_files_are_compacted_and_old_ones_vacuumed(lake: Lake) -> None:
+    for batch in range(6):
+        append(lake, batch, rows(batch))
+    assert lake.compact("silver/a") == 0
+    assert lake.compact("silver/a", at_least=2) == 6
+    assert len(lake.files("silver/a")) == 1
+    assert not append(lake, 5, rows(5))  # what the table has is not forgotten
+    lake.write("silver/a", 6, rows(6))  # a try that died
+    assert lake.vacuum("silver/a", 0) == 8
+    assert sorted(lake.to_arrow("silver/a")["seq"].to_pylist()) == list(range(6))
+
+
+def batch_of(number: int, end: str, state: str = BEGUN) -> Batch:
+    sources = [Source("one", "/recs/one", "id", end, "000000000:0", 4, 0, 5, 9)]
+    return Batch(number, state, 10.0, "lake-1", topics=[TopicCount("a", 3, 2, 1)], recordings=sources)
+
+
+def test_the_ledger_says_how_far_the_lake_has_come(lake: Lake) -> None:
+    ledger = Ledger(lake)
+    assert ledger.last() is None
+    for number in range(3):
+        ledger.begin(batch_of(number, f"{number:09d}:7"))
+        found = Ledger(same(lake)).last()
+        assert found is not None
+        assert (found.batch, found.state, found.positions) == (number, BEGUN, {"one": f"{number:09d}:7"})
+        with pytest.raises(LakeError, match=f"another pipeline has begun batch {number}"):
+            Ledger(same(lake)).begin(batch_of(number, "000000009:9"))
+        assert ledger.done(batch_of(number, f"{number:09d}:7", DONE))
+        assert not Ledger(same(lake)).done(batch_of(number, "000000009:9", DONE))
+    assert [(one.batch, one.state) for one in ledger.batches()] == [(0, DONE), (1, DONE), (2, DONE)]
+    sums = totals(ledger.batches())["a"]
+    assert (sums.rows_in, sums.rows_out, sums.quarantined) == (9, 6, 3)
+
+
+def test_a_second_pipeline_is_told_who_is_first(tmp_path: Path) -> None:
+    ledger = Ledger(Lake(str(tmp_path)))
+    ledger.begin(batch_of(0, "000000000:7"))
+    begun = ledger.last()
+    assert begun is not None
+    ledger.refuse_second(begun)  # it is this very process
+    script = "import sys; print('there', flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        from ringmain.pipeline._ledger import _process
+
+        begun.process = _process(other.pid)
+        with pytest.raises(LakeError, match=f"process {other.pid} on this machine is writing batch 0"):
+            ledger.refuse_second(begun)
+        other.kill()
+    ledger.refuse_second(begun)  # it is gone
+
+
+def test_a_lake_of_the_first_format_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "_ringmain").mkdir()
+    (tmp_path / "_ringmain" / "lake.json").write_text("{}")
+    with pytest.raises(LakeError, match="build a new lake from the recordings"):
+        Lake(str(tmp_path)).check()
+
+
+def test_credentials_are_not_shown() -> None:
+    assert "hidden" not in repr(Lake("s3://lakes/x", {"AWS_SECRET_ACCESS_KEY": "hidden"}))

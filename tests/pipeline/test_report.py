@@ -14,23 +14,30 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from ringmain.errors import LakeError
-from ringmain.pipeline._report import report
+from ringmain.pipeline import Lake, report
+from ringmain.pipeline._report import numbers
+from ringmain.spark._tables import Change
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+TIME = pa.timestamp("us", "UTC")
 HOSTILE = "</script><script>document.title='broken'</script>"
 
 
-def health(topic: str, recorder: str, windows: range, hz: float, lost: Any = lambda n: 0) -> list[dict[str, Any]]:
+def health(
+    topic: str, recorder: str, windows: range, hz: float, lost: Any = lambda n: 0, epoch: int = 1
+) -> list[dict[str, Any]]:
     start = pd.Timestamp("2026-01-02 03:00:00", tz="UTC")
     return [
         {
             "window_start": start + pd.Timedelta(seconds=10 * n),
             "window_end": start + pd.Timedelta(seconds=10 * n + 10),
-            "topic": topic, "recorder": recorder, "messages": int(hz * 10), "bytes": int(hz * 1000), "rate_hz": hz,
-            "bytes_per_s": hz * 100, "latency_p50_ms": 1.0 + n % 5, "latency_p99_ms": 5.0 + n % 7,
+            "topic": topic, "epoch": epoch, "recorder": recorder, "messages": int(hz * 10),
+            "bytes": int(hz * 1000), "rate_hz": hz, "bytes_per_s": hz * 100,
+            "latency_p50_ms": 1.0 + n % 5, "latency_p99_ms": 5.0 + n % 7,
             "latency_p999_ms": 9.0, "latency_max_ms": 20.0, "jitter_ms": 0.4, "lost": lost(n), "gaps": int(lost(n) > 0),
             "late": 0, "out_of_order": 0,
         }
@@ -49,10 +56,12 @@ def lake(tmp_path: Path) -> Path:
          "recorder": r["recorder"], "messages": r["messages"], "bytes": r["bytes"], "longest_silence_ms": 12.5}
         for r in rows
     ]  # fmt: skip
-    for name, table in {"topic_health": rows, "senders": senders}.items():
-        folder = tmp_path / "lake" / "gold" / name / "date=2026-01-02"
-        folder.mkdir(parents=True)
-        pd.DataFrame(table).to_parquet(folder / "t030000.parquet")
+    made = Lake(str(tmp_path / "lake"))
+    for name, table in {"gold/topic_health": rows, "gold/senders": senders}.items():
+        found = pa.Table.from_pandas(pd.DataFrame(table), preserve_index=False)
+        found = found.cast(pa.schema([f.with_type(TIME) if pa.types.is_timestamp(f.type) else f for f in found.schema]))
+        written = made.write(name, 0, found)
+        assert made.commit(name, 0, lambda _, found=found, written=written: Change(found.schema, [written]))
     return tmp_path / "lake"
 
 
@@ -144,3 +153,17 @@ def test_fits_the_screen(browser: Any, lake: Path, tmp_path: Path, name: str, wi
 def test_an_empty_lake_is_told(tmp_path: Path) -> None:
     with pytest.raises(LakeError, match="run the pipeline first"):
         report(tmp_path, tmp_path / "report.html")
+
+
+def test_a_fleet_adds_up() -> None:
+    """Twenty hosts that each have a topic of this name, two recorders on one of them: other lives are other messages,
+    other recorders of one life are not."""
+    rows = [row for host in range(20) for row in health("imu", f"host-{host}", range(6), hz=100, epoch=host)]
+    rows += health("imu", "host-0b", range(6), hz=90, lost=lambda n: 100, epoch=0)
+    found = numbers(pd.DataFrame(rows), None)
+    (topic,) = found["topics"]
+    assert (topic["messages"], topic["lost"]) == (20 * 6000, 600)
+    assert len(found["hosts"]) == 21
+    assert found["hosts"][0] == {
+        "host": "host-0b", "topics": 1, "messages": 5400, "bytes": 540_000, "lost": 600, "late": 0,
+    }  # fmt: skip

@@ -31,10 +31,7 @@ spark = ringmain.spark.session(master=master, **{
 def who(batches):
     import os, pandas as pd
     for _ in batches: yield pd.DataFrame({"parent": [os.getppid()]})
-pipeline = Pipeline()
-for name in ("senders", "gaps"):
-    del pipeline.plan.tables[name]
-print("summary", pipeline.run(recordings, lake, spark=spark))
+print("summary", Pipeline().run(recordings, lake, spark=spark, split_bytes=1))
 print("executors", spark.range(0, 8, 1, 8).mapInPandas(who, "parent long").distinct().count())
 spark.stop()
 """

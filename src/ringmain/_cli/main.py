@@ -31,7 +31,7 @@ COMMANDS = {
     "play": "publish a recording again, with its timing",
     "export": "write a recording as one file in another format",
     "import": "make a recording of an MCAP file or a ROS bag",
-    "query": "run SQL on a recording, with DuckDB",
+    "query": "run SQL on a recording or a lake, with DuckDB",
     "bridge": "forward a topic to another, on this machine or another",
     "pipeline": "turn recordings into tables, with Spark",
     "report": "write a page about the tables of a pipeline",

@@ -1,8 +1,7 @@
 """SQL on tables that are read when a query names them, and the result as text. Needs DuckDB and pyarrow.
 
 A source is a mapping from a table's name to a function that gives its columns and an iterator of its batches.
-`recording_tables` makes one of a recording. A lake is another: for each table the columns and batches of a
-`pyarrow.dataset`, `lambda: (dataset.schema, dataset.to_batches())`.
+`recording_tables` makes one of a recording. A lake brings a connection of its own, in which its tables are views.
 """
 
 from __future__ import annotations
@@ -34,10 +33,17 @@ def recording_tables(location: str) -> Tables:
     return {topic: functools.partial(recording.decoded_batches, topic) for topic in recording.topics()}
 
 
-def query(sql: str, tables: Tables) -> pa.Table:
-    """The result. A table whose name is in the text is read whole, since the query may scan it more than once; the
-    others are only known with their columns. The query cannot read or write files."""
-    connection = duckdb.connect(":memory:", config={"enable_external_access": False})
+def run_query(sql: str, source: Tables | duckdb.DuckDBPyConnection) -> pa.Table:
+    """The result of a query on a recording's tables, or on a connection that has its tables already.
+
+    A table whose name is in the text is read whole, since the query may scan it more than once; the others are only
+    known with their columns. A query on a recording cannot read or write files."""
+    tables = {} if isinstance(source, duckdb.DuckDBPyConnection) else source
+    connection = (
+        source
+        if isinstance(source, duckdb.DuckDBPyConnection)
+        else duckdb.connect(":memory:", config={"enable_external_access": False})
+    )
     try:
         for name, read in tables.items():
             batches = pa.RecordBatchReader.from_batches(*read())
@@ -45,9 +51,14 @@ def query(sql: str, tables: Tables) -> pa.Table:
         found = connection.sql(sql)
         return pa.table({}) if found is None else found.to_arrow_table()
     except duckdb.Error as error:
-        raise BadQuery(f"{_one_line(error)}{_hint(error, tables)}") from error
+        raise BadQuery(f"{_one_line(error)}{_hint(error, tables) if tables else ''}") from error
     finally:
         connection.close()
+
+
+def columns_text(columns: Mapping[str, list[str]]) -> str:
+    """Each table with its columns, a line each."""
+    return "".join(f"{name}: {', '.join(names)}\n" for name, names in columns.items())
 
 
 def _hint(error: duckdb.Error, tables: Tables) -> str:

@@ -1,33 +1,19 @@
-"""The pipeline: recordings in, a lake of Parquet tables out. Needs the extra `spark`.
+"""The pipeline: recordings in, a lake of Delta tables out. Needs the extra `spark`.
 
-    from ringmain.pipeline import run
+    from ringmain.pipeline import Lake, run
     print(run("recordings/", "lake/"))
+    Lake("lake/").to_arrow("gold/topic_health")
 
-The public names and where each lives: `run`, `Pipeline`, `Summary` (run.py), `Align` (batch.py), `Lake` (lake.py),
-`bronze` (bronze.py), `topic_health`, `gaps`, `senders` (gold.py), `aligned` (aligned.py),
-`report` (report.py, which needs no Spark).
+How a batch goes through, and what each module owns: _run.py (which batch comes next), _source.py (the recordings),
+_batch.py (one batch on the driver), _work.py (its tasks), _partials.py (gold's numbers), _lake.py (tables and commits),
+_ledger.py (how far the lake has come), _frames.py (Spark's DataFrames for users' functions).
 """
 
 from __future__ import annotations
 
-from ringmain.pipeline._aligned import aligned
-from ringmain.pipeline._batch import Align
-from ringmain.pipeline._bronze import bronze
-from ringmain.pipeline._gold import gaps, senders, topic_health
+from ringmain.pipeline._aligned import Align, aligned
 from ringmain.pipeline._lake import Lake
 from ringmain.pipeline._report import report
 from ringmain.pipeline._run import Pipeline, Summary, run
 
-__all__ = [
-    "Align",
-    "Lake",
-    "Pipeline",
-    "Summary",
-    "aligned",
-    "bronze",
-    "gaps",
-    "report",
-    "run",
-    "senders",
-    "topic_health",
-]
+__all__ = ["Align", "Lake", "Pipeline", "Summary", "aligned", "report", "run"]

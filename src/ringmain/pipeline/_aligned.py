@@ -9,19 +9,43 @@ and the result does not depend on how time was cut.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from ringmain.recording._decode import ERROR
 from ringmain.recording._format import COLUMNS
-from ringmain.spark._decode import ERROR
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _ENVELOPE = frozenset({*COLUMNS, ERROR, "date", "segment", "row"})
+
+
+@dataclass(frozen=True)
+class Align:
+    """An `aligned` table: each message of `lead` with the newest of `others`, none older than `tolerance_s`."""
+
+    lead: str
+    others: tuple[str, ...]
+    tolerance_s: float = 1.0
+    table: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Align:
+        """From `camera/front:imu,gps@0.5`."""
+        match = re.fullmatch(r"([^:@]+):([^@]+?)(?:@([0-9.]+)s?)?", text)
+        if match is None:
+            raise ValueError(f"{text!r} is not understood: say LEAD:TOPIC,...@SECONDS, as in camera:imu,gps@0.5")
+        return cls(match[1], tuple(part.strip() for part in match[2].split(",")), float(match[3] or 1.0))
+
+    @property
+    def name(self) -> str:
+        return self.table or "aligned_" + self.lead.replace("/", "_")
 
 
 def aligned(lead: DataFrame, others: Mapping[str, DataFrame], tolerance_s: float = 1.0) -> DataFrame:

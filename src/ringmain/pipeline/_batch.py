@@ -1,272 +1,249 @@
-"""One batch through the pipeline: bronze, silver, gold, and the row counts.
+"""One batch, on the driver: cut it into tasks, have them run, check the counts, commit every table, then the ledger.
 
 The invariant owned here: *row counts are checked*. For every topic, rows in = rows out + quarantined + duplicates. Rows
-in are counted by Spark, rows out and quarantined in the Parquet files on disk, duplicates where they are dropped. A
-batch whose counts do not match is not committed.
-
-Starting a Spark job takes longer than a small batch does, so there are few of them: one writes bronze, one counts, one
-writes all of silver, and one makes each gold table. A batch of up to SMALL_ROWS goes through them without a shuffle.
+in are counted where they are read, rows out and quarantined are those of the files, duplicates are counted where they
+are dropped. A batch whose counts do not match is not committed.
 """
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from datetime import date, timedelta
-from functools import partial
-from pathlib import Path
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Observation
-from pyspark.sql import functions as F
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
 
 from ringmain.errors import LakeError
-from ringmain.pipeline import _silver as silvering
-from ringmain.pipeline._aligned import aligned
-from ringmain.pipeline._bronze import COLUMNS, PARTITION_BY, bronze, count_topics
-from ringmain.pipeline._gold import filed
-from ringmain.pipeline._install import Staged
-from ringmain.pipeline._lake import Commit, Lake, TopicCount, quarantine_table, silver_table
-from ringmain.recording import Store
-from ringmain.spark._decode import Decoding
-from ringmain.spark._scan import lives_of
+from ringmain.pipeline._ledger import DONE, Batch, Ledger, TopicCount, reached
+from ringmain.pipeline._partials import GAPS_SCHEMA, merge, parts_of, rows_of
+from ringmain.pipeline._source import Life
+from ringmain.pipeline._work import (
+    BRONZE_SCHEMA,
+    QUARANTINE_SCHEMA,
+    RAW_SCHEMA,
+    REPORT,
+    Columns,
+    Report,
+    Shared,
+    Task,
+    Work,
+    quarantine_table,
+    silver_table,
+)
+from ringmain.recording._decode import Decoding
+from ringmain.spark._plan import Range
+from ringmain.spark._scan import Scan
+from ringmain.spark._tables import Change, Live, Tables, Written, latest, micros, overlapping, prefix
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-Step = Callable[["DataFrame"], "DataFrame"]
-SMALL_ROWS = 1 << 18
-_TABLES_AT_ONCE = 4
-_KEY_COLUMNS = "epoch bigint, seq bigint, publish_time timestamp, date date"
-_SIDE_BY_SIDE = 100  # stretches named one by one in a filter; beyond that, all in between as well
-_DAY_S = 86_400
-_EPOCH = date(1970, 1, 1)
+MERGED_ROWS = 20_000  # a merged file of gold that grows beyond this is left alone, but for late rows
+_COMMITS_AT_ONCE = 8
 
 
 @dataclass(frozen=True)
-class Align:
-    """An `aligned` table: each message of `lead` with the newest of `others`, none older than `tolerance_s`."""
+class Settings:
+    """Of a run, for all its batches."""
 
-    lead: str
-    others: tuple[str, ...]
-    tolerance_s: float = 1.0
-    table: str = ""
-
-    @classmethod
-    def parse(cls, text: str) -> Align:
-        """From `camera/front:imu,gps@0.5`."""
-        match = re.fullmatch(r"([^:@]+):([^@]+?)(?:@([0-9.]+)s?)?", text)
-        if match is None:
-            raise ValueError(f"{text!r} is not understood: say LEAD:TOPIC,...@SECONDS, as in camera:imu,gps@0.5")
-        return cls(match[1], tuple(part.strip() for part in match[2].split(",")), float(match[3] or 1.0))
-
-    @property
-    def name(self) -> str:
-        return self.table or "aligned_" + self.lead.replace("/", "_")
-
-
-@dataclass
-class Plan:
-    """What is made besides bronze and silver."""
-
-    tables: dict[str, tuple[Step, str]] = field(default_factory=dict)  # gold: name -> (function, its time column)
-    topic_steps: list[tuple[str, str, Step]] = field(default_factory=list)  # (topic, table, function)
-    aligns: list[Align] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Touched:
-    """Which stretches of time (buckets, numbered from 1970) a batch has rows in."""
-
-    buckets: list[int]
-
-    def dates(self, bucket_s: int, *, before_s: float = 0.0) -> list[date]:
-        """The days they are in, in UTC; with those that `before_s` reaches back to."""
-        found = set()
-        for first, last in _runs(self.buckets):
-            day = int((first * bucket_s - before_s) // _DAY_S)
-            found |= set(range(day, (last * bucket_s) // _DAY_S + 1))
-        return [_EPOCH + timedelta(days=day) for day in sorted(found)]
-
-    def condition(self, bucket_s: int, *, before_s: float = 0.0) -> Any:
-        """Rows of these buckets, and of `before_s` before each, as a condition that prunes."""
-        us = bucket_s * 1_000_000
-        # Compared as timestamps, and not as numbers made of them, so that Parquet's statistics apply.
-        runs = _runs(self.buckets)
-        spans = runs if len(runs) <= _SIDE_BY_SIDE else [(runs[0][0], runs[-1][1])]
-        wanted = F.lit(False)
-        for first, last in spans:
-            since = F.timestamp_micros(F.lit(first * us - int(before_s * 1e6)))
-            wanted |= (F.col("publish_time") >= since) & (
-                F.col("publish_time") < F.timestamp_micros(F.lit((last + 1) * us))
-            )
-        return wanted
-
-
-def _runs(numbers: list[int]) -> list[tuple[int, int]]:
-    runs: list[tuple[int, int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1] = (runs[-1][0], number)
-        else:
-            runs.append((number, number))
-    return runs
+    window_s: float
+    split_bytes: int
+    copy: bool
 
 
 class BatchRun:
-    """Processes batches into a lake; what `foreachBatch` calls."""
+    """Takes one batch through the lake. What it has written, by table, is in `files` afterwards."""
 
-    def __init__(self, spark: SparkSession, lake: Lake, plan: Plan, stores: Callable[[], list[Store]]) -> None:
-        self._spark, self._lake, self._plan, self._stores = spark, lake, plan, stores
+    def __init__(self, lake: Tables, settings: Settings, spark: Callable[[], SparkSession]) -> None:
+        self.lake, self.settings, self._spark = lake, settings, spark
+        self.ledger = Ledger(lake)
 
-    def process(self, messages: DataFrame, batch: int) -> Commit | None:
-        """None when this batch was complete already."""
+    def process(
+        self,
+        batch: Batch,
+        ranges: list[Range],
+        lives: dict[str, dict[Life, bytes]],
+        scan: Scan,
+        more: Callable[[Batch, dict[str, list[Written]], list[int]], None],
+    ) -> bool:
+        """All of a batch that is begun. `more` makes the tables of users' own. False: another pipeline was faster."""
         began = time.monotonic()
-        if not self._lake.begin(batch):
-            return None
-        last = self._lake.last()
-        newest = dict(last.newest) if last is not None else {}
-        seen = Observation()
-        observed = bronze(messages).observe(seen, F.count(F.lit(1)).alias("rows"))
-        staged = self._lake.stage(observed, "bronze", batch, PARTITION_BY)
-        rows_in = int(seen.get["rows"])
-        if rows_in != sum(one.rows for one in staged):
-            written_rows = sum(one.rows for one in staged)
-            raise LakeError(f"batch {batch}: {rows_in} rows were read and {written_rows} written to bronze")
-        topics: list[TopicCount] = []
-        touched = Touched([])
-        if rows_in:
-            written = self._lake.read_staged(self._spark, staged, batch, COLUMNS)
-            # A row for each life of each topic: does not grow with messages.
-            lives = count_topics(written, self._lake.settings.bucket_s).collect()
-            touched = Touched(sorted({bucket for row in lives for bucket in row.buckets}))
-            topics, more = self._silver(written, lives, touched, batch, newest)
-            staged += more + self._steps(more, batch)
-            for row in lives:
-                key = _life(row.topic, row.epoch)
-                newest[key] = max(newest.get(key, -1), row.last_seq)
-        self._check(batch, topics, rows_in)
-        files = self._lake.install(staged, batch)
-        if rows_in:
-            self._gold(touched, {count.topic for count in topics}, small=rows_in <= SMALL_ROWS)
-        commit = Commit(batch, topics, files, newest, time.monotonic() - began)
-        self._lake.commit(commit)
-        return commit
+        shared = shared_lives(batch, lives)
+        typed = self._columns({item.key for item in ranges}, lives)
+        tasks = self._tasks(batch.batch, ranges, shared)
+        window_us = int(self.settings.window_s * 1e6)
+        work = Work(self.lake, batch.batch, window_us, tasks, scan, typed, shared, self.settings.copy)
+        reports = self._run(work)
+        batch.topics = check_counts(batch, reports)
+        reached("L2")
+        files: dict[str, list[Written]] = {}
+        for written in (one for report in reports for one in report.files):
+            files.setdefault(written.table, []).append(written)
+        health = merge(part for report in reports for part in report.health)
+        senders = merge(part for report in reports for part in report.senders)
+        schemas = {silver_table(topic): columns.schema for topic, columns in typed.items()}
+        with ThreadPoolExecutor(_COMMITS_AT_ONCE) as pool:
+            list(pool.map(lambda item: self._append(batch.batch, schemas, *item), files.items()))
+            reached("L3")
+            merges = [("gold/topic_health", health), ("gold/senders", senders)]
+            list(pool.map(lambda item: self._merge(batch.batch, *item), [item for item in merges if item[1]]))
+        more(batch, files, sorted({part.window_us // 60_000_000 for part in health}))
+        reached("L4")
+        batch.state, batch.seconds = DONE, batch.seconds + time.monotonic() - began
+        first = self.ledger.done(batch)
+        reached("L5")
+        return first
 
-    def _silver(
-        self, written: DataFrame, lives: list[Any], touched: Touched, batch: int, newest: dict[str, int]
-    ) -> tuple[list[TopicCount], list[Staged]]:
-        counts: dict[str, TopicCount] = {}
-        for row in lives:
-            count = counts.setdefault(row.topic, TopicCount(row.topic))
-            count.rows_in += row.rows
-            count.bytes += row.bytes
-            count.lost += row.lost
-        seen_before = {row.topic for row in lives if row.first_seq <= newest.get(_life(row.topic, row.epoch), -1)}
-        marked = silvering.mark_known(written, self._known(seen_before, touched))
-        rows, size = sum(c.rows_in for c in counts.values()), sum(c.bytes for c in counts.values())
-        stores = self._stores()
-        decodings = {}
-        for topic in counts:
-            schemas = lives_of(stores, topic)
-            if any(schemas.values()):
-                decodings[topic] = Decoding.of(topic, schemas)
-        staged = []
-        for file in silvering.write(silvering.in_order(marked, rows, size), self._lake.staging(batch), decodings):
-            count = counts[file.topic]
-            count.duplicates += file.duplicates
-            if file.path is None:
-                continue
-            table = quarantine_table(file.topic) if file.quarantined else silver_table(file.topic)
-            staged.append(self._lake.staged(table, Path(file.path), batch))
-            if file.quarantined:
-                count.quarantined += staged[-1].rows
-            else:
-                count.rows_out += staged[-1].rows
-        return [counts[topic] for topic in sorted(counts)], staged
+    def _run(self, work: Work) -> list[Report]:
+        """By Spark's workers. What is no more than one task's worth is run here: starting a job takes longer."""
+        count = len(work.tasks)
+        if count <= 1 or sum(item.bytes for task in work.tasks for item in task.ranges) <= self.settings.split_bytes:
+            return [work.run(number) for number in range(count)]
+        rows = self._spark().range(0, count, 1, count).mapInArrow(work, REPORT).collect()
+        return [msgspec.msgpack.decode(bytes(row.report), type=Report) for row in rows]
 
-    def _steps(self, silver: list[Staged], batch: int) -> list[Staged]:
-        """What users' functions make of the new rows of their topics."""
-        made: list[Staged] = []
-        for topic, name, function in self._plan.topic_steps:
-            files = [one for one in silver if one.table == silver_table(topic)]
-            if not files:
-                continue
-            result = function(self._lake.read_staged(self._spark, files, batch).drop("date"))
-            partition = ["date"] if "publish_time" in result.columns else []
-            if partition:
-                result = result.withColumn("date", F.to_date("publish_time"))
-            made += self._lake.stage(result, f"steps/{name}", batch, partition)
-        return made
+    def _columns(self, keys: Iterable[str], lives: dict[str, dict[Life, bytes]]) -> dict[str, Columns]:
+        """How to decode the topics of these recordings, with the schemas of all their lives."""
+        wanted = {topic for key in keys for topic, _ in lives.get(key, {})}
+        schemas: dict[str, dict[int, bytes]] = {topic: {} for topic in wanted}
+        for known in lives.values():
+            for (topic, epoch), schema in known.items():
+                if topic in wanted and (schema or epoch not in schemas[topic]):
+                    schemas[topic][epoch] = schema
+        typed = {topic: found for topic, found in schemas.items() if any(found.values())}
+        return {
+            topic: Columns.of(Decoding.of(topic, found), self.lake.schema(silver_table(topic)))
+            for topic, found in typed.items()
+        }
 
-    def _known(self, topics: set[str], touched: Touched) -> DataFrame | None:
-        """The keys of messages that earlier batches have written and that may be in this one. A message has the same
-        publish time in every copy, so only that stretch of the tables is looked at."""
-        found = None
-        bucket_s = self._lake.settings.bucket_s
-        for topic in sorted(topics):
-            for table in (silver_table(topic), quarantine_table(topic)):
-                dates = touched.dates(bucket_s)
-                earlier = self._lake.read(self._spark, table, dates=dates, schema=_KEY_COLUMNS)
-                if earlier is None:
-                    continue
-                inside = earlier.where(touched.condition(bucket_s)).withColumn("topic", F.lit(topic))
-                keys = inside.select(*silvering.KEY)
-                found = keys if found is None else found.unionByName(keys)
-        return found
+    def _tasks(self, batch: int, ranges: list[Range], shared: Shared) -> tuple[Task, ...]:
+        """Ranges packed up to the size of a task, and slices of the stretches where recordings overlap."""
+        tasks: list[Task] = []
+        pack: list[Range] = []
+        for item in ranges:
+            if pack and sum(one.bytes for one in pack) + item.bytes > self.settings.split_bytes:
+                tasks.append(Task(tuple(pack)))
+                pack = []
+            pack.append(item)
+        if pack:
+            tasks.append(Task(tuple(pack)))
+        known = [
+            (topic, table, one)
+            for topic in shared.lives
+            for table in (silver_table(topic), quarantine_table(topic))
+            for one in self.lake.files(table)
+            if not one.name.startswith(prefix(batch))  # of an earlier try
+        ]
+        for since, until in shared.stretches:
+            inside = [item for item in ranges if item.min_ns < until and item.max_ns >= since]
+            pieces = max(1, min(len(inside), sum(item.bytes for item in inside) // self.settings.split_bytes))
+            edges = [since + (until - since) * n // pieces for n in range(pieces)] + [until]
+            for lo, hi in pairwise(edges):
+                part = tuple(item for item in inside if item.min_ns < hi and item.max_ns >= lo)
+                if part:
+                    tasks.append(Task(part, lo, hi, _grouped(known, lo, hi)))
+        return tuple(tasks)
 
-    def _gold(self, touched: Touched, topics: set[str], *, small: bool) -> None:
-        bucket_s = self._lake.settings.bucket_s
-        messages = self._lake.read(self._spark, "bronze", dates=touched.dates(bucket_s), schema=COLUMNS)
-        if messages is None:
-            return
-        bucketed = messages.where(touched.condition(bucket_s))
-        if small:
-            bucketed = bucketed.coalesce(1)
-        jobs: list[Callable[[], None]] = []
-        for name, (function, time_column) in self._plan.tables.items():
-            table = filed(function(bucketed), time_column, bucket_s)
-            jobs.append(partial(self._lake.replace, table, name, small=small))
-        for align in self._plan.aligns:
-            if align.lead in topics or set(align.others) & topics:
-                jobs.append(partial(self._align, align, touched))
-        # Side by side, because planning one leaves the cores idle that another can use.
-        with ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
-            for done in [pool.submit(job) for job in jobs]:
-                done.result()
+    def _append(self, batch: int, schemas: dict[str, pa.Schema], table: str, files: list[Written]) -> None:
+        fixed = {"gold": GAPS_SCHEMA, "quarantine": QUARANTINE_SCHEMA, "bronze": BRONZE_SCHEMA}
+        schema = fixed.get(table.partition("/")[0]) or schemas.get(table, RAW_SCHEMA)
+        self.lake.commit(table, batch, lambda found: Change(schema, files))
 
-    def _align(self, align: Align, touched: Touched) -> None:
-        bucket_s = self._lake.settings.bucket_s
-        # A value reaches `tolerance_s` ahead, so buckets after the touched ones may change as well.
-        ahead = int(align.tolerance_s // bucket_s) + 1
-        wider = Touched(sorted({b + n for b in touched.buckets for n in range(ahead + 1)}))
-        lead = self._lake.read(self._spark, silver_table(align.lead), dates=wider.dates(bucket_s))
-        if lead is None:
-            return
-        others = {}
-        dates = wider.dates(bucket_s, before_s=align.tolerance_s)
-        for name in align.others:
-            frame = self._lake.read(self._spark, silver_table(name), dates=dates)
-            if frame is not None:
-                others[name] = frame.where(wider.condition(bucket_s, before_s=align.tolerance_s))
-        inside = lead.where(wider.condition(bucket_s)).drop("date")
-        table = aligned(inside, others, align.tolerance_s)
-        self._lake.replace(filed(table, "publish_time", bucket_s), align.name)
+    def _merge(self, batch: int, table: str, parts: list[Any]) -> None:
+        """Replace the rows of these windows by what they have come to."""
+        windows = pa.array(sorted({part.window_us for part in parts}), pa.int64())
+        new: list[Written] = []
 
-    def _check(self, batch: int, topics: list[TopicCount], rows_in: int) -> None:
-        for topic in topics:
-            out = topic.rows_out + topic.quarantined + topic.duplicates
-            if topic.rows_in != out:
-                raise LakeError(
-                    f"batch {batch}, topic {topic.topic!r}: {topic.rows_in} rows in, but {topic.rows_out} out + "
-                    f"{topic.quarantined} quarantined + {topic.duplicates} duplicates = {out}; nothing was committed"
-                )
-        if sum(topic.rows_in for topic in topics) != rows_in:
-            raise LakeError(f"batch {batch}: {rows_in} rows in, and the topics have another sum")
+        def build(found: DeltaTable | None) -> Change:
+            hit = overlapping(found, "window_start", windows[0].as_py(), windows[-1].as_py())
+            rest, earlier = [], []
+            for rows in self.lake.read_files(table, [one.name for one in hit]):
+                inside = pc.is_in(pc.cast(rows.column("window_start"), pa.int64()), windows)
+                earlier += parts_of(table, rows.filter(inside))
+                rest.append(rows.filter(pc.invert(inside)))
+            merged = rows_of(table, merge([*earlier, *parts]), self.settings.window_s)
+            kept = pa.concat_tables([one.cast(merged.schema) for one in rest]) if rest else merged.slice(0, 0)
+            together = len(kept) <= MERGED_ROWS
+            pieces = [pa.concat_tables([kept, merged])] if together else [kept, merged]
+            new.extend(self.lake.write(table, batch, piece) for piece in pieces)
+            return Change(merged.schema, new, hit)
+
+        if not self.lake.commit(table, batch, build):
+            self.lake.discard(new)
 
 
-def _life(topic: str, epoch: int) -> str:
-    return f"{topic}@{epoch}"
+def shared_lives(batch: Batch, lives: dict[str, dict[Life, bytes]]) -> Shared:
+    """The lives that several recordings have, and the stretches of time in which at least two of those are there."""
+    spans: dict[Life, list[tuple[int, int]]] = {}
+    for one in batch.recordings:
+        if one.first_us is not None and one.last_us is not None:
+            for life in lives.get(one.recording, {}):
+                spans.setdefault(life, []).append((one.first_us * 1000, (one.last_us + 1) * 1000))
+    topics: dict[str, set[int]] = {}
+    found: list[tuple[int, int]] = []
+    for (topic, epoch), known in spans.items():
+        twice = _overlaps(known)
+        if twice:
+            topics.setdefault(topic, set()).add(epoch)
+            found += twice
+    return Shared({topic: frozenset(epochs) for topic, epochs in topics.items()}, tuple(_union(found)))
+
+
+def _overlaps(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    found, reach = [], None
+    for since, until in sorted(spans):
+        if reach is not None and since < reach:
+            found.append((since, min(until, reach)))
+        reach = until if reach is None else max(reach, until)
+    return found
+
+
+def _union(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    joined: list[tuple[int, int]] = []
+    for since, until in sorted(spans):
+        if joined and since <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], until))
+        else:
+            joined.append((since, until))
+    return joined
+
+
+def _grouped(known: list[tuple[str, str, Live]], lo: int, hi: int) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+    """The files that may have rows in [lo, hi), by topic and table."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for topic, table, one in known:
+        if micros(one.least["publish_time"]) * 1000 < hi and (latest(one, "publish_time") + 1) * 1000 > lo:
+            found.setdefault((topic, table), []).append(one.name)
+    return tuple((*key, tuple(names)) for key, names in found.items())
+
+
+def check_counts(batch: Batch, reports: list[Report]) -> list[TopicCount]:
+    """The counts of every topic, if they add up. Rows that are there and could not be read are damaged."""
+    counts: dict[str, TopicCount] = {}
+    for report in reports:
+        for topic, count in report.topics.items():
+            known = counts.setdefault(topic, TopicCount(topic))
+            for name in TopicCount.__struct_fields__[1:]:
+                setattr(known, name, getattr(known, name) + getattr(count, name))
+    for topic, count in counts.items():
+        put_off = sum(report.put_off.get(topic, 0) for report in reports)
+        sliced = sum(report.sliced.get(topic, 0) for report in reports)
+        out = count.rows_out + count.quarantined + count.duplicates
+        if count.rows_in != out or put_off != sliced:
+            raise LakeError(
+                f"batch {batch.batch}, topic {topic!r}: {count.rows_in} rows in, but {count.rows_out} out + "
+                f"{count.quarantined} quarantined + {count.duplicates} duplicates = {out} (of which {put_off} were "
+                f"looked for among several recordings, and {sliced} found); nothing was committed"
+            )
+    for one in batch.recordings:
+        one.damaged = one.rows - sum(report.read.get(one.recording, 0) for report in reports)
+    read = sum(rows for report in reports for rows in report.read.values())
+    if sum(count.rows_in for count in counts.values()) != read:
+        raise LakeError(f"batch {batch.batch}: {read} rows in, and the topics have another sum; nothing was committed")
+    return [counts[topic] for topic in sorted(counts)]

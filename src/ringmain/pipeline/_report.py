@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ringmain.errors import LakeError
+from ringmain.pipeline._lake import Lake
+from ringmain.pipeline._ledger import Ledger
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,16 +23,23 @@ BINS = 240
 WORST = 30
 _PAGE = Path(__file__).with_name("page.html")
 _DATA = "/*DATA*/null"
+_HEALTH = [
+    "window_start", "window_end", "topic", "epoch", "recorder", "messages", "bytes", "lost", "gaps", "late",
+    "out_of_order", "latency_p50_ms", "latency_p99_ms", "latency_p999_ms", "latency_max_ms", "jitter_ms",
+]  # fmt: skip
+_SENDERS = ["sender", "topic", "messages", "bytes", "longest_silence_ms"]
 
 
-def report(lake: str | Path, out: str | Path, *, title: str | None = None) -> Path:
+def report(lake: str | Path | Lake, out: str | Path, *, title: str | None = None) -> Path:
     """Write the page for a lake and return its path."""
-    lake, out = Path(lake), Path(out)
-    health = _table(lake, "topic_health")
+    tables, out = lake if isinstance(lake, Lake) else Lake(str(lake)), Path(out)
+    health = _table(tables, "gold/topic_health", _HEALTH)
     if health is None or health.empty:
-        raise LakeError(f"{lake} has no gold/topic_health to report on: run the pipeline first (ringmain pipeline run)")
-    senders = _table(lake, "senders")
-    data = {"title": title or lake.absolute().name, **numbers(health, senders), **_row_counts(lake)}
+        raise LakeError(
+            f"{tables.uri} has no gold/topic_health to report on: run the pipeline first (ringmain pipeline run)"
+        )
+    senders = _table(tables, "gold/senders", _SENDERS)
+    data = {"title": title or tables.uri.rpartition("/")[2], **numbers(health, senders), **_row_counts(tables)}
     # A sender's name may be anything: nothing in the data may end the script it is in.
     text = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     out.write_text(_PAGE.read_text(encoding="utf-8").replace(_DATA, text), encoding="utf-8")
@@ -53,19 +62,22 @@ def numbers(health: pd.DataFrame, senders: pd.DataFrame | None) -> dict[str, Any
         "bin_ms": per_bin * window_s * 1000,
         "bins": bins,
         "topics": topics,
+        "hosts": _hosts(health),
         "readers": _readers(health),
         "senders": _senders(senders) if senders is not None else [],
     }
 
 
 def _topic(name: Any, rows: pd.DataFrame, bins: int, bin_s: float) -> dict[str, Any]:
-    """Recorders of one topic see the same messages: how many there were is what the best of them saw, how many were
-    lost is what the worst of them lost."""
-    seen = rows.groupby(["window_start", "bin"]).agg(
+    """Recorders of one life of a topic see the same messages: how many there were is what the best of them saw, how
+    many were lost is what the worst of them lost. Lives add up: those on other hosts are other messages."""
+    lives = rows.groupby(["window_start", "bin", "epoch"]).agg(
         messages=("messages", "max"), bytes=("bytes", "max"), lost=("lost", "max"), p50=("latency_p50_ms", "max"),
         p99=("latency_p99_ms", "max"), late=("late", "max"), out_of_order=("out_of_order", "max"),
         jitter=("jitter_ms", "max"), gaps=("gaps", "max"),
     )  # fmt: skip
+    sums = dict.fromkeys(("messages", "bytes", "lost", "late", "out_of_order", "gaps"), "sum")
+    seen = lives.groupby(["window_start", "bin"]).agg({**sums, "p50": "max", "p99": "max", "jitter": "max"})
     weighted = seen.assign(p50w=seen["p50"] * seen["messages"], jitterw=seen["jitter"] * seen["messages"])
     binned = weighted.groupby("bin").agg(
         messages=("messages", "sum"), lost=("lost", "sum"), p50w=("p50w", "sum"), p99=("p99", "max")
@@ -89,6 +101,19 @@ def _topic(name: Any, rows: pd.DataFrame, bins: int, bin_s: float) -> dict[str, 
         "p99s": _series(binned["p99"], bins, None),
         "losts": _series(binned["lost"], bins, 0.0),
     }
+
+
+def _hosts(health: pd.DataFrame) -> list[dict[str, Any]]:
+    """What each recorder saw: there is one a host."""
+    grouped = health.groupby("recorder").agg(
+        topics=("topic", "nunique"), messages=("messages", "sum"), bytes=("bytes", "sum"), lost=("lost", "sum"),
+        late=("late", "sum"),
+    )  # fmt: skip
+    worst = grouped.sort_values(["lost", "late", "messages"], ascending=False).head(WORST).reset_index()
+    return [
+        {"host": str(r.recorder), **{name: int(getattr(r, name)) for name in grouped.columns}}
+        for r in worst.itertuples()
+    ]
 
 
 def _readers(health: pd.DataFrame) -> list[dict[str, Any]]:
@@ -120,25 +145,19 @@ def _senders(senders: pd.DataFrame) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _row_counts(lake: Path) -> dict[str, Any]:
+def _row_counts(lake: Lake) -> dict[str, Any]:
     """The row counts, over all batches."""
-    from ringmain.pipeline._lake import totals
-
-    total = {"rows_in": 0, "rows_out": 0, "quarantined": 0, "duplicates": 0}
-    for topic in totals(lake):
-        for name in total:
-            total[name] += getattr(topic, name)
+    batches = Ledger(lake).batches()
+    names = ("rows_in", "rows_out", "quarantined", "duplicates")
+    total = {name: sum(getattr(topic, name) for batch in batches for topic in batch.topics) for name in names}
+    total["damaged"] = sum(one.damaged for batch in batches for one in batch.recordings)
     return {"books": total}
 
 
-def _table(lake: Path, name: str) -> pd.DataFrame | None:
-    import pyarrow.dataset as ds
-
-    folder = lake / "gold" / name
-    files = sorted(map(str, folder.rglob("*.parquet")))
-    if not files:
+def _table(lake: Lake, name: str, columns: list[str]) -> pd.DataFrame | None:
+    if lake.load(name) is None:
         return None
-    frame: pd.DataFrame = ds.dataset(files, format="parquet").to_table().to_pandas()
+    frame: pd.DataFrame = lake.to_arrow(name, columns=columns).to_pandas()
     return frame
 
 

@@ -4,6 +4,7 @@
 
     spark = ringmain.spark.session()
     ringmain.spark.read(spark, "recordings/")                             # the fastest batch DataFrame
+    ringmain.spark.read_lake(spark, "lake/", "silver/imu")                # a table that the pipeline made
     spark.readStream.format("ringmain").load("recordings/")               # while it is being recorded
     frame.writeStream.format("ringmain").option("topic", "plan")          # publish
 
@@ -20,12 +21,18 @@ from ringmain.spark._session import session
 
 if TYPE_CHECKING:
     from ringmain.spark._read import read
+    from ringmain.spark._read_lake import read_lake
     from ringmain.spark._scan import gaps
     from ringmain.spark._sink import RepeatFilter
 
-__all__ = ["RepeatFilter", "gaps", "read", "session"]
+__all__ = ["RepeatFilter", "gaps", "read", "read_lake", "session"]
 
-_WHERE = {"read": "ringmain.spark._read", "gaps": "ringmain.spark._scan", "RepeatFilter": "ringmain.spark._sink"}
+_WHERE = {
+    "read": "ringmain.spark._read",
+    "read_lake": "ringmain.spark._read_lake",
+    "gaps": "ringmain.spark._scan",
+    "RepeatFilter": "ringmain.spark._sink",
+}
 
 
 def __getattr__(name: str) -> Any:

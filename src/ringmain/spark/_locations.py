@@ -12,6 +12,8 @@ import itertools
 import os
 from pathlib import Path
 
+from pyarrow import fs as pafs
+
 from ringmain.errors import RecordingNotFound
 from ringmain.recording import Store
 from ringmain.recording._format import META, parse_segment_name
@@ -29,7 +31,7 @@ def find_recordings(path: str, *, must_exist: bool = True) -> dict[str, Store]:
         return several
     path = path.removeprefix("file://").removeprefix("file:")
     if "://" in path:
-        return {SELF: Store.of(path)}
+        return _in_store(path, must_exist)
     base = _fixed_part(path)
     found: dict[str, Store] = {}
     for candidate in sorted(glob.glob(path)) if glob.has_magic(path) else [path]:
@@ -41,6 +43,29 @@ def find_recordings(path: str, *, must_exist: bool = True) -> dict[str, Store]:
             "Give the directory that the recorder writes to, or one above it"
         )
     return found
+
+
+def _in_store(uri: str, must_exist: bool) -> dict[str, Store]:
+    """The recordings at or below an address in an object store, by one listing."""
+    address, question, options = uri.partition("?")
+    address = address.rstrip("/")
+    filesystem, base = pafs.FileSystem.from_uri(f"{address}{question}{options}")
+    listed = filesystem.get_file_info(pafs.FileSelector(base, recursive=True, allow_not_found=True))
+    folders = {
+        os.path.relpath(os.path.dirname(info.path), base)
+        for info in listed
+        if info.is_file and (info.base_name == META or parse_segment_name(info.base_name))
+    }
+    outer = sorted(f for f in folders if not any(f != other and _is_below(f, other) for other in folders))
+    if not outer and must_exist:
+        raise RecordingNotFound(
+            f"no recording at {address}: neither it nor a folder below it has a {META} or a segment"
+        )
+    return {f: Store.of(uri if f == SELF else f"{address}/{f}{question}{options}") for f in outer}
+
+
+def _is_below(folder: str, other: str) -> bool:
+    return other == SELF or folder.startswith(f"{other}/")
 
 
 def absolute(path: str) -> str:

@@ -21,12 +21,15 @@ _OPENERS = 8  # footers are small, so latency is their cost, mostly in object st
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Rows [first, end) of a segment: what one partition reads."""
+    """Rows [first, end) of a segment: what one partition reads; about how many bytes, and bounds of publish times."""
 
     key: str
     ref: SegmentRef
     first: int
     end: int
+    bytes: int = 0
+    min_ns: int = 0
+    max_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,27 +77,32 @@ def cut(
 ) -> Iterator[Range]:
     """Rows [first, end) of a segment as ranges of at most about `split_bytes`. They have similar sizes, so that no core
     waits for one with a larger range. Extents that cannot match are left out."""
-    wanted_extents = []
+    pieces = []
     for extent in plan.extents:
         lo, hi = max(first, extent.row), min(end, extent.end_row)
         if lo < hi and (wanted is None or not _outside(extent, wanted)):
-            wanted_extents.append((lo, hi, extent.bytes * (hi - lo) // extent.rows))
-    total = sum(share for _, _, share in wanted_extents)
-    piece = total / max(1, -(-total // split_bytes))
-    begin: int | None = None
-    stop, size, enough = first, 0, piece
-    for lo, hi, share in wanted_extents:
-        full = size + share / 2 > enough
-        if begin is not None and (full or lo != stop):
-            yield Range(key, plan.ref, begin, stop)
-            begin = None
+            share = extent.bytes * (hi - lo) // extent.rows
+            pieces.append(Range(key, plan.ref, lo, hi, share, extent.min_ns, extent.max_ns))
+    total = sum(piece.bytes for piece in pieces)
+    part = total / max(1, -(-total // split_bytes))
+    found: Range | None = None
+    size, enough = 0, part
+    for piece in pieces:
+        full = size + piece.bytes / 2 > enough
+        if found is not None and (full or piece.first != found.end):
+            yield found
+            found = None
         if full:
-            enough += piece
-        if begin is None:
-            begin = lo
-        stop, size = hi, size + share
-    if begin is not None:
-        yield Range(key, plan.ref, begin, stop)
+            enough += part
+        found = piece if found is None else _joined(found, piece)
+        size += piece.bytes
+    if found is not None:
+        yield found
+
+
+def _joined(one: Range, more: Range) -> Range:
+    bounds = min(one.min_ns, more.min_ns), max(one.max_ns, more.max_ns)
+    return Range(one.key, one.ref, one.first, more.end, one.bytes + more.bytes, *bounds)
 
 
 def _outside(extent: Run, wanted: Filter) -> bool:

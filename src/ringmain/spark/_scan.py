@@ -20,10 +20,10 @@ import pyarrow.compute as pc
 
 from ringmain.errors import MessageTooLarge, RecordingCorrupt, RecordingNotFound
 from ringmain.recording import Damage, Recording, SegmentRef, Store
+from ringmain.recording._decode import ERROR, Decoding
 from ringmain.recording._filters import Filter
 from ringmain.recording._format import COLUMNS, CONSUMERS, SCHEMA, consumer_path
 from ringmain.recording._meta import read_meta
-from ringmain.spark._decode import ERROR, Decoding
 from ringmain.spark._options import POSITION_COLUMNS
 from ringmain.spark._plan import Range
 

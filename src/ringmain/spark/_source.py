@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from ringmain.recording import SegmentRef, Store
-from ringmain.spark._decode import Decoding
+from ringmain.recording._decode import Decoding
 from ringmain.spark._filters import narrow
 from ringmain.spark._locations import find_recordings
 from ringmain.spark._options import Options

@@ -3,7 +3,7 @@
     {"consumer": "spark-1f2e3d4c", "at": {"camera-host": "000000003:1500", "arm-host": "000000000:77"}}
 
 A position always means the same row, so Spark reads the same rows again after a crash: exactly once, with any sink that
-rerecordings what the batch wrote before. The consumer's name is chosen when the query first starts. It is part of the
+replaces what the batch wrote before. The consumer's name is chosen when the query first starts. It is part of the
 offsets and so of the checkpoint: a restarted query is the same consumer. Under this name the stream registers its
 position with the recording's retention, which deletes nothing that it has not read.
 
@@ -32,11 +32,11 @@ from pyspark.sql.streaming.datasource import (
 
 from ringmain.errors import RecordingNotFound, SchemaMismatch
 from ringmain.recording import Position, SegmentRef, Store, list_segments, register
+from ringmain.recording._decode import Decoding
 from ringmain.recording._segment.segment import Segment
 from ringmain.recording._segment.segment_reader import StreamSegment
 from ringmain.recording._segment.store import read_retired
 from ringmain.recording._upkeep.retention import missed_rows
-from ringmain.spark._decode import Decoding
 from ringmain.spark._locations import SELF, find_recordings
 from ringmain.spark._options import Options
 from ringmain.spark._plan import Range, SegmentPlan, advance, cut, plan_segment

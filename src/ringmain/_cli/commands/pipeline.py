@@ -1,11 +1,11 @@
-"""`ringmain pipeline run`: turns recordings into tables, with Spark."""
+"""`ringmain pipeline`: turns recordings into a lake of tables, with Spark, and keeps it in order."""
 
 from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
 
-from ringmain._cli.exit_codes import Exit, missing_part
+from ringmain._cli.exit_codes import Exit, UsageError, missing_part
 from ringmain._cli.topic_summary import dump_json
 
 EXAMPLES = [
@@ -15,31 +15,58 @@ EXAMPLES = [
         "each frame with the newest imu, at most 0.1 s old",
         "ringmain pipeline run drive --lake lake --align camera:imu@0.1",
     ),
+    ("join small files, delete those of old versions", "ringmain pipeline maintain lake"),
 ]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=["run"], help="run: recordings to a lake of Parquet tables")
-    parser.add_argument("recordings", nargs="+", metavar="RECORDING", help="recordings, directories, patterns")
-    parser.add_argument("--lake", required=True, metavar="DIR", help="where the tables go; created if missing")
+    parser.add_argument("action", choices=["run", "maintain"], help="run: recordings to a lake; maintain: compact it")
+    parser.add_argument("recordings", nargs="+", metavar="RECORDING", help="recordings, patterns; maintain: the lake")
+    parser.add_argument("--lake", metavar="URI", help="where the tables go: a directory, s3://, gs://, az://")
     parser.add_argument("--follow", action="store_true", help="continue while it is being recorded, until Ctrl-C")
     parser.add_argument("--interval", type=float, default=10.0, metavar="S", help="with --follow: s per batch (10)")
     parser.add_argument("--window", type=float, default=10.0, metavar="S", help="of topic_health, in seconds (10)")
     parser.add_argument("--align", action="append", default=[], metavar="LEAD:TOPIC,...@S", help="as-of join")
-    parser.add_argument("--format", choices=("parquet", "delta"), default="parquet", help="of the tables (parquet)")
+    parser.add_argument(
+        "--bronze", choices=("recordings", "copy"), default="recordings", help="copy: a table of all messages, too"
+    )
     parser.add_argument("--master", metavar="URL", help="of a Spark cluster; by default all cores of this machine")
     parser.add_argument("--json", action="store_true", help="print the totals as a JSON object")
     parser.add_argument("--skip-damage", action="store_true", help="skip rows that cannot be read, as gaps")
     parser.add_argument("--batch-bytes", default="1GiB", metavar="SIZE", help="the most that a batch reads (1GiB)")
+    parser.add_argument("--keep-hours", type=int, default=168, metavar="H", help="maintain: of old versions (168)")
+    add_storage_option(parser)
+
+
+def add_storage_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--storage-option", action="append", default=[], metavar="K=V", help="of the lake's store, like AWS_REGION=..."
+    )
+
+
+def storage_options(args: argparse.Namespace) -> dict[str, str]:
+    """The options as a dictionary. Their values may be secret, so no error shows them."""
+    for text in args.storage_option:
+        if "=" not in text:
+            raise UsageError("--storage-option takes NAME=VALUE")
+    return dict(text.split("=", 1) for text in args.storage_option)
 
 
 def run(args: argparse.Namespace) -> int:
     try:
-        from ringmain.pipeline import Align, Pipeline
+        from ringmain.pipeline import Align, Lake, Pipeline
     except ImportError as error:
         raise missing_part("spark", error) from None
+    options = storage_options(args)
+    if args.action == "maintain":
+        for uri in args.recordings:
+            for line in Lake(uri, options).maintain(keep_hours=args.keep_hours):
+                print(line)
+        return Exit.OK
+    if args.lake is None:
+        raise UsageError("where do the tables go? Say --lake DIR")
     aligns = [Align.parse(text) for text in args.align]
-    summary = Pipeline(window_s=args.window, aligns=aligns, format=args.format).run(
+    summary = Pipeline(window_s=args.window, aligns=aligns, bronze=args.bronze, storage_options=options).run(
         args.recordings,
         args.lake,
         master=args.master,

@@ -1,4 +1,4 @@
-"""`ringmain query`: SQL on a recording, with DuckDB."""
+"""`ringmain query`: SQL on a recording or a lake, with DuckDB."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ringmain._cli.exit_codes import CommandError, missing_part
+from ringmain._cli.commands.pipeline import add_storage_option, storage_options
+from ringmain._cli.exit_codes import CommandError, Exit, missing_part
+from ringmain.errors import RecordingNotFound
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,29 +22,60 @@ EXAMPLES = [
         "double quotes around a name with / . or -",
         "ringmain query drive 'select seq, size from \"camera/front\" order by size desc limit 3'",
     ),
-    ("which tables, with which columns?", 'ringmain query drive "show tables" --format json'),
+    ("which tables, with which columns?", "ringmain query drive"),
     ("for a spreadsheet", 'ringmain query drive "select * from imu" --format csv > imu.csv'),
+    ("loss by topic, of a lake", 'ringmain query lake "select topic, sum(lost) from gold.topic_health group by 1"'),
 ]
 FORMATS = ("table", "json", "csv")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", help="the recording's directory or URI")
-    parser.add_argument("sql", help="the query; topics are tables")
+    parser.add_argument("path", help="a recording, or the lake of `ringmain pipeline run`: a directory or URI")
+    parser.add_argument(
+        "sql",
+        nargs="?",
+        help="the query; tables are the topics of a recording, silver.TOPIC, gold.topic_health, ... of a lake",
+    )
     parser.add_argument("--format", choices=FORMATS, default="table", help="of the output (default: table)")
+    add_storage_option(parser)
 
 
 def run(args: argparse.Namespace) -> None:
     try:
-        from ringmain._cli.sql import BadQuery, query, recording_tables
+        from ringmain._cli.sql import BadQuery, columns_text, recording_tables, run_query
     except ImportError as error:
         raise missing_part("query", error) from None
     try:
-        # Another source of tables, such as a lake, is another function here that returns the same mapping.
-        result = query(args.sql, recording_tables(args.path))
+        tables = recording_tables(args.path)
+    except RecordingNotFound as error:
+        connection, columns = _open_lake(args, error)
+    else:
+        connection, columns = None, {name: read()[0].names for name, read in tables.items()}
+    if args.sql is None:
+        sys.stdout.write(columns_text(columns))
+        return
+    try:
+        result = run_query(args.sql, tables if connection is None else connection)
     except BadQuery as error:
         raise CommandError(str(error)) from None
     _print(result, args.format)
+
+
+def _open_lake(args: argparse.Namespace, no_recording: RecordingNotFound) -> tuple[Any, dict[str, list[str]]]:
+    """The lake's tables in DuckDB, and the columns of each."""
+    try:
+        from ringmain.pipeline import Lake
+    except ImportError:
+        raise no_recording from None
+    lake = Lake(args.path, storage_options(args))
+    lake.check()
+    names = lake.tables()
+    if not names:
+        raise CommandError(
+            f"neither a recording nor a lake at {args.path}: make one with ringmain record or ringmain pipeline run",
+            Exit.NOT_FOUND,
+        )
+    return lake.to_duckdb(), {name: lake.table(name).schema().to_arrow().names for name in names}
 
 
 def _print(result: pa.Table, form: str) -> None:

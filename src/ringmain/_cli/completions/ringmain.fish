@@ -50,8 +50,8 @@ function _shtab_ringmain_using
   test "$_shtab_ringmain_cmdpath" = "$argv"
 end
 
-set -g _shtab_ringmain_commands list info echo pub hz bw delay top record play export bridge pipeline report clean doctor bench demo completion
-set -g _shtab_ringmain_opts_with_value --align --batch-bytes --capacity --clients --contract --count --duration --exclude --file --filter --flush-interval --format --from --fsync --interval --keep --keys --kind --lake --map --master --max-size --messages --name --out --output --rate --sealed-uri --seconds --segment-age --segment-size --sender --server-key --sort --speed --timeout --title --to --topics --type --wait-readers --window -o
+set -g _shtab_ringmain_commands list info echo pub hz bw delay top record play export import query bridge pipeline report metrics clean doctor bench demo completion
+set -g _shtab_ringmain_opts_with_value --align --batch-bytes --bronze --capacity --clients --contract --count --duration --exclude --file --filter --flush-interval --format --from --fsync --host --interval --keep --keep-hours --keys --kind --lake --map --master --max-size --messages --name --out --output --port --rate --recording --sealed-uri --seconds --segment-age --segment-size --sender --server-key --sort --speed --storage-option --timeout --title --to --topics --type --wait-readers --window -o
 
 complete -c ringmain -e
 complete -c ringmain -f
@@ -166,10 +166,11 @@ complete -c ringmain -n '_shtab_ringmain_using; and test $_shtab_ringmain_npos -
 complete -c ringmain -n '_shtab_ringmain_using import' -s h -l help -d 'show this help message and exit'
 complete -c ringmain -n '_shtab_ringmain_using import' -l quiet -d 'show no progress'
 complete -c ringmain -n '_shtab_ringmain_using import' -l json -d 'print what was imported as a JSON object'
-complete -c ringmain -n '_shtab_ringmain_using; and test $_shtab_ringmain_npos -eq 0' -a query -d 'Run SQL on a recording, with DuckDB.'
+complete -c ringmain -n '_shtab_ringmain_using; and test $_shtab_ringmain_npos -eq 0' -a query -d 'Run SQL on a recording or a lake, with DuckDB.'
 complete -c ringmain -n '_shtab_ringmain_using query' -s h -l help -d 'show this help message and exit'
 complete -c ringmain -n '_shtab_ringmain_using query' -l format -xka "table json csv" -d 'of the output (default: table)'
-complete -c ringmain -n '_shtab_ringmain_using query; and test $_shtab_ringmain_npos -eq 0' -ka "(__fish_complete_path (commandline -ct))" -d 'the recording'"'"'s directory or URI'
+complete -c ringmain -n '_shtab_ringmain_using query' -l storage-option -x -d 'of the lake'"'"'s store, like AWS_REGION=...'
+complete -c ringmain -n '_shtab_ringmain_using query; and test $_shtab_ringmain_npos -eq 0' -ka "(__fish_complete_path (commandline -ct))" -d 'a recording, or the lake of `ringmain pipeline run`: a directory or URI'
 complete -c ringmain -n '_shtab_ringmain_using; and test $_shtab_ringmain_npos -eq 0' -a bridge -d 'Forward a topic to another, on this machine or another.'
 complete -c ringmain -n '_shtab_ringmain_using bridge' -s h -l help -d 'show this help message and exit'
 complete -c ringmain -n '_shtab_ringmain_using bridge' -l keys -xka "(__fish_complete_path (commandline -ct))" -d 'this side'"'"'s own CURVE keys, the file that ends in _secret'
@@ -182,23 +183,26 @@ complete -c ringmain -n '_shtab_ringmain_using bridge; and test $_shtab_ringmain
 complete -c ringmain -n '_shtab_ringmain_using bridge; and test $_shtab_ringmain_npos -eq 1' -ka "(ringmain list --names 2>/dev/null)" -d 'the same'
 complete -c ringmain -n '_shtab_ringmain_using; and test $_shtab_ringmain_npos -eq 0' -a pipeline -d 'Turn recordings into tables, with Spark.'
 complete -c ringmain -n '_shtab_ringmain_using pipeline' -s h -l help -d 'show this help message and exit'
-complete -c ringmain -n '_shtab_ringmain_using pipeline' -l lake -xka "(__fish_complete_path (commandline -ct))" -d 'where the tables go; created if missing'
+complete -c ringmain -n '_shtab_ringmain_using pipeline' -l lake -x -d 'where the tables go: a directory, s3://, gs://, az://'
 complete -c ringmain -n '_shtab_ringmain_using pipeline' -l follow -d 'continue while it is being recorded, until Ctrl-C'
 complete -c ringmain -n '_shtab_ringmain_using pipeline' -l interval -x -d 'with --follow: s per batch (10)'
 complete -c ringmain -n '_shtab_ringmain_using pipeline' -l window -x -d 'of topic_health, in seconds (10)'
 complete -c ringmain -n '_shtab_ringmain_using pipeline' -l align -x -d 'as-of join'
-complete -c ringmain -n '_shtab_ringmain_using pipeline' -l format -xka "parquet delta" -d 'of the tables (parquet)'
+complete -c ringmain -n '_shtab_ringmain_using pipeline' -l bronze -xka "recordings copy" -d 'copy: a table of all messages, too'
 complete -c ringmain -n '_shtab_ringmain_using pipeline' -l master -x -d 'of a Spark cluster; by default all cores of this machine'
 complete -c ringmain -n '_shtab_ringmain_using pipeline' -l json -d 'print the totals as a JSON object'
 complete -c ringmain -n '_shtab_ringmain_using pipeline' -l skip-damage -d 'skip rows that cannot be read, as gaps'
 complete -c ringmain -n '_shtab_ringmain_using pipeline' -l batch-bytes -x -d 'the most that a batch reads (1GiB)'
-complete -c ringmain -n '_shtab_ringmain_using pipeline; and test $_shtab_ringmain_npos -eq 0' -ka "run" -d 'run: recordings to a lake of Parquet tables'
-complete -c ringmain -n '_shtab_ringmain_using pipeline; and test $_shtab_ringmain_npos -ge 1' -ka "(__fish_complete_path (commandline -ct))" -d 'recordings, directories, patterns'
+complete -c ringmain -n '_shtab_ringmain_using pipeline' -l keep-hours -x -d 'maintain: of old versions (168)'
+complete -c ringmain -n '_shtab_ringmain_using pipeline' -l storage-option -x -d 'of the lake'"'"'s store, like AWS_REGION=...'
+complete -c ringmain -n '_shtab_ringmain_using pipeline; and test $_shtab_ringmain_npos -eq 0' -ka "run maintain" -d 'run: recordings to a lake; maintain: compact it'
+complete -c ringmain -n '_shtab_ringmain_using pipeline; and test $_shtab_ringmain_npos -ge 1' -ka "(__fish_complete_path (commandline -ct))" -d 'recordings, patterns; maintain: the lake'
 complete -c ringmain -n '_shtab_ringmain_using; and test $_shtab_ringmain_npos -eq 0' -a report -d 'Write a page about the tables of a pipeline.'
 complete -c ringmain -n '_shtab_ringmain_using report' -s h -l help -d 'show this help message and exit'
 complete -c ringmain -n '_shtab_ringmain_using report' -s o -l output -xka "(__fish_complete_path (commandline -ct))" -d 'the page to write (report.html)'
 complete -c ringmain -n '_shtab_ringmain_using report' -l title -x -d 'of the page (default: the lake'"'"'s name)'
-complete -c ringmain -n '_shtab_ringmain_using report; and test $_shtab_ringmain_npos -eq 0' -ka "(__fish_complete_path (commandline -ct))" -d 'the directory that `ringmain pipeline run` wrote'
+complete -c ringmain -n '_shtab_ringmain_using report' -l storage-option -x -d 'of the lake'"'"'s store, like AWS_REGION=...'
+complete -c ringmain -n '_shtab_ringmain_using report; and test $_shtab_ringmain_npos -eq 0' -ka "(__fish_complete_path (commandline -ct))" -d 'where `ringmain pipeline run` put the tables'
 complete -c ringmain -n '_shtab_ringmain_using; and test $_shtab_ringmain_npos -eq 0' -a metrics -d 'Serve figures of topics and recordings to Prometheus.'
 complete -c ringmain -n '_shtab_ringmain_using metrics' -s h -l help -d 'show this help message and exit'
 complete -c ringmain -n '_shtab_ringmain_using metrics' -l port -x -d 'the port (default: 9464; 0: a free one)'

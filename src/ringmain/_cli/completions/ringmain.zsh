@@ -28,7 +28,7 @@ _shtab_ringmain_commands() {
     pipeline:'Turn recordings into tables, with Spark.'
     play:'Publish a recording again, with its timing.'
     pub:'Send messages to a topic.'
-    query:'Run SQL on a recording, with DuckDB.'
+    query:'Run SQL on a recording or a lake, with DuckDB.'
     record:'Record topics, until Ctrl-C.'
     report:'Write a page about the tables of a pipeline.'
     top:'Live view of all topics.'
@@ -214,18 +214,20 @@ _shtab_ringmain_metrics_defaults_added=0
 
 _shtab_ringmain_pipeline_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--lake[where the tables go\; created if missing]:DIR:_files"
+  "--lake[where the tables go\: a directory, s3\:\/\/, gs\:\/\/, az\:\/\/]:URI:"
   "--follow[continue while it is being recorded, until Ctrl-C]"
   "--interval[with --follow\: s per batch (10)]:S:"
   "--window[of topic_health, in seconds (10)]:S:"
   "*--align[as-of join]:LEAD:TOPIC,...@S:"
-  "--format[of the tables (parquet)]:format:(parquet delta)"
+  "--bronze[copy\: a table of all messages, too]:bronze:(recordings copy)"
   "--master[of a Spark cluster\; by default all cores of this machine]:URL:"
   "--json[print the totals as a JSON object]"
   "--skip-damage[skip rows that cannot be read, as gaps]"
   "--batch-bytes[the most that a batch reads (1GiB)]:SIZE:"
-  ":run\: recordings to a lake of Parquet tables:(run)"
-  "(*):recordings, directories, patterns:_files"
+  "--keep-hours[maintain\: of old versions (168)]:H:"
+  "*--storage-option[of the lake\'s store, like AWS_REGION\=...]:K=V:"
+  ":run\: recordings to a lake\; maintain\: compact it:(run maintain)"
+  "(*):recordings, patterns\; maintain\: the lake:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -275,8 +277,9 @@ _shtab_ringmain_pub_defaults_added=0
 _shtab_ringmain_query_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--format[of the output (default\: table)]:format:(table json csv)"
-  ":the recording\'s directory or URI:_files"
-  ":the query\; topics are tables:"
+  "*--storage-option[of the lake\'s store, like AWS_REGION\=...]:K=V:"
+  ":a recording, or the lake of \`ringmain pipeline run\`\: a directory or URI:_files"
+  ":the query\; tables are the topics of a recording, silver.TOPIC, gold.topic_health, ... of a lake:"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -312,7 +315,8 @@ _shtab_ringmain_report_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   {-o,--output}"[the page to write (report.html)]:FILE:_files"
   "--title[of the page (default\: the lake\'s name)]:title:"
-  ":the directory that \`ringmain pipeline run\` wrote:_files"
+  "*--storage-option[of the lake\'s store, like AWS_REGION\=...]:K=V:"
+  ":where \`ringmain pipeline run\` put the tables:_files"
 )
 
 # guard to ensure default positional specs are added only once per session

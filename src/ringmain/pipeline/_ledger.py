@@ -1,0 +1,183 @@
+"""The ledger, `ops/batches`: how far the lake has come, and what every batch did. It is a Delta table like the others.
+
+A batch is *begun* in the ledger before any table has a row of it, with the positions up to which it reads. It is *done*
+there after all tables have it. So a batch that died is run again with the same rows; tables that have it skip it. The
+row of a batch has the end position of every recording so far: the last row alone says where to go on, and no checkpoint
+is kept anywhere else.
+
+Two pipelines on one lake want to begin the same batch, from the same version of the ledger: one of them gets it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from ringmain.errors import LakeError
+from ringmain.spark._tables import APPLICATION, Change, Tables, live_files
+
+LEDGER = "ops/batches"
+BEGUN, DONE = "begun", "done"
+_BEGIN = "ringmain.begin"
+POINTS = {
+    "L1": "the batch is begun in the ledger",
+    "L2": "its files are written and not committed",
+    "L3": "some tables have it",
+    "L4": "all tables have it, the ledger does not say so",
+    "L5": "it is done",
+}
+
+
+def reached(label: str) -> None:
+    """A step at which tests let the driver die: `RINGMAIN_CRASH=L3`."""
+    if os.environ.get("RINGMAIN_CRASH") == label:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class TopicCount(msgspec.Struct):
+    """The row counts of one topic. `rows_in == rows_out + quarantined + duplicates`, or the batch is refused."""
+
+    topic: str
+    rows_in: int = 0
+    rows_out: int = 0
+    quarantined: int = 0
+    duplicates: int = 0
+    lost: int = 0
+    bytes: int = 0
+
+
+class Source(msgspec.Struct):
+    """How far one recording is read. `rows` and `damaged` are this batch's; the rest is so far."""
+
+    recording: str
+    location: str
+    identity: str
+    end: str
+    begin: str = ""
+    rows: int = 0
+    damaged: int = 0
+    first_us: int | None = None
+    last_us: int | None = None
+
+
+class Batch(msgspec.Struct):
+    """A row of the ledger."""
+
+    batch: int
+    state: str
+    window_s: float
+    consumer: str
+    host: str = ""
+    process: str = ""
+    seconds: float = 0.0
+    topics: list[TopicCount] = []
+    recordings: list[Source] = []
+
+    @property
+    def positions(self) -> dict[str, str]:
+        return {one.recording: one.end for one in self.recordings}
+
+
+_COUNT = pa.struct([("topic", pa.string()), *((name, pa.int64()) for name in TopicCount.__struct_fields__[1:])])
+_SOURCE = pa.struct(
+    [("recording", pa.string()), ("location", pa.string()), ("identity", pa.string())]
+    + [("end", pa.string()), ("begin", pa.string())]
+    + [(name, pa.int64()) for name in ("rows", "damaged", "first_us", "last_us")]
+)
+SCHEMA = pa.schema(
+    [
+        ("batch", pa.int64()), ("state", pa.string()), ("window_s", pa.float64()), ("consumer", pa.string()),
+        ("host", pa.string()), ("process", pa.string()), ("seconds", pa.float64()),
+        ("topics", pa.list_(_COUNT)), ("recordings", pa.list_(_SOURCE)),
+    ]
+)  # fmt: skip
+
+
+class Ledger:
+    """The ledger of one lake."""
+
+    def __init__(self, lake: Tables) -> None:
+        self.lake = lake
+
+    def last(self) -> Batch | None:
+        """The newest batch, done or not."""
+        files = self.lake.files(LEDGER)
+        if not files:
+            return None
+        newest = max(files, key=lambda one: one.most["batch"])
+        (rows,) = self.lake.read_files(LEDGER, [newest.name])
+        return _batch(max(rows.to_pylist(), key=lambda row: row["batch"]))
+
+    def batches(self) -> list[Batch]:
+        """Every batch that is done."""
+        if self.lake.load(LEDGER) is None:
+            return []
+        rows = sorted(self.lake.table(LEDGER).to_pyarrow_table().to_pylist(), key=lambda row: row["batch"])
+        return [_batch(row) for row in rows if row["state"] == DONE]
+
+    def begin(self, batch: Batch) -> None:
+        """Write down what the batch will read. One that is there already, of a pipeline that died, stays as it is."""
+        batch.host, batch.process = socket.gethostname(), _process(os.getpid())
+        if not self._put(batch, _BEGIN):
+            raise LakeError(
+                f"another pipeline has begun batch {batch.batch} of {self.lake.uri}: a lake takes one pipeline at a "
+                "time. Nothing is doubled; run it again when the other has ended"
+            )
+
+    def done(self, batch: Batch) -> bool:
+        """The batch is complete. False if another pipeline said so first."""
+        return self._put(batch, APPLICATION)
+
+    def refuse_second(self, begun: Batch) -> None:
+        """Raises if the process that began the batch is at work on this machine."""
+        pid = begun.process.partition("@")[0]
+        if begun.host != socket.gethostname() or pid == str(os.getpid()) or not pid.isdigit():
+            return
+        if _process(int(pid)) == begun.process:
+            raise LakeError(
+                f"process {pid} on this machine is writing batch {begun.batch} of {self.lake.uri}: a lake takes one "
+                "pipeline at a time. Stop it, or wait for its end"
+            )
+
+    def _put(self, batch: Batch, application: str) -> bool:
+        row = pa.Table.from_pylist([msgspec.to_builtins(batch)], schema=SCHEMA)
+        written = self.lake.write(LEDGER, batch.batch, row)
+
+        def build(found: DeltaTable | None) -> Change:
+            mine = [one for one in live_files(found) if one.least["batch"] == batch.batch] if found else []
+            return Change(SCHEMA, [written], mine)
+
+        if self.lake.commit(LEDGER, batch.batch, build, application):
+            return True
+        self.lake.discard([written])
+        return False
+
+
+def totals(batches: list[Batch]) -> dict[str, TopicCount]:
+    """The row counts by topic, over all batches."""
+    sums: dict[str, TopicCount] = {}
+    for batch in batches:
+        for count in batch.topics:
+            known = sums.setdefault(count.topic, TopicCount(count.topic))
+            for name in TopicCount.__struct_fields__[1:]:
+                setattr(known, name, getattr(known, name) + getattr(count, name))
+    return sums
+
+
+def _batch(row: dict[str, Any]) -> Batch:
+    return msgspec.convert(row, Batch)
+
+
+def _process(pid: int) -> str:
+    """A process's number and when it started, which no later process has; empty when there is none."""
+    try:
+        return f"{pid}@{Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[19]}"
+    except OSError:
+        return ""

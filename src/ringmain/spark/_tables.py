@@ -1,0 +1,330 @@
+"""Delta tables below one address, on a local disk, S3, GCS or Azure, read and written through `deltalake` alone.
+
+The invariant owned here: *a table has each batch once*. Every commit carries its batch's number as Delta's application
+transaction. `commit` is the only way in: it loads the table, asks which batch it has, and commits on that handle. Two
+writers that start from one version cannot both commit. A handle is loaded again before the next commit, because a fresh
+handle accepts a transaction that its table has already.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.fs import DeltaStorageHandler
+from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
+from pyarrow import fs as pafs
+
+from ringmain.errors import LakeError
+
+APPLICATION = "ringmain.pipeline"
+_FOLDERS = ("bronze", "gold", "ops", "quarantine", "silver", "steps")
+
+
+class Written(msgspec.Struct, frozen=True):
+    """A Parquet file under its final name, which no reader sees until it is committed."""
+
+    table: str
+    name: str  # below the table
+    size: int
+    rows: int
+    stats: str
+
+    def action(self) -> AddAction:
+        return AddAction(self.name, self.size, {}, int(time.time() * 1000), True, self.stats)
+
+
+class Live(NamedTuple):
+    """A file of a table's snapshot."""
+
+    name: str
+    size: int
+    rows: int
+    least: dict[str, Any]
+    most: dict[str, Any]
+
+
+class Change(NamedTuple):
+    """What a batch does to a table."""
+
+    schema: pa.Schema
+    add: Sequence[Written]
+    remove: Sequence[Live] = ()
+    bounded: Sequence[str] = ("epoch", "seq", "publish_time", "window_start", "time", "batch")
+
+    def configuration(self) -> dict[str, str | None]:
+        """Of a new table: which columns have bounds in its log. Readers take a column without bounds for one without
+        values, so it must be said."""
+        names = [name for name in self.bounded if name in self.schema.names]
+        if not names:
+            return {"delta.dataSkippingNumIndexedCols": "0"}
+        return {"delta.dataSkippingStatsColumns": ",".join(names)}
+
+
+@dataclass
+class Tables:
+    """The tables below an address. Credentials come from the environment or from the options, which are those of
+    `deltalake`. They are never written anywhere."""
+
+    uri: str
+    storage_options: dict[str, str] = field(default_factory=dict, repr=False)
+    _handles: dict[str, DeltaTable] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        text = str(self.uri).removeprefix("file://")
+        self.uri = text.rstrip("/") if "://" in text else str(Path(text).absolute())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_handles": {}}  # open tables are not copied to workers
+
+    @property
+    def is_local(self) -> bool:
+        return "://" not in self.uri
+
+    def filesystem(self) -> pafs.FileSystem:
+        """The files below the lake's address, for pyarrow: the same store and credentials as the tables'."""
+        return pafs.PyFileSystem(DeltaStorageHandler(self.uri, self.storage_options or None))
+
+    def tables(self) -> list[str]:
+        """The names of all tables: `silver/imu`, `gold/topic_health`, ..."""
+        if self.is_local and not os.path.isdir(self.uri):
+            return []
+        files, found = self.filesystem(), []
+        for folder in _FOLDERS:
+            below = files.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
+            names = [folder, *(f"{folder}/{info.base_name}" for info in below if not info.is_file)]
+            found += [name for name in names if not name.endswith("/_delta_log") and self.load(name) is not None]
+        return sorted(found)
+
+    def table(self, name: str, version: int | None = None) -> DeltaTable:
+        """A table as `deltalake` has it, now or at a version."""
+        found = self.load(name)
+        if found is None:
+            there = ", ".join(self.tables()) or "none: run the pipeline first (ringmain pipeline run)"
+            raise LakeError(f"{self.uri} has no table {name}; it has {there}")
+        if version is None:
+            return found
+        return DeltaTable(self._address(name), version=version, storage_options=self.storage_options or None)
+
+    def schema(self, name: str) -> pa.Schema | None:
+        """A table's columns, None when there is no such table."""
+        found = self.load(name)
+        return None if found is None else pa.schema(found.schema().to_arrow())
+
+    def files(self, name: str) -> list[Live]:
+        """The files of a table's snapshot."""
+        found = self.load(name)
+        return [] if found is None else live_files(found)
+
+    def load(self, name: str) -> DeltaTable | None:
+        """The table as it is now, None when there is no such table."""
+        known = self._handles.get(name)
+        try:
+            if known is not None:
+                known.update_incremental()
+                return known
+            self._handles[name] = DeltaTable(self._address(name), storage_options=self.storage_options or None)
+        except TableNotFoundError:
+            self._handles.pop(name, None)
+            return None
+        return self._handles[name]
+
+    def commit(
+        self, name: str, batch: int, build: Callable[[DeltaTable | None], Change], application: str = APPLICATION
+    ) -> bool:
+        """Give the table what `build` makes of its present state. False if it has this batch already, or if another
+        writer gave it just now."""
+        found = self.load(name)
+        if found is not None and _has(found, batch, application):
+            return False
+        change = build(found)
+        mark = CommitProperties(app_transactions=[Transaction(application, batch)])
+        actions = [one.action() for one in change.add]
+        try:
+            if found is None:
+                schema = Schema.from_arrow(change.schema)
+                create_table_with_add_actions(
+                    self._address(name), schema, actions, "error", [], name=name,
+                    configuration=change.configuration(),
+                    storage_options=self.storage_options or None, commit_properties=mark,
+                )  # fmt: skip
+            else:
+                new = [f for f in Schema.from_arrow(change.schema).fields if f.name not in _names(found)]
+                if new:
+                    found.alter.add_columns(new)
+                now = int(time.time() * 1000)
+                removed = [RemoveAction(one.name, True, now, one.size, {}) for one in change.remove]
+                found.create_write_transaction(
+                    [*actions, *removed], "append", found.schema(), [], commit_properties=mark
+                )
+        except (CommitFailedError, DeltaError) as error:
+            again = self.load(name)
+            if again is not None and _has(again, batch, application):
+                return False
+            if isinstance(error, CommitFailedError) or "already exists" in str(error):
+                raise LakeError(
+                    f"another writer changed {name} of {self.uri} while batch {batch} was committed: a lake takes one "
+                    "pipeline at a time. Nothing is doubled; run it again when the other has ended"
+                ) from error
+            raise
+        return True
+
+    def write(self, name: str, batch: int, rows: pa.Table) -> Written:
+        """One file with these rows, not committed yet."""
+        files = FileSet(self, batch)
+        for part in rows.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], schema=rows.schema)]:
+            files.add(name, part)
+        (written,) = files.close()
+        return written
+
+    def read_files(self, name: str, names: Iterable[str], columns: list[str] | None = None) -> Iterator[pa.Table]:
+        """The rows of each of some files of a table."""
+        files = self.filesystem()
+        for one in names:
+            with files.open_input_file(f"{name}/{one}") as source:
+                yield pq.ParquetFile(source).read(columns)
+
+    def discard(self, written: Iterable[Written]) -> None:
+        """Deletes files that were not committed."""
+        files = self.filesystem()
+        for one in written:
+            files.delete_file(f"{one.table}/{one.name}")
+
+    def _address(self, name: str) -> str:
+        return f"{self.uri}/{name}"
+
+
+class FileSet:
+    """The files that one task writes, one for each table, under names that no other try has."""
+
+    def __init__(self, tables: Tables, batch: int) -> None:
+        self._tables, self._batch = tables, batch
+        self._files: pafs.FileSystem | None = None
+        self._open: dict[str, _OpenFile] = {}
+        self._done: list[Written] = []
+
+    def add(self, table: str, rows: pa.RecordBatch) -> None:
+        known = self._open.get(table)
+        if known is None:
+            if self._tables.is_local:
+                os.makedirs(self._tables.uri, exist_ok=True)
+            self._files = self._files or self._tables.filesystem()
+            known = self._open[table] = _OpenFile(self._files, table, file_name(self._batch), rows.schema)
+        known.add(rows)
+        if known.rows >= ROWS_PER_FILE:
+            self._done.append(self._open.pop(table).close())
+
+    def close(self) -> list[Written]:
+        done = self._done + [file.close() for file in self._open.values()]
+        self._open, self._done = {}, []
+        return done
+
+
+ROWS_PER_FILE = 1 << 20
+_GROUP_ROWS, _GROUP_BYTES = 1 << 17, 64 << 20  # of a Parquet row group
+
+
+class _OpenFile:
+    def __init__(self, files: pafs.FileSystem, table: str, name: str, schema: pa.Schema) -> None:
+        self.rows = 0
+        self._table, self._name, self._waiting, self._bytes = table, name, list[pa.RecordBatch](), 0
+        self._sink = files.open_output_stream(f"{table}/{name}")
+        self._meta: list[pq.FileMetaData] = []
+        self._writer = pq.ParquetWriter(self._sink, schema, compression="zstd", metadata_collector=self._meta)
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        self.rows += len(rows)
+        self._waiting.append(rows)
+        self._bytes += rows.nbytes
+        if sum(map(len, self._waiting)) >= _GROUP_ROWS or self._bytes >= _GROUP_BYTES:
+            self._flush()
+
+    def close(self) -> Written:
+        self._flush()
+        self._writer.close()
+        size = self._sink.tell()
+        self._sink.close()
+        (meta,) = self._meta
+        return Written(self._table, self._name, size, meta.num_rows, statistics(meta))
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self._writer.write_table(pa.Table.from_batches(self._waiting).combine_chunks())
+        self._waiting, self._bytes = [], 0
+
+
+def file_name(batch: int) -> str:
+    return f"{prefix(batch)}{os.urandom(8).hex()}.parquet"
+
+
+def prefix(batch: int) -> str:
+    """How the files of a batch begin, as long as they are not compacted."""
+    return f"b{batch:09d}-"
+
+
+def statistics(meta: pq.FileMetaData) -> str:
+    """Delta's statistics of a file: rows, and bounds of whole numbers and times, by which readers skip files."""
+    least: dict[str, Any] = {}
+    most: dict[str, Any] = {}
+    for index, column in enumerate(meta.schema.names):
+        if meta.schema.column(index).max_definition_level > 1 or meta.schema.column(index).path != column:
+            continue
+        found = [meta.row_group(group).column(index).statistics for group in range(meta.num_row_groups)]
+        if (
+            meta.schema.column(index).physical_type != "INT64"
+            or not all(s and s.has_min_max for s in found)
+            or not found
+        ):
+            continue
+        least[column] = _bound(min(s.min for s in found))
+        most[column] = _bound(max(s.max for s in found))
+    return msgspec.json.encode({"numRecords": meta.num_rows, "minValues": least, "maxValues": most}).decode()
+
+
+def _bound(value: Any) -> Any:
+    return value if isinstance(value, int) else value.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def live_files(table: DeltaTable) -> list[Live]:
+    """The files of the snapshot that a handle has."""
+    rows = pa.table(table.get_add_actions()).to_pylist()
+    return [Live(r["path"], r["size_bytes"], r["num_records"], r.get("min") or {}, r.get("max") or {}) for r in rows]
+
+
+def _has(table: DeltaTable, batch: int, application: str) -> bool:
+    version = table.transaction_version(application)
+    return version is not None and version >= batch
+
+
+def _names(table: DeltaTable) -> set[str]:
+    return {f.name for f in table.schema().fields}
+
+
+def overlapping(found: DeltaTable | None, column: str, first_us: int, last_us: int) -> list[Live]:
+    """The files that may have rows within these times."""
+
+    def may_have(one: Live) -> bool:
+        if one.least.get(column) is None:
+            return True
+        return micros(one.least[column]) <= last_us and latest(one, column) >= first_us
+
+    return [] if found is None else [one for one in live_files(found) if may_have(one)]
+
+
+def latest(one: Live, column: str) -> int:
+    """The upper bound of a file's times: compaction cuts it to milliseconds."""
+    return micros(one.most[column]) + 999
+
+
+def micros(moment: Any) -> int:
+    """A time as microseconds since 1970."""
+    return int(pa.scalar(moment, pa.timestamp("us", "UTC")).value)
