@@ -60,13 +60,14 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("keys are for an end with an address: zmq:topic@tcp://host:port")
     warnings.showwarning = _warn
     try:
-        carrying = bridge(args.source, args.target, **security)
+        carrying = bridge(args.source, args.target, **security, start=False)
     except ImportError as error:
         raise missing_part("zmq", error) from None
     end_s = time.monotonic() + args.duration if args.duration else float("inf")
     with carrying:
-        with suppress(KeyboardInterrupt):
-            print(f"ringmain bridge: {args.source} -> {args.target}; Ctrl-C ends it", file=sys.stderr, flush=True)
+        with suppress(KeyboardInterrupt):  # before anything is carried: Ctrl-C ends it well from the first message on
+            carrying.start()
+            print(f"ringmain bridge: {carrying.describe()}; Ctrl-C ends it", file=sys.stderr, flush=True)
             while carrying.error is None and time.monotonic() < end_s:
                 time.sleep(min(0.1, max(0.0, end_s - time.monotonic())))
     traffic = carrying.traffic

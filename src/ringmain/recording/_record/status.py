@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from ringmain._contracts import CONTRACTS
 from ringmain.recording._format import FRAMES
 from ringmain.recording._record.tap_set import Taps
 
@@ -104,7 +105,7 @@ def topic_statuses(taps: Taps, meters: Mapping[str, Meter], observe: bool) -> li
         rate_hz, bytes_per_s = meter.rates()
         found.append(
             TopicStatus(
-                topic, contract, observe or contract in ("pipe", "broadcast", FRAMES), meter.messages,
+                topic, contract, observe or _only_observed(contract), meter.messages,
                 meter.bytes, meter.lost, rate_hz, bytes_per_s, lag_messages, lag_bytes, problems.get(topic, ""),
             )
         )  # fmt: skip
@@ -118,3 +119,9 @@ def free_bytes(path: Path) -> int | None:
     except OSError:
         return None
     return room.f_bavail * room.f_frsize
+
+
+def _only_observed(contract: str) -> bool:
+    """Does no writer wait for a recorder there? On a frame topic, never; on a pipe it leaves the one reader alone."""
+    traits = CONTRACTS.get(contract)
+    return contract == FRAMES or (traits is not None and (traits.holds == "never" or traits.one_reader))

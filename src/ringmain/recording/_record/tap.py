@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from ringmain import _names, _native
+from ringmain._contracts import CONTRACTS, DEFAULT_CONTRACT
 from ringmain._native import Lease
 from ringmain._subscriber import Start, Subscriber
 from ringmain.errors import MessageTooLarge, RingmainError, Timeout
@@ -152,7 +153,9 @@ class Tap(_Tapping, Subscriber):
         batch = self.recv_batch(most, timeout=0, max_bytes=most_bytes)
         if not len(batch):
             return None
-        self._large = batch.nbytes >= len(batch) * _LARGE_BYTES and self.contract == "reliable" and not self._observes
+        contract = CONTRACTS[self.contract or DEFAULT_CONTRACT]
+        stays = contract.writer_waits and not contract.one_reader and not self._observes  # a pipe is observed
+        self._large = stays and batch.nbytes >= len(batch) * _LARGE_BYTES
         return Taken(pa.record_batch(batch), batch.epoch, batch.nbytes, batch.lost)
 
     def _take_in_place(self, most: int, most_bytes: int) -> Taken | None:
