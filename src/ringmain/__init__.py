@@ -149,10 +149,11 @@ def __getattr__(name: str) -> Any:
     try:
         recording = importlib.import_module("ringmain.recording")
     except ModuleNotFoundError as error:
-        if error.name != "pyarrow":
+        package = (error.name or "").partition(".")[0]
+        if package not in ("pyarrow", "isal"):
             raise
         raise ModuleNotFoundError(
-            f"ringmain.{name} needs pyarrow: pip install 'ringmain[record]'", name=error.name
+            f"ringmain.{name} needs {package}: pip install 'ringmain[record]'", name=error.name
         ) from error
     value = globals()[name] = getattr(recording, name)
     return value
