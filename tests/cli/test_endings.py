@@ -54,12 +54,17 @@ AT_WORK = {
     "play --loop": (("play", "RECORDING/old", "--map", "t=again", "--loop", "--speed", "0.01"), sends, 0),
     "play": (("play", "RECORDING/old", "--map", "t=again", "--speed", "1e-6"), sends, 130),
     "bridge": (("bridge", "t", "u"), complains, 0),
+    "metrics": (("metrics", "--port", "0"), complains, 0),
     "doctor": (("doctor", "t", "--interval", "600"), begins, 130),
     "bench": (("bench", "--seconds", "600"), begins, 130),
     "demo": (("demo", "--no-spark", "--out", "RECORDING/demo"), prints, 130),
 }
 AT_ONCE = {"list", "info", "clean", "completion", "export", "query", "report"}
-ELSEWHERE = {"top": "test_top.py, in a terminal", "pipeline": "test_parts.py, with Spark"}
+ELSEWHERE = {
+    "top": "test_top.py, in a terminal",
+    "pipeline": "test_parts.py, with Spark",
+    "import": "test_import.py, with a large bag",
+}
 
 
 def test_every_command_is_accounted_for():

@@ -27,9 +27,11 @@ import ringmain as rm
 from ringmain._cli.main import COMMANDS, load
 from tests.cli.conftest import PATIENCE_S
 
-EXAMPLES = [line for name in COMMANDS for _, line in load(name).EXAMPLES]
+RUN_BY_THEIR_OWN_TESTS = {"import": "test_import.py", "query": "test_query.py"}
+EXAMPLES = [line for name in COMMANDS if name not in RUN_BY_THEIR_OWN_TESTS for _, line in load(name).EXAMPLES]
 REPLACED = {
     r"tcp://robot:": "tcp://127.0.0.1:",
+    r"--port 9464": "--port 0",
     r"--duration 60": "--duration 0.2",
     r"--interval (5|10)\b": "--interval 0.2",
     r"bench( --seconds 2)?": "bench --seconds 0.02",
@@ -43,7 +45,7 @@ WITH_SPARK = [line for line in EXAMPLES if re.search(r"pipeline|report|demo$|dem
 IN_A_SHELL = [line for line in EXAMPLES if line not in IN_A_TERMINAL + WITH_SPARK]
 SENDS = re.compile(r"ringmain (play|pub)|echo a line")
 MAKES_ITS_TOPICS = re.compile(r"ringmain (play|pub (chat|images|imu --type)|bridge zmq:|completion|bench)|echo")
-ENDLESS = re.compile(r"ringmain (echo|hz|bw|delay|record|bridge|pub .*--rate|play .*--loop)")
+ENDLESS = re.compile(r"ringmain (metrics|echo|hz|bw|delay|record|bridge|pub .*--rate|play .*--loop)")
 ENDS = re.compile(r"--once|--count|--duration|--timeout|\||>")
 BUSY_S = 0.02
 
@@ -148,7 +150,7 @@ def traffic(desk: Path) -> Iterator[Traffic]:
 
 def prepare(line: str, desk: Path) -> None:
     """What the line names and another example makes."""
-    if re.match(r"ringmain (play|export|pipeline)", line):
+    if re.match(r"ringmain (play|export|pipeline|info \./|metrics .*drive)", line):
         from robot.messages import Imu
 
         with rm.Publisher("imu", type=Imu) as imu, rm.Publisher("camera") as camera:
@@ -184,6 +186,11 @@ def run(line: str, desk: Path, until: Callable[..., None], received: threading.E
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def test_the_other_examples_have_tests():
+    for test in RUN_BY_THEIR_OWN_TESTS.values():
+        assert ".EXAMPLES" in (Path(__file__).parent / test).read_text()
 
 
 @pytest.mark.parametrize("line", IN_A_SHELL)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import threading
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from ringmain._cli.arguments import natural
@@ -64,9 +65,6 @@ def serve(host: str, port: int, collector: Collector) -> None:
         def log_message(self, format: str, *args: object) -> None:
             """A line for each scrape tells nothing."""
 
-    with ThreadingHTTPServer((host, port), Handler) as server:
+    with suppress(KeyboardInterrupt), ThreadingHTTPServer((host, port), Handler) as server:
         print(f"ringmain metrics: http://{host}:{server.server_port}/metrics", file=sys.stderr, flush=True)
-        try:
-            server.serve_forever()
-        except KeyboardInterrupt:
-            return
+        server.serve_forever()
