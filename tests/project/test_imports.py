@@ -14,8 +14,8 @@ SOURCE = Path(__file__).parents[2] / "src" / PACKAGE
 
 # From low to high. A module belongs to the longest prefix that matches, and imports only from its own layer or below.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "_names", "_message", "_closing"),
-    ("_native", "_contracts"),
+    ("errors", "_message", "_closing"),
+    ("_native", "_contracts", "_names"),
     ("typed",),  # codecs and schemas know nothing of topics, and every endpoint uses them
     (
         "backends",

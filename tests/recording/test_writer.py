@@ -143,7 +143,7 @@ def test_rotates_by_age(tmp_path: Path) -> None:
 def test_a_second_writer_is_refused_and_told_who_has_it(tmp_path: Path) -> None:
     with (
         RecordingWriter(tmp_path / "r"),
-        pytest.raises(RecorderBusy, match=f'"pid": {os.getpid()}'),
+        pytest.raises(RecorderBusy, match=f"recorded to by pid {os.getpid()};"),
     ):
         RecordingWriter(tmp_path / "r")
     RecordingWriter(tmp_path / "r").close()
