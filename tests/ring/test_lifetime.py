@@ -35,7 +35,7 @@ def test_a_subscriber_alone_makes_no_topic():
 
 @pytest.mark.parametrize("contract", CONTRACTS)
 def test_the_last_to_leave_takes_it_away_though_others_died(contract, child):
-    with rm.Subscriber("x"):
+    with rm.Subscriber("x", observe="pipes"):  # a pipe's one reader is the child
         reader = child('sub = rm.Subscriber("x"); sub.try_recv(); say("in"); hear()')
         writer = child(f'pub = rm.Publisher("x", contract="{contract}"); say("in"); hear()')
         reader.line()

@@ -10,6 +10,7 @@ import contextlib
 import multiprocessing
 import os
 import pickle
+import re
 import threading
 from pathlib import Path
 
@@ -396,7 +397,8 @@ def test_a_subinterpreter_is_refused_and_the_main_interpreter_goes_on(child):
         with sub.borrow(timeout=0) as message: say(bytes(message.data))
         pub.close(); sub.close()
     """)
-    assert there.line().startswith("ringmain cannot be imported in a subinterpreter")
+    # Python 3.12 and newer refuse by themselves, before the module can say it.
+    assert re.match("ringmain cannot be imported in a subinterpreter|.* does not support loading in", there.line())
     assert there.line() == "b'a'"
     there.finish()
 
