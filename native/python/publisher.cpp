@@ -21,8 +21,10 @@ void copy_payload(CopyChoice& choice, std::byte* to, const char* from, size_t si
 }
 
 // Sends encoded bytes. A bridge or a replay passes the number and time that the message had.
-PyObject* send_bytes(PublisherState& p, const Bytes& data, std::string_view kind, int64_t timeout_ns,
-                     const uint64_t* explicit_seq = nullptr, int64_t explicit_time_ns = 0) {
+[[gnu::always_inline]] inline PyObject* send_bytes(PublisherState& p, const Bytes& data,
+                                                   std::string_view kind, int64_t timeout_ns,
+                                                   const uint64_t* explicit_seq = nullptr,
+                                                   int64_t explicit_time_ns = 0) {
     uint64_t size = static_cast<uint64_t>(data.size);
     uint64_t envelope = align_up(p.sender.size() + kind.size());
     if (size + envelope > p.largest_bytes) return raise_too_large(p, size, envelope);
