@@ -158,7 +158,8 @@ class Bridge(Closing):
     def close(self) -> None:
         """Stop, and close both ends. Raises the exception that ended the thread, if any."""
         self._stop.set()
-        if self._thread is not None:
+        # Ctrl-C may come while the thread starts: it then ends by itself, since it looks at _stop first.
+        if self._thread is not None and self._thread.ident is not None:
             self._thread.join()
         self.source.close()
         self.target.close()

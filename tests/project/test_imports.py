@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parents[2] / "src" / PACKAGE
 
 # From low to high. A module belongs to the longest prefix that matches, and imports only from its own layer or below.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "_message", "_closing"),
+    ("errors", "_message", "_closing", "_file_lock"),
     ("_native", "_contracts", "_names"),
     ("typed",),  # codecs and schemas know nothing of topics, and every endpoint uses them
     (

@@ -16,7 +16,7 @@ from typing import Literal, NoReturn
 
 import msgspec
 
-from ringmain import _names
+from ringmain import _file_lock, _names
 from ringmain.backends.zmq._address import Address, ZmqContract
 from ringmain.errors import SystemFailure, TopicBusy
 
@@ -132,16 +132,9 @@ def _read(path: str) -> Advertisement | None:
 
 def _is_locked(path: str) -> bool:
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
+        return _file_lock.is_locked(path)
+    except NotADirectoryError:
         return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False
 
 
 def _read_living(path: str) -> Advertisement | None:

@@ -14,7 +14,7 @@ import socket
 import weakref
 from pathlib import Path
 
-from ringmain import _names
+from ringmain import _file_lock, _names
 from ringmain.errors import RecorderBusy
 from ringmain.recording._format import LOCK
 
@@ -72,17 +72,7 @@ def _describe(owner: bytes) -> str:
 
 def is_locked(directory: Path) -> bool:
     """Does a recorder run on this directory?"""
-    try:
-        fd = os.open(directory / LOCK, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False
+    return _file_lock.is_locked(directory / LOCK)
 
 
 def _close_in_child() -> None:
