@@ -17,8 +17,9 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-from bench import arrays, bars, cells, costs, fans, harness, pair, peers, plots, recovery, runs, typed, versus
+from bench import arrays, bars, cells, costs, dropping, fans, harness, peers, plots, recovery, runs, typed, versus
 from bench.floors import ROOT, build_floor
+from bench.placement import BAR_CPUS, Machine, machine
 
 
 def main() -> int:
@@ -26,13 +27,18 @@ def main() -> int:
     parser.add_argument("cells", nargs="*", help="parts of the names of the cells to run; none: all")
     parser.add_argument("--quick", action="store_true", help="one short round, to see that it works")
     parser.add_argument("--rounds", type=int, default=3, help="how often each cell is measured (default: 3)")
-    parser.add_argument("--pin", action="store_true", help="keep the two processes of a pair on two cores")
+    parser.add_argument("--placement", choices=("near", "far"), help="only CPUs that share an L2, or that do not")
+    parser.add_argument("--unpinned", action="store_true", help="let the kernel choose and change the CPUs")
     parser.add_argument("--list", action="store_true", help="show the names of the cells and measure nothing")
     parser.add_argument("--into", metavar="FILE", help="put the figures into those of another run; `newest`: the last")
     parser.add_argument("--keep-nothing", action="store_true", help="write no file into bench/results/")
     options = parser.parse_args()
-    pair.pinned = options.pin
-    chosen, absent = _cells(options.cells)
+    here = machine()
+    if options.placement:
+        here = here.only(options.placement)
+        if not here.placements:
+            parser.error("; ".join(here.skipped))
+    chosen, absent = _cells(options.cells, Machine((), here.skipped) if options.unpinned else here)
     if not chosen:
         parser.error(f"no cell has {' or '.join(map(repr, options.cells))} in its name; --list shows the names")
     if options.list:
@@ -51,11 +57,13 @@ def main() -> int:
     finally:
         shutil.rmtree(directory)
     where = f"{about['machine']}, {about['cores']} cores, load {about['load']:.1f}, Linux {about['kernel']}"
-    print(f"{where}, {about['date']}")
+    print(f"{where}, {about['date']}\n{here}")
     print(runs.table(found))
     if before:
         found = runs.merged(before, found, about)
-    made = bars.bars(found)
+    made = bars.bars(found, here.far_cpus)
+    if here.far_cpus < BAR_CPUS:
+        print(f"the bars for CPUs that do not share an L2 need {BAR_CPUS} of them: not looked at")
     print("\n" + bars.table(made))
     for package, reason in absent.items():
         print(f"absent: {package} ({reason})")
@@ -69,17 +77,21 @@ def main() -> int:
     return 0
 
 
-def _cells(parts: list[str]) -> tuple[list[harness.Cell], dict[str, str]]:
+def _cells(parts: list[str], here: Machine) -> tuple[list[harness.Cell], dict[str, str]]:
     kinds, absent = peers.load()
-    every = [
+    at_each = [
         *cells.core_cells(),
         *versus.peer_cells(kinds),
+        *dropping.dropping_cells(kinds),
+        *fans.fan_cells(kinds),
+    ]
+    at_one = [
         *typed.typed_cells(),
         *arrays.array_cells(),
-        *fans.fan_cells(kinds),
         *costs.cost_cells(kinds),
         *recovery.recovery_cells(),
     ]
+    every = [*harness.placed(at_each, here.placements), *harness.placed(at_one, here.placements[:1])]
     if not parts:
         return every, absent
     chosen = []

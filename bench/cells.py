@@ -156,15 +156,23 @@ def memcpy_us(size: int) -> Callable[[float], float]:
     return sample
 
 
+def ring_rate(budget_s: float) -> float:
+    return floor("throughput", int(2_000_000 * budget_s), pair.cpus)
+
+
+def ring_round_trip_us(budget_s: float) -> float:
+    return floor("roundtrip", int(40_000 * budget_s), pair.cpus) / 1e3
+
+
 def core_cells() -> list[Cell]:
     return [
-        Cell("cache line round trip", "ns", lambda s: floor("cacheline"), True),
+        Cell("cache line round trip", "ns", lambda s: floor("cacheline", cpus=pair.cpus), True),
         *(Cell(f"memcpy {label}", "µs", memcpy_us(size)) for label, size in SIZES.items() if size >= 65536),
         Cell("two empty native calls", "ns", empty_calls),
         Cell("32 B send + recv", "ns", send_and_recv),
         Cell("32 B send_many + recv_many", "ns/message", batches),
         Cell("1 MB send + recv_into / two memcpys", "x", large_copy),
         Cell("system calls in 100k publishes", "calls", system_calls),
-        Cell("C++ ring 32 B", "messages/s", lambda s: floor("throughput", int(2_000_000 * s)), True, False),
-        Cell("C++ ring round trip, spinning", "µs", lambda s: floor("roundtrip", int(40_000 * s)) / 1e3, True),
+        Cell("C++ ring 32 B", "messages/s", ring_rate, True, False),
+        Cell("C++ ring round trip, spinning", "µs", ring_round_trip_us, True),
     ]

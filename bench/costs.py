@@ -258,7 +258,7 @@ def cost_cells(kinds: Sequence[type[Peer]]) -> list[Cell]:
                 made.append(Cell(f"publish to {readers} readers | {name}", "ns", publish_to(readers, crowd)))
     single = [kind for kind in kinds if not kind.batches]
     made += [Cell(f"CPU of a second's wait | {kind.name}", "ms", waiting_ms(kind)) for kind in single]
-    whole = [kind for kind in single if kind.largest_bytes >= SMALL]  # those that can send a thousand without loss
+    whole = [kind for kind in single if not kind.drops]  # those that can send a thousand without loss
     made += [Cell(f"memory of a pair | {kind.name}", "KB", memory_kb(kind)) for kind in whole]
     made.append(Cell("topic file of a 1 MiB ring", "KB", topic_file_kb))
     return made

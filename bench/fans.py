@@ -103,7 +103,7 @@ def many_to_one(peer: Peer, size: int, count: int, whole: bool) -> float:
     return float(each * peer.senders / (end - min(starts)))
 
 
-def _sample(kind: type[Peer], size: int, out: bool) -> Callable[[float], float]:
+def sample_of(kind: type[Peer], size: int, out: bool) -> Callable[[float], float]:
     messages = pair.pool(size)
     counts: list[int] = []
 
@@ -133,6 +133,7 @@ def fan_cells(kinds: Sequence[type[Peer]]) -> list[Cell]:
             for kind in kinds:
                 able = kind.can_fan_out if out else kind.can_fan_in and size <= kind.fan_in_largest_bytes
                 if able and kind.smallest_bytes <= size <= kind.largest_bytes:
-                    run = _sample(kind, size, out)
-                    made.append(Cell(f"{way}, {label} | {kind.name}", "messages/s", run, True, False))
+                    run = sample_of(kind, size, out)
+                    name = f"{way}, {label} | {kind.name}"
+                    made.append(Cell(name, "messages/s", run, True, False, processes=1 + MANY))
     return made

@@ -17,10 +17,12 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
+from bench import pair
 from bench.floors import floor
+from bench.placement import Placement
 
 NEAR_NS = 200.0
 """Cores that share a cache answer within about a hundred nanoseconds; across dies it is several hundred."""
@@ -42,6 +44,31 @@ class Cell:
     two_processes: bool = False
     lower_is_better: bool = True
     follows: bool = False
+    processes: int = 2
+    """If there are several."""
+    at: Placement | None = None
+    """Where they run; None: where the kernel puts them."""
+
+
+def placed(cells: Sequence[Cell], placements: Sequence[Placement]) -> list[Cell]:
+    """Cells of several processes at each placement that has a CPU for each process; where none has, and those of one
+    process, once. At a placement other than near, its name is added: `32 B | ringmain` is `32 B, far | ringmain`."""
+    if not placements:
+        return list(cells)
+    made = []
+    for number, at in enumerate(placements):
+        for cell in cells:
+            several = cell.two_processes and any(len(one.cpus) >= cell.processes for one in placements)
+            if several and len(at.cpus) >= cell.processes:
+                made.append(replace(cell, name=_named(cell.name, at), at=at))
+            elif not several and number == 0:
+                made.append(cell)
+    return made
+
+
+def _named(name: str, at: Placement) -> str:
+    group, bar, who = name.partition(" | ")
+    return name if at.name == "near" else f"{group}, {at.name}{bar}{who}"
 
 
 def placement(ns: float) -> str:
@@ -152,12 +179,13 @@ def _take(cell: Cell, behind: Sequence[tuple[Cell, Result]], result: Result, bud
 
 def take(cell: Cell, budget_s: float) -> Sample:
     sample = Sample(None, load=os.getloadavg()[0])
+    pair.cpus = cell.at.cpus if cell.at else ()
     try:
         if cell.two_processes:
-            sample.before_ns = floor("cacheline")
+            sample.before_ns = floor("cacheline", cpus=pair.cpus)
         sample.value = cell.run(budget_s)
         if cell.two_processes:
-            sample.after_ns = floor("cacheline")
+            sample.after_ns = floor("cacheline", cpus=pair.cpus)
             sample.judge()
     except Exception as error:  # a failing cell is reported, and does not end the run
         sample.value, sample.error = None, f"{type(error).__name__}: {error}"

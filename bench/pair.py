@@ -18,16 +18,15 @@ from itertools import repeat
 from multiprocessing.connection import wait
 from typing import Any
 
-import numpy as np
-
 PATIENCE_S = 60.0
 STEP = 61
 """One message in so many is compared. Prime, so that all of the pool are."""
 LARGE_BYTES = 1 << 20
 
-pinned = False
-"""Each process on a core of its own, in turn. Left to itself the kernel often puts two that wake each other on one
-core, where a wake-up is several times cheaper, and moves them from sample to sample."""
+cpus: Sequence[int] = ()
+"""Where the processes run, one on each; if there are fewer CPUs than processes, where the kernel puts them. Left to
+itself the kernel often puts two that wake each other on one CPU, where a wake-up is several times cheaper, and moves
+them from sample to sample."""
 
 Send = Callable[[bytes], Any]
 Receive = Callable[[], Any]
@@ -47,6 +46,8 @@ def pool(size: int, seed: int = 0) -> list[bytes]:
 
 def total(data: Any) -> int:
     """The sum of all of a large message, as words."""
+    import numpy as np  # here, since small messages are measured where there is none
+
     return int(np.frombuffer(data, np.uint64).sum())
 
 
@@ -88,10 +89,10 @@ def run_all(jobs: Sequence[Job]) -> list[Any]:
     barrier = context.Barrier(len(jobs))
     ends: list[Any] = []
     workers = []
-    cores = sorted(os.sched_getaffinity(0))
+    pins: Sequence[int | None] = cpus if len(cpus) >= len(jobs) else [None] * len(jobs)
     for number, job in enumerate(jobs):
         ours, theirs = context.Pipe(duplex=False)
-        worker = context.Process(target=_work, args=(job, barrier, theirs, cores[number % len(cores)]), daemon=True)
+        worker = context.Process(target=_work, args=(job, barrier, theirs, pins[number]), daemon=True)
         worker.start()
         theirs.close()
         ends.append(ours)
@@ -125,9 +126,9 @@ def _result(end: Any) -> Any:
     return value
 
 
-def _work(job: Job, barrier: Any, end: Any, core: int) -> None:
-    if pinned:
-        os.sched_setaffinity(0, {core})
+def _work(job: Job, barrier: Any, end: Any, cpu: int | None) -> None:
+    if cpu is not None:
+        os.sched_setaffinity(0, {cpu})
     try:
         result = job(lambda: barrier.wait(PATIENCE_S))
     except BaseException as error:

@@ -32,6 +32,7 @@ PACKAGES = (
     "kickmsg",
     "horus-robotics",
     "eclipse-zenoh",
+    "msgq-ipc",
 )
 
 

@@ -72,7 +72,7 @@ def peer_cells(kinds: Sequence[type[Peer]]) -> list[Cell]:
     cells = []
     for label, size in SIZES.items():
         for kind in kinds:
-            if kind.smallest_bytes <= size <= kind.largest_bytes:
+            if not kind.drops and kind.smallest_bytes <= size <= kind.largest_bytes:
                 cells.append(Cell(f"{label} | {kind.name}", "messages/s", throughput(kind, size), True, False))
     for way, spinning in WAYS.items():
         for kind in kinds:

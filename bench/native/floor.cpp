@@ -1,10 +1,11 @@
 // The floors that the Python figures are held against, on this machine and at this moment:
 //
-//   floor cacheline          round trip of one cache line between two processes, ns
+//   floor cacheline 0        round trip of one cache line between two processes, ns
 //   floor throughput COUNT   the ring from C++ at 32 B, one process to another, messages a second
 //   floor roundtrip COUNT    the ring from C++ at 32 B, both sides spinning, ns (median)
 //
-// Prints one number. Every message's counter is checked; a wrong one ends the program with an error.
+// With two CPUs after the count, each process stays on its own. Prints one number. Every message's counter is checked; a wrong one ends the program with an error.
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -43,6 +44,20 @@ T* shared() {
     return new (at) T{};
 }
 
+// The CPUs of the two processes, or -1 where the kernel may choose.
+int parent_cpu = -1, child_cpu = -1;
+
+pid_t fork_pinned() {
+    pid_t child = fork();
+    int cpu = child == 0 ? child_cpu : parent_cpu;
+    if (cpu < 0) return child;
+    cpu_set_t only;
+    CPU_ZERO(&only);
+    CPU_SET(static_cast<size_t>(cpu), &only);
+    if (sched_setaffinity(0, sizeof only, &only) != 0) wrong("this CPU cannot be used");
+    return child;
+}
+
 struct alignas(128) Line {
     std::atomic<uint64_t> word{0};
 };
@@ -66,7 +81,7 @@ double cacheline() {
     constexpr int64_t kTime_ns = 40'000'000;
     constexpr uint64_t kOver = ~uint64_t{0};
     Line* line = shared<Line>();
-    pid_t child = fork();
+    pid_t child = fork_pinned();
     if (child == 0) {
         for (uint64_t i = 1;; i += 2) {
             uint64_t seen = 0;
@@ -93,13 +108,13 @@ double cacheline() {
 }
 
 class Sender {
-    std::unique_ptr<Seat> seat_;
+    std::unique_ptr<Participant> participant_;
     Writer writer_;
     Clock clock_;
 
   public:
-    explicit Sender(std::unique_ptr<Seat> seat)
-        : seat_(std::move(seat)), writer_(ring_of(seat_->segment()), seat_->slot()) {
+    explicit Sender(std::unique_ptr<Participant> participant)
+        : participant_(std::move(participant)), writer_(ring_of(participant_->topic_file()), participant_->slot()) {
         if (writer_.attach() != Status::ok) wrong("a writer cannot begin");
     }
     void send(uint64_t counter) {
@@ -119,12 +134,12 @@ class Sender {
 };
 
 class Receiver {
-    std::unique_ptr<Seat> seat_;
+    std::unique_ptr<Participant> participant_;
     Reader reader_;
 
   public:
-    explicit Receiver(std::unique_ptr<Seat> seat)
-        : seat_(std::move(seat)), reader_(ring_of(seat_->segment()), seat_->slot(), Start::oldest, false) {
+    explicit Receiver(std::unique_ptr<Participant> participant)
+        : participant_(std::move(participant)), reader_(ring_of(participant_->topic_file()), participant_->slot(), Start::oldest, false) {
         if (reader_.attach(Start::oldest) != Status::ok) wrong("a reader cannot begin");
     }
     void receive(uint64_t expected) {
@@ -151,7 +166,7 @@ WriterRequest pipe_of(uint64_t capacity_bytes) {
 template <typename Near, typename Far>
 double between_processes(const std::shared_ptr<Directory>& directory, Near near, Far far) {
     Line* ready = shared<Line>();
-    pid_t child = fork();
+    pid_t child = fork_pinned();
     if (child == 0) {
         {
             auto own = std::make_shared<Directory>(directory->path(), false);
@@ -218,12 +233,13 @@ double roundtrip(const std::shared_ptr<Directory>& directory, uint64_t count) {
 int main(int argc, char** argv) {
     std::string what = argc > 1 ? argv[1] : "";
     uint64_t count = argc > 2 ? std::strtoull(argv[2], nullptr, 0) : 0;
+    if (argc > 4) parent_cpu = std::atoi(argv[3]), child_cpu = std::atoi(argv[4]);
     if (what == "cacheline") {
         std::printf("%.1f\n", cacheline());
         return 0;
     }
     if ((what != "throughput" && what != "roundtrip") || count == 0) {
-        std::fputs("floor cacheline | throughput COUNT | roundtrip COUNT\n", stderr);
+        std::fputs("floor cacheline 0 | throughput COUNT | roundtrip COUNT [CPU CPU]\n", stderr);
         return 2;
     }
     char path[] = "/dev/shm/ringmain-floor-XXXXXX";

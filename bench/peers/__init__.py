@@ -2,7 +2,8 @@
 
 An adapter is made before the processes part, and then gives one of them `sender(lane)` and another `receiver(lane)`:
 context managers whose value is what the loop calls for every message, so that no layer of ours lies between. A lane is
-one direction. Nothing may be lost: a peer that drops when its queue is full is told to wait, or takes no part.
+one direction. Nothing may be lost: a peer that drops when its queue is full is told to wait, or `drops` and is compared
+with those that do.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ class Peer:
     fan_in_largest_bytes = 1 << 62
     batches = False
     """Another way to call a peer that is there already: takes part in throughput alone."""
+    drops = False
+    """A sender cannot be told to wait: takes part in round trips, and in throughput where messages may be lost."""
     smallest_bytes, largest_bytes = 0, 1 << 62
 
     def __init__(
@@ -57,6 +60,7 @@ MODULES = {
     "faster-fifo": "fasterfifo",
     "kickmsg": "kick",
     "eclipse-zenoh": "zenoh_shm",
+    "msgq-ipc": "msgq_ipc",
 }
 
 

@@ -1,5 +1,5 @@
-"""kickmsg: round trips only. A subscriber's queue that is full loses messages, and a sender cannot be told to wait, so
-a throughput would be that of what was dropped."""
+"""kickmsg: round trips, and throughput where messages may be lost. A subscriber's queue that is full loses messages,
+and a sender cannot be told to wait."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bench.peers import Peer
 class Kick(Peer):
     name = "kickmsg"
     can_spin = True
-    largest_bytes = 0
+    drops = True
 
     def _topic(self, lane: int) -> tuple[Any, str, Any]:
         config = kickmsg.Config()

@@ -1,5 +1,5 @@
 """ringmain: single calls, iteration, batches, borrowing and frames. Between one writer and one reader on a `pipe`, else
-on `reliable`: nothing may be lost."""
+on `reliable`: nothing may be lost. On `broadcast` where it may."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Single(Peer):
         return None if self.spinning is None else 0.01 if self.spinning else 0.0
 
     @property
-    def contract(self) -> Literal["pipe", "reliable"]:
+    def contract(self) -> Literal["pipe", "reliable", "broadcast"]:
         return "pipe" if self.senders == self.receivers == 1 else "reliable"
 
     def _publisher(self, lane: int) -> rm.Publisher:
@@ -49,6 +49,26 @@ class Single(Peer):
 
     def _receive(self, sub: rm.Subscriber) -> pair.Receive:
         return sub.recv
+
+
+class Reliable(Single):
+    """As `ringmain`, on the contract for several writers and readers, with one of each."""
+
+    name = "ringmain, reliable"
+    batches = True
+    can_fan_in = can_fan_out = False
+    largest_bytes = 65536
+    contract = "reliable"
+
+
+class Broadcast(Single):
+    """The writer never waits: a reader that is too slow is lapped."""
+
+    name = "ringmain, broadcast"
+    batches = True
+    can_fan_in = can_fan_out = False
+    drops = True
+    contract = "broadcast"
 
 
 class Iterating(Single):
@@ -181,4 +201,4 @@ class Frames(Peer):
         self._frame = None
 
 
-PEERS: list[type[Peer]] = [Single, Iterating, Batching, Into, Borrowing, Frames]
+PEERS: list[type[Peer]] = [Single, Reliable, Broadcast, Iterating, Batching, Into, Borrowing, Frames]
