@@ -7,8 +7,13 @@ counter is read between them. What is compared are the instructions of the nativ
 Python, nor the length of a path, nor which build of Python it is counts. Grown by more than a tenth: it fails, and
 an intended change records the new count in the same commit.
 
+Of these instructions, the locked ones are counted apart, because each waits until the store buffer is empty: those with
+a lock prefix, an exchange with memory (locked without the prefix), and mfence. callgrind says how often each address
+was executed, objdump which addresses these are. No process sleeps and none competes while they are counted. More than
+recorded, or more than LOCKED_BAR: it fails.
+
 Without a valgrind on the machine one is fetched into build/, where apt-get can (no root needed); where it cannot, it
-says that nothing was checked, and passes.
+says that nothing was checked, and passes. The same goes for objdump (Debian: binutils, which g++ needs, too).
 """
 
 from __future__ import annotations
@@ -16,21 +21,31 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
+
+from ringmain import _ring
+from ringmain._contracts import CONTRACTS
 
 RECORD = Path(__file__).with_name("instructions.json")
 FETCHED = Path(__file__).resolve().parent.parent / "build" / "valgrind"
 GROWTH = 1.10
-COUNT = 16_384
-PATHS = (
-    "send", "recv", "for", "send_many", "recv_many", "typed send", "typed recv", "try_recv, nothing there",
-    "frame sent and received",
-)  # fmt: skip
-"""In the order in which the script runs them."""
+LOCKED_BAR: float | None = None
+"""The most locked instructions a message on any of CALLS; None: as many as are recorded."""
+COUNT = 8192
+CALLS = ("send", "recv", "for", "send_many", "recv_many")
+"""Counted on every contract."""
+OTHERS = ("typed send", "typed recv", "try_recv, nothing there", "frame sent and received")
+"""Counted on a `pipe`."""
+PATHS = (*(f"{call}, {contract}" for contract in CONTRACTS for call in CALLS), *OTHERS)
+LOCKED = re.compile(r"^\s*([0-9a-f]+):\s+(?:lock\s|xchg\s.*\(|mfence)", re.MULTILINE)
+"""A line of objdump's that is a locked instruction, and its address."""
 SCRIPT = """
 import gc
 import os
@@ -51,42 +66,45 @@ def mark(path):  # from here to the next mark is `path`
     subprocess.run(["callgrind_control", f"--dump={path}", str(os.getpid())], stdout=subprocess.DEVNULL, check=True)
 
 
-def main(count):  # a function: names of a module are looked up in dictionaries, which would be counted too
-    message, point = bytes(32), Point(1.0, 2.0)
+def calls(contract, count):  # a function: names of a module are looked up in dictionaries, which would be counted too
+    message = bytes(32)
     messages = [message] * 64
     some, rest = range(count), iter(range(count))
+    with rm.Publisher(contract, contract=contract, capacity="4MiB") as pub, rm.Subscriber(contract) as sub:
+        send, recv, send_many, recv_many = pub.send, sub.recv, pub.send_many, sub.recv_many
+        send(message), recv(), send_many(messages), recv_many(64)  # one-time work
+        mark("before")
+        for _ in some:
+            send(message)
+        mark(f"send, {contract}")
+        for _ in some:
+            recv()
+        mark(f"recv, {contract}")
+        send_many([message] * count)
+        mark("between")
+        for _, _ in zip(rest, sub):
+            pass
+        mark(f"for, {contract}")
+        for _ in range(count // 64):
+            send_many(messages)
+        mark(f"send_many, {contract}")
+        for _ in range(count // 64):
+            recv_many(64)
+        mark(f"recv_many, {contract}")
+
+
+def others(count):
+    point, some = Point(1.0, 2.0), range(count)
     with (
-        rm.Publisher("plain", contract="pipe", capacity="4MiB") as pub,
-        rm.Subscriber("plain") as sub,
         rm.Publisher("typed", contract="pipe", capacity="4MiB", type=Point) as points,
         rm.Subscriber("typed", type=Point) as told,
         rm.FramePublisher("frames", size=4096) as frames,
         rm.FrameSubscriber("frames") as viewer,
     ):
-        send, recv, send_many, recv_many = pub.send, sub.recv, pub.send_many, sub.recv_many
-        try_recv, tell, hear = sub.try_recv, points.send, told.recv
-        send(message), recv(), send_many(messages), recv_many(64), tell(point), hear()  # one-time work
+        tell, hear, try_recv = points.send, told.recv, told.try_recv
+        tell(point), hear()  # one-time work
         frames.frame().commit(), viewer.recv().release()
-        gc.disable()
-        mark("begin")
-        mark("a mark")  # what it costs itself
-        for _ in some:
-            send(message)
-        mark("send")
-        for _ in some:
-            recv()
-        mark("recv")
-        send_many([message] * count)
-        mark("between")
-        for _, _ in zip(rest, sub):
-            pass
-        mark("for")
-        for _ in range(count // 64):
-            send_many(messages)
-        mark("send_many")
-        for _ in range(count // 64):
-            recv_many(64)
-        mark("recv_many")
+        mark("before")
         for _ in some:
             tell(point)
         mark("typed send")
@@ -104,7 +122,12 @@ def main(count):  # a function: names of a module are looked up in dictionaries,
         mark("frame sent and received")
 
 
-main(int(sys.argv[1]))
+gc.disable()
+mark("begin")
+mark("a mark")  # what it costs itself
+for contract in sys.argv[2:]:
+    calls(contract, int(sys.argv[1]))
+others(int(sys.argv[1]))
 """
 
 
@@ -137,8 +160,33 @@ def _fetch() -> bool:
     return True
 
 
-def measure(environment: dict[str, str]) -> dict[str, tuple[float, float]]:
-    """Instructions a message, by path: of the native module, and with what it calls and Python's loop."""
+class Count(NamedTuple):
+    """Instructions on one path, of all messages or of one."""
+
+    module: float
+    """Of the native module itself."""
+    everything: float
+    """With what it calls, and Python's loop."""
+    locked: float | None
+    """Of the module's; None where they were not looked for."""
+
+
+def locked_addresses(module: Path) -> frozenset[int] | None:
+    """Where the module has locked instructions; None without objdump, or on another kind of processor."""
+    if platform.machine() not in ("x86_64", "AMD64") or not shutil.which("objdump"):
+        return None
+    listing = subprocess.run(
+        ["objdump", "--disassemble", "--no-show-raw-insn", module], capture_output=True, text=True, check=True
+    )
+    return locked_in(listing.stdout)
+
+
+def locked_in(listing: str) -> frozenset[int]:
+    return frozenset(int(found, 16) for found in LOCKED.findall(listing))
+
+
+def measure(environment: dict[str, str], locked: frozenset[int] | None) -> dict[str, Count]:
+    """Instructions a message, by path."""
     with tempfile.TemporaryDirectory(prefix="ringmain-bench-", dir="/dev/shm") as directory:
         out = Path(directory) / "callgrind"
         (Path(directory) / "topics").mkdir(mode=0o700)
@@ -148,27 +196,31 @@ def measure(environment: dict[str, str]) -> dict[str, tuple[float, float]]:
             "PYTHONDONTWRITEBYTECODE": "1",
             "RINGMAIN_DIR": f"{directory}/topics",
         }
-        command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", sys.executable, "-c", SCRIPT]
-        done = subprocess.run(
-            [*command, str(COUNT)], env=environment, capture_output=True, text=True, check=False, timeout=300
-        )
+        command = ["valgrind", "--tool=callgrind", "--dump-instr=yes", "--compress-pos=no"]
+        command += [f"--callgrind-out-file={out}", sys.executable, "-c", SCRIPT, str(COUNT), *CONTRACTS]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
         if done.returncode != 0:
             raise SystemExit(f"callgrind failed ({done.returncode}):\n{done.stderr[-2000:]}")
-        found = dict(filter(None, map(_dumped, Path(directory).glob("callgrind*"))))
+        dumps = [dumped(path, locked) for path in Path(directory).glob("callgrind*")]
+    found = {dump[0]: dump[1] for dump in dumps if dump}
     missing = {"a mark", *PATHS} - set(found)
     if missing:
         raise SystemExit(f"callgrind wrote nothing for {', '.join(sorted(missing))}:\n{done.stderr[-2000:]}")
-    mark = found["a mark"][1]
-    return {path: (found[path][0] / COUNT, (found[path][1] - mark) / COUNT) for path in PATHS}
+    return {path: _per_message(found[path], found["a mark"]) for path in PATHS}
 
 
-def _dumped(path: Path) -> tuple[str, tuple[int, int]] | None:
-    """What was dumped: its name, the instructions of the native module itself, and all of them."""
+def _per_message(count: Count, mark: Count) -> Count:
+    locked = None if count.locked is None else count.locked / COUNT
+    return Count(count.module / COUNT, (count.everything - mark.everything) / COUNT, locked)
+
+
+def dumped(path: Path, locked: frozenset[int] | None) -> tuple[str, Count] | None:
+    """The name of a dump and its instructions."""
     lines = path.read_text(errors="replace").splitlines()
     why = next((line.removeprefix("desc: Trigger: dump ") for line in lines if line.startswith("desc: Trigger: ")), "")
     total = next((int(line.split()[1]) for line in lines if line.startswith("totals: ")), 0)
     objects: dict[str, str] = {}
-    ours, here, skip = 0, "", False
+    ours, slow, here, skip = 0, 0, "", False
     for line in lines:
         if line.startswith(("ob=", "cob=")):
             number, _, name = line.partition("=")[2].partition(" ")
@@ -177,11 +229,48 @@ def _dumped(path: Path) -> tuple[str, tuple[int, int]] | None:
                 here = objects[number]
         elif line.startswith("calls="):
             skip = True  # the line after it is what the callee cost, which is counted there
-        elif line[:1].isdigit() or line[:1] in ("+", "-", "*"):
+        elif line.startswith("0x"):
             if not skip and "/_ring." in here:
-                ours += int(line.split()[-1])
+                address, *_, cost = line.split()
+                ours += int(cost)
+                slow += int(cost) if locked and int(address, 16) in locked else 0
             skip = False
-    return (why, (ours, total)) if why and total else None
+    return (why, Count(ours, total, None if locked is None else slow)) if why and total else None
+
+
+class Record(NamedTuple):
+    """What bench/instructions.json has for one kind of machine."""
+
+    instructions: Mapping[str, float]
+    locked: Mapping[str, float]
+
+
+def too_many(found: Mapping[str, Count], before: Record) -> list[str]:
+    """What has grown, or is above the bar: a sentence each."""
+    said = []
+    for path, count in found.items():
+        limit = before.instructions.get(path)
+        if limit is not None and count.module > GROWTH * limit:
+            said.append(f"{path}: {count.module:.1f} instructions a message, recorded {limit:.1f}")
+        allowed = before.locked.get(path)
+        if path not in OTHERS and LOCKED_BAR is not None:
+            allowed = LOCKED_BAR
+        if count.locked is not None and allowed is not None and round(count.locked, 2) > allowed:
+            said.append(f"{path}: {count.locked:.2f} locked instructions a message, allowed {allowed:.2f}")
+    return said
+
+
+def table(found: Mapping[str, Count]) -> str:
+    """The calls by contract, then the other paths: instructions a message, and the locked ones after a slash."""
+
+    def cell(path: str) -> str:
+        count = found[path]
+        return f"{count.module:.0f} / {'?' if count.locked is None else f'{count.locked:.2f}'}"
+
+    lines = [f"{'instructions / locked':24}" + "".join(f"{contract:>14}" for contract in CONTRACTS)]
+    lines += [f"{call:24}" + "".join(f"{cell(f'{call}, {one}'):>14}" for one in CONTRACTS) for call in CALLS]
+    lines += [f"{path:24}{cell(path):>14}   {found[path].everything:.0f} with Python's" for path in OTHERS]
+    return "\n".join(lines)
 
 
 def main() -> int:
@@ -189,23 +278,26 @@ def main() -> int:
     if environment is None:
         print("instructions: NOT CHECKED, there is no valgrind here and none could be fetched (Debian: valgrind)")
         return 0
+    locked = locked_addresses(Path(_ring.__file__))
+    if locked is None:
+        print("instructions: locked ones NOT CHECKED, that needs objdump (Debian: binutils) and an x86-64 processor")
     recorded = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     about = f"{platform.machine()}, Python {platform.python_version().rpartition('.')[0]}"
-    both = measure(environment)
-    found = {path: round(ours, 1) for path, (ours, _) in both.items()}
+    found = measure(environment, locked)
     if "--record" in sys.argv[1:]:
-        RECORD.write_text(json.dumps({**recorded, about: found}, indent=1, sort_keys=True) + "\n")
-        recorded[about] = found
+        recorded[about] = {
+            "instructions": {path: round(count.module, 1) for path, count in found.items()},
+            "locked": {path: round(count.locked, 2) for path, count in found.items() if count.locked is not None},
+        }
+        RECORD.write_text(json.dumps(recorded, indent=1, sort_keys=True) + "\n")
     if about not in recorded:
         print(f"instructions: NOT CHECKED, nothing is recorded for {about}: `python -m bench.instructions --record`")
-    before = recorded.get(about, found)
-    grown = [path for path in PATHS if found[path] > GROWTH * before.get(path, found[path])]
-    for path, (ours, everything) in both.items():
-        verdict = f"recorded {before[path]:.0f}" if path in before else "not recorded"
-        grew = " GROWN" if path in grown else ""
-        print(f"{path:24}{ours:6.0f} instructions a message, {verdict}{grew}; {everything:.0f} with Python's")
+    print(table(found))
+    grown = too_many(found, Record(**recorded.get(about, {"instructions": {}, "locked": {}})))
+    for sentence in grown:
+        print(f"GROWN: {sentence}")
     if grown:
-        print("instructions: grown by more than a tenth. If that is intended, `python -m bench.instructions --record`")
+        print("instructions: more than recorded. If that is intended, `python -m bench.instructions --record`")
     return 1 if grown else 0
 
 

@@ -7,6 +7,9 @@ The figures and the distance of the cores are invented; the one exchange between
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from itertools import cycle
 from pathlib import Path
@@ -16,8 +19,8 @@ import pytest
 
 np = pytest.importorskip("numpy")
 
-from bench import bars, harness, instructions, pair, runs  # noqa: E402
-from bench.peers.ring import Batching, Frames, Iterating, Single  # noqa: E402
+from bench import bars, dropping, floors, harness, instructions, pair, placement, runs  # noqa: E402
+from bench.peers.ring import Batching, Broadcast, Frames, Iterating, Single  # noqa: E402
 
 
 @pytest.fixture
@@ -26,7 +29,7 @@ def apart(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[float]], None]:
 
     def set_probes(probes: list[float]) -> None:
         endless: Iterator[float] = cycle(probes)
-        monkeypatch.setattr(harness, "floor", lambda *_: next(endless))
+        monkeypatch.setattr(harness, "floor", lambda *_, **__: next(endless))
 
     return set_probes
 
@@ -137,11 +140,140 @@ def test_processes_exchange_and_check(runtime_dir: Any, kind: Any, size: int) ->
     assert pair.throughput(kind(str(runtime_dir), size), messages, 2 * len(messages)) > 0
 
 
+DUMP = """desc: Trigger: dump send
+
+ob=(1) /lib/libpython.so
+fn=(1) eval
+0x10 10 500
+cob=(2) /x/_ring.abi3.so
+cfn=(2) send
+calls=1 0x40 0
+0x11 11 70
+ob=(2)
+fn=(2)
+0x40 0 40
+0x44 3 30
+cob=(1)
+cfn=(3) malloc
+calls=1 0x20 0
+0x48 3 25
+ob=(1)
+fn=(3)
+0x44 0 25
+totals: 595
+"""
+LISTING = """
+   40:\tlock xadd %rax,0x40(%rbx)
+   44:\txchg   %rax,(%rdx)
+   48:\txchg   %ax,%ax
+   4c:\tmov    %rax,(%rdx)
+   50:\tmfence
+   54:\tlock cmpxchg %rcx,(%rdx)
+"""
+
+
 def test_only_the_native_modules_own_instructions_are_counted(tmp_path: Path) -> None:
-    (tmp_path / "callgrind.1").write_text(
-        "desc: Trigger: dump send\n\n"
-        "ob=(1) /lib/libpython.so\nfn=(1) eval\n10 500\ncob=(2) /x/_ring.abi3.so\ncfn=(2) send\ncalls=1 0\n11 70\n"
-        "ob=(2)\nfn=(2)\n0 40\n+3 30\ncob=(1)\ncfn=(3) malloc\ncalls=1 0\n* 25\n"
-        "ob=(1)\nfn=(3)\n0 25\ntotals: 595\n"
-    )
-    assert instructions._dumped(tmp_path / "callgrind.1") == ("send", (70, 595))
+    (tmp_path / "callgrind.1").write_text(DUMP)
+    assert instructions.dumped(tmp_path / "callgrind.1", None) == ("send", (70, 595, None))
+
+
+def test_locked_instructions_are_found_and_counted_as_often_as_they_were_executed(tmp_path: Path) -> None:
+    locked = instructions.locked_in(LISTING)
+    assert locked == {0x40, 0x44, 0x50, 0x54}
+    (tmp_path / "callgrind.1").write_text(DUMP)
+    assert instructions.dumped(tmp_path / "callgrind.1", locked - {0x40}) == ("send", (70, 595, 30))
+
+
+@pytest.mark.parametrize(("bar", "allowed"), [(None, 1.0), (0.0, 0.0)])
+def test_more_locked_instructions_than_recorded_or_than_the_bar_fail(
+    monkeypatch: pytest.MonkeyPatch, bar: float | None, allowed: float
+) -> None:
+    monkeypatch.setattr(instructions, "LOCKED_BAR", bar)
+    before = instructions.Record({"send, pipe": 100.0}, {"send, pipe": 1.0})
+    assert instructions.too_many({"send, pipe": instructions.Count(109, 500, allowed)}, before) == []
+    assert instructions.too_many({"send, pipe": instructions.Count(111, 500, allowed + 0.02)}, before) == [
+        "send, pipe: 111.0 instructions a message, recorded 100.0",
+        f"send, pipe: {allowed + 0.02:.2f} locked instructions a message, allowed {allowed:.2f}",
+    ]
+
+
+def cpu_tree(root: Path, l2: dict[int, str]) -> Path:
+    """A /sys that says which CPUs share an L2."""
+    for cpu, shared in l2.items():
+        for index, level, sharing in ((0, 1, str(cpu)), (2, 2, shared), (3, 3, "0-15")):
+            cache = root / f"cpu{cpu}" / "cache" / f"index{index}"
+            cache.mkdir(parents=True)
+            (cache / "level").write_text(f"{level}\n")
+            (cache / "shared_cpu_list").write_text(f"{sharing}\n")
+    return root
+
+
+def test_near_cpus_share_an_l2_and_far_ones_do_not(tmp_path: Path) -> None:
+    root = cpu_tree(tmp_path, {cpu: f"{cpu % 8},{cpu % 8 + 8}" for cpu in range(16)})
+    found = placement.machine(range(16), root)
+    assert [str(one) for one in found.placements] == ["near: CPUs 0, 8", "far: CPUs 0, 1, 2, 3, 4, 5, 6, 7"]
+    assert (found.skipped, found.far_cpus) == ((), 8)
+    allowed = placement.machine([1, 2, 3, 4, 9], root)  # of which only 1 and 9 share one
+    assert [one.cpus for one in allowed.placements] == [(1, 9), (1, 2, 3, 4)]
+
+
+def test_a_machine_without_a_placement_says_so(tmp_path: Path) -> None:
+    root = cpu_tree(tmp_path, {cpu: str(cpu) for cpu in range(8)})
+    assert placement.machine(range(8), root).skipped == ("near: skipped, no two CPUs share an L2",)
+    few = placement.machine(range(2), root)
+    assert [one.name for one in few.placements] == ["near"]
+    assert few.skipped == ("far: skipped, that needs 4 CPUs with an L2 each, and there are 2",)
+
+
+def test_a_cell_is_measured_at_each_placement_that_has_room() -> None:
+    near, far = placement.Placement("near", (0, 8)), placement.Placement("far", (0, 1, 2, 3))
+    alone = harness.Cell("memcpy", "µs", figures([]))
+    two = harness.Cell("32 B | x", "µs", figures([]), True)
+    four = harness.Cell("one → three | x", "µs", figures([]), True, processes=4)
+    found = harness.placed([alone, two, four], [near, far])
+    assert [(cell.name, cell.at) for cell in found] == [
+        ("memcpy", None),
+        ("32 B | x", near),
+        ("32 B, far | x", far),
+        ("one → three, far | x", far),
+    ]
+    assert harness.placed([four], [near]) == [four]  # where no placement has room, the kernel chooses
+
+
+def test_processes_run_where_they_are_put(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu = max(os.sched_getaffinity(0))
+    monkeypatch.setattr(pair, "cpus", (cpu,))
+    assert pair.run_all([lambda ready: os.sched_getaffinity(0)]) == [{cpu}]
+    monkeypatch.setattr(pair, "cpus", ())
+    assert pair.run_all([lambda ready: os.sched_getaffinity(0)]) == [os.sched_getaffinity(0)]
+
+
+def test_bars_for_real_cores_are_looked_at_where_there_are_eight() -> None:
+    found = [
+        result_of("32 B, far | ringmain", 9.1e6, False),
+        result_of("round trip p50, spinning, far | ringmain", 1.0),
+        result_of("round trip p50, spinning, far | kickmsg", 2.0),
+    ]
+    assert not any(bar.what.startswith("far: ") for bar in bars.bars(found, far_cpus=4))
+    met = {bar.what: bar.met for bar in bars.bars(found, far_cpus=8)}
+    assert met["far: 32 B on a pipe, messages/s"] is True
+    assert met["far: round trip, kickmsg / ringmain"] is False
+
+
+def test_what_arrives_and_what_is_lost_is_counted(runtime_dir: Any) -> None:
+    messages = pair.pool(32)
+    found = dropping.one_way(Broadcast(str(runtime_dir), 32), messages, len(messages) * 64)
+    assert found.messages_per_s > 0
+    assert 0 <= found.lost_percent <= 100
+
+
+def test_the_native_helper_builds() -> None:
+    """It uses the ring's own headers, which no other build of the project does in this way."""
+    if shutil.which(os.environ.get("CXX", "g++")) is None:
+        pytest.skip("there is no compiler here")
+    floors.build_floor()
+    cpu = max(os.sched_getaffinity(0))
+    assert floors.floor("cacheline") > 0
+    assert floors.floor("throughput", 1000) > 0
+    with pytest.raises(subprocess.CalledProcessError):
+        floors.floor("cacheline", cpus=(cpu, 1 << 16 | cpu))
