@@ -7,6 +7,7 @@ of it. Both run in processes of their own, and report through the `Board`, a few
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import signal
@@ -27,7 +28,9 @@ VICTIMS_PATIENCE_S = 0.5
 """A victim that finds no room stops after this time: it has died by then, or will not."""
 SLICE_S = 0.25
 """A survivor's single wait."""
-POLL_S = 0.0005
+FIRST_POLL_S, LONGEST_POLL_S = 0.0005, 0.02
+"""Dozens of processes poll at once. If all of them did so every half millisecond, they alone would keep two cores busy,
+and then any process that is forked or ends waits for seconds in the kernel."""
 WAITING = ("pipe", "reliable")
 ONE_WRITER = ("broadcast", "pipe")
 HEAD = struct.Struct("<IIQ")
@@ -203,12 +206,19 @@ class Follower(rm.Subscriber):
 # ----------------------------------------------------------------------------------------------- survivors
 
 
-def until(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+def until(condition: Callable[[], object], what: str, patience_s: float = PATIENCE_S) -> None:
+    """Polls more and more slowly: it notices after at most a tenth of the time that it took."""
+    deadline, pause_s = time.monotonic() + patience_s, FIRST_POLL_S
     while not condition():
         if time.monotonic() > deadline:
-            raise Wrong(f"waited {PATIENCE_S} s for {what}")
-        time.sleep(POLL_S)
+            raise Wrong(f"waited {patience_s} s for {what}")
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 1.1, LONGEST_POLL_S)
+
+
+def wait_for_start(go: Callable[[], bool]) -> None:
+    """The arena decides when, and how long it waits for the processes before us. If it dies, so do we."""
+    until(go, "the start", math.inf)
 
 
 def open_when_free(board: Board, make: Callable[[], rm.Publisher | rm.Subscriber], record: Record) -> object:
@@ -246,7 +256,7 @@ def names_victim(error: Exception) -> bool:
 
 def writer(board: Board, record: Record, contract: str, number: int, readers: list[Record]) -> None:
     """Sends without end; opens anew when it was taken over or the topic removed; says goodbye until all heard it."""
-    until(lambda: board.go_writer, "the start")
+    wait_for_start(lambda: board.go_writer)
     counter = 0
     said_goodbye = False
     since = time.monotonic()
@@ -290,7 +300,7 @@ def writer(board: Board, record: Record, contract: str, number: int, readers: li
 
 def reader(board: Board, record: Record, contract: str) -> None:
     """Receives and checks until the goodbye."""
-    until(lambda: board.go_reader, "the start")
+    wait_for_start(lambda: board.go_reader)
     ledger = Ledger(contract, board)
     made = open_when_free(board, lambda: Follower(ledger, TOPIC), record)
     assert isinstance(made, Follower)
@@ -317,7 +327,7 @@ def reader(board: Board, record: Record, contract: str) -> None:
 
 def lingering_reader(board: Board, record: Record, contract: str) -> None:
     """A reader that, while paused, keeps a message for itself, so that writers must wait where the contract says so."""
-    until(lambda: board.go_reader, "the start")
+    wait_for_start(lambda: board.go_reader)
     made = open_when_free(board, lambda: rm.Subscriber(TOPIC, name="survivor", on_lap="oldest", spin=0), record)
     assert isinstance(made, rm.Subscriber)
     since = time.monotonic()

@@ -20,11 +20,12 @@ from typing import Any
 
 import actors
 import child_processes
-from actors import ACTS, ONE_WRITER, PATIENCE_S, POLL_S, WAITING, Board, Record, Wrong, until
+from actors import ACTS, ONE_WRITER, PATIENCE_S, WAITING, Board, Record, Wrong, until
 
 from ringmain.testing import die_at, stop_at
 
 STOPPED_S = 1.0
+POLL_S = 0.01
 AT_REST_S = 0.03
 """If no process has moved for so long, those that should be waiting for a held message are waiting."""
 MAY_HOLD = tuple(
@@ -120,7 +121,7 @@ class World:
                 return os.waitstatus_to_exitcode(status)
             if time.monotonic() > deadline:
                 raise Wrong(f"{what} (pid {pid}) did not end within {patience_s} s")
-            time.sleep(POLL_S)
+            child_processes.wait_for_change(POLL_S)
 
     def expect_success(self, pid: int, what: str) -> None:
         code = self.reap(pid, what)
@@ -205,7 +206,7 @@ class World:
                 self.board.paused = now - moved < AT_REST_S
             if now - started > PATIENCE_S + 15:
                 raise Wrong("a victim neither died nor finished")
-            time.sleep(POLL_S)
+            child_processes.wait_for_change(POLL_S)
         self.board.paused = False
         for pid in pids:
             code = ended[pid]

@@ -18,13 +18,20 @@ _libc = ctypes.CDLL(None, use_errno=True)
 def fork() -> int:
     """os.fork(), but the child is killed when its parent dies, and SIGTERM ends it at once."""
     parent = os.getpid()
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])  # wait_for_change() takes it
     pid = os.fork()
     if pid == 0:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # it died before we asked
             os._exit(1)
     return pid
+
+
+def wait_for_change(timeout_s: float) -> None:
+    """Sleeps until a child has ended or stopped, or for so long; also wakes too early."""
+    signal.sigtimedwait([signal.SIGCHLD], timeout_s)
 
 
 def clean_up_on_sigterm() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from ringmain.recording import _crash
@@ -13,6 +16,13 @@ RING = "publish: written, not committed"
 def test_a_label_of_the_ring_needs_the_lab_build() -> None:
     assert die_at(RING) == {"RINGMAIN_LAB": "1", "RINGMAIN_CRASH": f"{RING}#1"}
     assert stop_at(RING, 3) == {"RINGMAIN_LAB": "1", "RINGMAIN_CRASH": f"stop:{RING}#3"}
+
+
+def test_a_label_of_the_ring_does_not_load_the_recorder() -> None:
+    program = (
+        f"import sys\nfrom ringmain.testing import die_at\ndie_at({RING!r})\nprint('ringmain.recording' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True).stdout == b"False\n"
 
 
 def test_the_count_can_be_part_of_the_label() -> None:
