@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from itertools import cycle
 from pathlib import Path
@@ -19,7 +20,7 @@ import pytest
 
 np = pytest.importorskip("numpy")
 
-from bench import bars, dropping, floors, harness, instructions, pair, placement, runs  # noqa: E402
+from bench import bars, dropping, floors, frames_gpu, harness, instructions, pair, placement, runs  # noqa: E402
 from bench.peers.ring import Batching, Broadcast, Frames, Iterating, Single  # noqa: E402
 
 
@@ -265,6 +266,15 @@ def test_what_arrives_and_what_is_lost_is_counted(runtime_dir: Any) -> None:
     found = dropping.one_way(Broadcast(str(runtime_dir), 32), messages, len(messages) * 64)
     assert found.messages_per_s > 0
     assert 0 <= found.lost_percent <= 100
+
+
+def test_without_torch_nothing_is_measured_on_a_gpu_and_it_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)  # what an import finds that is not installed
+    monkeypatch.setattr(sys, "argv", ["frames_gpu"])
+    assert frames_gpu.main() == 0
+    assert capsys.readouterr().out == "frames_gpu: nothing measured, torch is not installed\n"
 
 
 def test_the_native_helper_builds() -> None:
