@@ -21,12 +21,13 @@ import pytest
 
 import ringmain as rm
 from ringmain._cli.live.model import HISTORY, Model, Seen
-from ringmain._cli.live.picture import half_blocks, shades, thumbnail
+from ringmain._cli.live.picture import half_blocks, shades
 from ringmain._cli.live.source import Topics
 from ringmain._cli.live.view import HEADS, bar, cells, details, frame_text, messages_text, sparkline, status_line, tone
 from ringmain._cli.observe import Reading
 from ringmain._cli.text_format import table
 from ringmain._message import Message
+from ringmain.frames._thumbnail import thumbnail
 from tests.cli.conftest import Imu
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -18,7 +18,7 @@ from textual.screen import Screen
 from textual.widgets import DataTable, Footer, Input, Static
 
 from ringmain._cli.live.model import Model, Row
-from ringmain._cli.live.picture import half_blocks, shades, thumbnail
+from ringmain._cli.live.picture import half_blocks, shades
 from ringmain._cli.live.source import Source
 from ringmain._cli.live.view import (
     HEADS,
@@ -31,6 +31,7 @@ from ringmain._cli.live.view import (
     status_line,
     tone,
 )
+from ringmain.frames._thumbnail import thumbnail
 
 NEWEST = 10
 MOST_COLUMNS = 100
