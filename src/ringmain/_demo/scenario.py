@@ -32,7 +32,7 @@ def lost_by(name: str) -> int:
 
 def run_robot(recording: Path, seconds: float, tell: Narrator) -> None:
     """Runs the robot and records it, from the first message until the last process ends."""
-    with Recorder(recording, TOPICS, observe=True), Stage() as stage:
+    with Recorder(recording, TOPICS, observe=True, readers=True), Stage() as stage:
         stage.start(*PARTS)
         stage.until("all topics", lambda: all(sent(topic) > 0 for topic in TOPICS))
         tell.say(f"{len(PARTS)} processes, {len(TOPICS)} topics, all recorded by an observer")

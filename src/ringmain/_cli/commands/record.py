@@ -31,6 +31,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--exclude", nargs="+", default=[], metavar="TOPIC", help="names or patterns to leave out")
     parser.add_argument("--no-frames", action="store_true", help="leave out frame topics")
     parser.add_argument("--observe", action="store_true", help="never make a writer wait; lost messages are counted")
+    parser.add_argument(
+        "--readers", action="store_true", help="also record what each reader received and lost: topic ringmain/readers"
+    )
     parser.add_argument("--oldest", action="store_true", help="start with the oldest message in the ring")
     parser.add_argument("--duration", type=span, metavar="TIME", help="stop after this time: 90, 30m, 24h")
     parser.add_argument("--messages", type=positive, metavar="N", help="stop after N messages")
@@ -67,6 +70,7 @@ def run(args: argparse.Namespace) -> int:
         exclude=args.exclude,
         frames=not args.no_frames,
         observe=args.observe,
+        readers=args.readers,
         start="oldest" if args.oldest else "latest",
         duration_s=args.duration,
         messages=args.messages,

@@ -205,6 +205,7 @@ _shtab_ringmain_metrics_options=(
   "--port[the port (default\: 9464\; 0\: a free one)]:port:"
   "--host[the address to bind to (default\: 127.0.0.1, this machine)]:host:"
   "*--recording[a recording to report too]:DIR:_files"
+  "*--lake[a pipeline\'s lake to report too]:DIR:_files"
   "--once[print the metrics and exit]"
   "--json[print them as a JSON object, as \`rm.metrics()\` gives them]"
 )
@@ -291,6 +292,7 @@ _shtab_ringmain_record_options=(
   "--exclude[names or patterns to leave out]:TOPIC:_ringmain_topics"
   "--no-frames[leave out frame topics]"
   "--observe[never make a writer wait\; lost messages are counted]"
+  "--readers[also record what each reader received and lost\: topic ringmain\/readers]"
   "--oldest[start with the oldest message in the ring]"
   "--duration[stop after this time\: 90, 30m, 24h]:TIME:"
   "--messages[stop after N messages]:N:"

@@ -22,6 +22,7 @@ from ringmain._subscriber import Start
 from ringmain.errors import RingmainError, TopicMismatch
 from ringmain.recording._filters import check_patterns
 from ringmain.recording._record.continuity import Continuity, last_recorded, lost_in
+from ringmain.recording._record.live_readers import LiveReaders
 from ringmain.recording._record.status import Meter, RecorderStatus, State, free_bytes, topic_statuses
 from ringmain.recording._record.tap import FrameTap, Tap
 from ringmain.recording._record.tap_set import Taps
@@ -56,6 +57,8 @@ class Recorder:
     frames: also record frame topics: the pixels are the payload, and `RecordedMessage.value` has the array.
     observe: never make a writer wait, not even on `reliable`; messages can then be lost there, and are counted. On a
         `pipe` it always only observes, so that the pipe's one reader can still join.
+    readers: also record, every second, what each reader of these topics received and lost: as messages of the topic
+        `ringmain/readers`. They count for no limit.
     start: where to begin with topics that are already there: the "latest" or the "oldest" message.
     resume: go on after the last recorded message of topics that an earlier recorder on this directory recorded and
         that still exist: messages that the ring still has are recorded, the others are counted as lost.
@@ -73,6 +76,7 @@ class Recorder:
         exclude: str | Sequence[str] = (),
         frames: bool = True,
         observe: bool = False,
+        readers: bool = False,
         start: Start = "latest",
         resume: bool = True,
         duration_s: float | None = None,
@@ -92,6 +96,8 @@ class Recorder:
         self._frames, self._observe, self._start, self._resume, self._name = frames, observe, start, resume, name
         self._duration_s, self._max_messages, self._max_bytes = duration_s, messages, max_bytes
         self._writer_options = writer
+        self._with_readers = readers
+        self._readers: LiveReaders | None = None
         self._writer: RecordingWriter | None = None
         self._taps: Taps | None = None
         self._meters: dict[str, Meter] = {}
@@ -171,6 +177,8 @@ class Recorder:
             )
             for tap in self._taps.current():
                 self._declare(tap)
+            if self._with_readers:
+                self._readers = LiveReaders(self._writer, self._name)
             self._writer.flush()
         except BaseException:
             if self._taps is not None:
@@ -219,6 +227,8 @@ class Recorder:
         try:
             while not self._stop.is_set() and not self._is_full():
                 due_s = min(_LONGEST_WAIT_S, self._writer.tick(), self._left_s())
+                if self._readers is not None:
+                    self._readers.tick(tap.topic for tap in self._taps.current())
                 ready = self._taps.wait(0 if self._writer.busy else due_s)
                 if not ready:
                     self._writer.settle()  # no message stays borrowed during a sleep
@@ -230,6 +240,8 @@ class Recorder:
                     self._writer.settle()
                     time.sleep(_PAUSE_S)
             self._drain_rest()
+            if self._readers is not None:
+                self._readers.take(tap.topic for tap in self._taps.current())
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
                 self._drain_rest()
