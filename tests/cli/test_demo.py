@@ -31,7 +31,7 @@ def test_the_bus_part(ringmain, tmp_path):
     ):
         assert words in ended.out
     recording = Recording(tmp_path / "demo/recording")
-    assert set(recording.topics()) == set(TOPICS)
+    assert set(recording.topics()) == {*TOPICS, "ringmain/readers"}
     targets = [message.value for message in recording.messages(topics="robot/target")]
     pictures = [message.value for message in recording.messages(topics="robot/camera")]
     assert {picture.array.shape for picture in pictures} == {(camera.HEIGHT, camera.WIDTH, 3)}, "recorded as frames"
@@ -45,6 +45,8 @@ def test_the_bus_part(ringmain, tmp_path):
     first = alive.index(True)
     assert False in alive[first:], "the GPS was seen to die"
     assert alive[-1] is True, "and to come back"
+    losses = recording.to_arrow("ringmain/readers", decode=True).to_pylist()
+    assert max(row["reader_lost"] for row in losses if row["reader"] == "dashboard") > 0, "also of live readers"
     assert demo_leftovers() - before == set()
     assert ringmain("demo", "--fast", "--out", str(tmp_path / "demo")).code == 1, "an old recording is not added to"
 
@@ -69,5 +71,5 @@ def test_with_spark(ringmain, tmp_path):
     recorded = sum(topic.rows for topic in Recording(tmp_path / "demo/recording").topics().values())
     assert f"{recorded:,} rows in = {recorded:,} out" in ended.out
     last = ended.out.splitlines()[-1].split()
-    assert last == ["report", str(tmp_path / "demo/report.html")]
-    assert "robot/imu" in Path(last[1]).read_text()
+    assert last == ["report", (tmp_path / "demo/report.html").as_uri()]
+    assert "robot/imu" in (tmp_path / "demo/report.html").read_text()

@@ -1,7 +1,8 @@
-"""`report()`: a lake's gold tables as one HTML page that needs nothing else: no network, no server, no Spark.
+"""`report()`: a lake as one HTML page that needs nothing else: no network, no server, no Spark.
 
-This file makes the numbers, page.html draws them. The invariant owned here: the page's size does not grow with the
-recording. Time is cut into at most BINS bins, and lists of readers and senders keep the worst.
+This file makes the numbers of gold, _report_data.py those of silver, page.html draws them. The invariant owned here:
+the page's size does not grow with the recording. Time is cut into at most BINS bins, and lists of readers and senders
+keep the worst.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 from ringmain.errors import LakeError
 from ringmain.pipeline._lake import Lake
 from ringmain.pipeline._ledger import Ledger
+from ringmain.pipeline._report_data import Span, data_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,7 +41,10 @@ def report(lake: str | Path | Lake, out: str | Path, *, title: str | None = None
             f"{tables.uri} has no gold/topic_health to report on: run the pipeline first (ringmain pipeline run)"
         )
     senders = _table(tables, "gold/senders", _SENDERS)
-    data = {"title": title or tables.uri.rpartition("/")[2], **numbers(health, senders), **_row_counts(tables)}
+    found = numbers(health, senders)
+    span = Span.of(found["start_ms"], found["bin_ms"], found["bins"])
+    name = title or tables.uri.rpartition("/")[2]
+    data = {"title": name, **found, **data_of(tables, span), **_row_counts(tables)}
     # A sender's name may be anything: nothing in the data may end the script it is in.
     text = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     out.write_text(_PAGE.read_text(encoding="utf-8").replace(_DATA, text), encoding="utf-8")

@@ -54,5 +54,5 @@ def run(args: argparse.Namespace) -> int:
     print(f"\n{scenario.summary(recording)}\n")
     print(f"recording  {recording}")
     if report is not None:
-        print(f"tables     {out / 'lake'}\nreport     {bold(str(report))}")
+        print(f"tables     {out / 'lake'}\nreport     {bold(report.absolute().as_uri())}")
     return Exit.OK
