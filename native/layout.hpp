@@ -167,6 +167,8 @@ struct alignas(256) Slot {
     // Identity again, written with the rest of it: there was no room left above.
     Word<uint64_t> pid_namespace;  // the inode of the namespace that the pid is of; 0: unknown
     Word<uint64_t> started_ticks;  // when the process began, clock ticks from boot; 0: unknown
+
+    Word<uint64_t> blocked_ns;  // writer: how long its sends have waited for others
 };
 
 struct MessageHeader {
@@ -187,6 +189,7 @@ static_assert(offsetof(Header, turn) == 640);
 static_assert(offsetof(Header, retired) == 768);
 static_assert(offsetof(Slot, waits_in_epoch) == 112);
 static_assert(offsetof(Slot, pid_namespace) == 184);
+static_assert(offsetof(Slot, blocked_ns) == 200);
 static_assert(offsetof(Header, roster_pid_namespace) == 808);
 static_assert(offsetof(Slot, hold) == 128);
 

@@ -170,6 +170,7 @@ ParticipantInfo look_at(const TopicFile& topic_file, uint32_t index, bool alive)
     m.messages = slot.messages.load(memory_order_relaxed);
     m.bytes = slot.bytes.load(memory_order_relaxed);
     m.lost = slot.lost.load(memory_order_relaxed);
+    m.blocked_ns = slot.blocked_ns.load(memory_order_relaxed);
     m.hold = slot.hold.load(memory_order_relaxed) & kPositionMask;
     m.waits_for = slot.waits_for.load(memory_order_relaxed);
     char name[sizeof slot.name];
@@ -389,7 +390,8 @@ static void write_identity(const TopicFile& s, uint32_t index, const Participant
     slot.started_ticks.store(who.started_ticks, memory_order_relaxed);
     slot.uid.store(who.uid, memory_order_relaxed);
     slot.joined_ns.store(who.joined_ns, memory_order_relaxed);
-    for (auto* word : {&slot.position, &slot.sequence, &slot.messages, &slot.bytes, &slot.lost})
+    for (auto* word :
+         {&slot.position, &slot.sequence, &slot.messages, &slot.bytes, &slot.lost, &slot.blocked_ns})
         word->store(0, memory_order_relaxed);
     slot.waits_for.store(0, memory_order_relaxed);
     write_name(slot, who.name);

@@ -25,7 +25,7 @@ struct ParticipantInfo {
     uint64_t pid_namespace = 0, started_ticks = 0;
     bool same_namespace = false;  // does the pid mean this process here?
     uint64_t generation = 0, joined_ns = 0;
-    uint64_t position = 0, sequence = 0, messages = 0, bytes = 0, lost = 0;
+    uint64_t position = 0, sequence = 0, messages = 0, bytes = 0, lost = 0, blocked_ns = 0;
     uint64_t hold = kNoHold;
     uint32_t waits_for = 0;
     bool alive = false;

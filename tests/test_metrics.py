@@ -57,9 +57,19 @@ def test_who_blocks_whom(until: Callable[[Callable[[], object]], None]) -> None:
             thread.start()
             until(lambda: "ringmain_participant_blocked" in rm.metrics())
             assert value(rm.metrics(), "ringmain_participant_blocked", participant="driver", by="sleeper") == 1
+
+            def waited_s() -> float:
+                found: float = value(rm.metrics(), "ringmain_participant_blocked_seconds_total", participant="driver")
+                return found
+
+            before_s = waited_s()
+            until(lambda: waited_s() > before_s)  # it rises while the writer is blocked
             for _ in range(200):
                 sub.recv(timeout=10)
             thread.join()
+            not_blocked = waited_s()
+            pub.send(b"room for this")
+            assert waited_s() == not_blocked, "only waiting counts"
     assert "ringmain_participant_blocked" not in rm.metrics()
 
 
@@ -96,6 +106,39 @@ def test_recordings_and_their_consumers(tmp_path: Path) -> None:
     assert value(found, "ringmain_recording_unsealed_segments") == 0
     newest = max(file.stat().st_mtime for file in path.glob("*.parquet"))
     assert value(found, "ringmain_recording_last_seal_timestamp_seconds") == newest
+
+
+def test_how_far_behind_a_recorder_is(tmp_path: Path) -> None:
+    with (
+        rm.Publisher("m/rec") as pub,
+        rm.Subscriber("m/rec", name="as a recorder"),
+        RecordingWriter(tmp_path / "r", fsync="never"),
+    ):
+        pub.send_many([b"x"] * 7)
+        assert value(rm.metrics([tmp_path / "r"]), "ringmain_recording_lag_messages") == 7
+    assert "ringmain_recording_lag_messages" not in rm.metrics([tmp_path / "r"])
+
+
+def test_lakes(tmp_path: Path) -> None:
+    """The numbers are those of the ledger; a small batch needs no Spark."""
+    pipeline = pytest.importorskip("ringmain.pipeline", reason="the extra spark is not installed")
+    collector = Collector(lakes=[tmp_path / "lake"])
+    assert "ringmain_pipeline" not in collector.text(), "not there yet"
+    for batch in range(2):
+        with RecordingWriter(tmp_path / "r", fsync="never") as writer:
+            writer.append("a", 1, ring_batch(30 * batch, 30))
+        pipeline.run(tmp_path / "r", tmp_path / "lake", progress=lambda line: None)
+        found = rm.metrics(lakes=[tmp_path / "lake"])
+        assert value(found, "ringmain_pipeline_batches_total", lake=str(tmp_path / "lake")) == batch + 1
+        assert value(found, "ringmain_pipeline_rows_in_total", topic="a") == 30 * (batch + 1)
+        assert value(found, "ringmain_pipeline_rows_out_total", topic="a") == 30 * (batch + 1)
+        sample = f'ringmain_pipeline_rows_in_total{{lake="{tmp_path}/lake",topic="a"}} {30 * (batch + 1)}'
+        assert sample in collector.text(), "the ledger is read again after a batch"
+    for name in ("quarantined", "duplicates"):
+        assert value(found, f"ringmain_pipeline_{name}_total", topic="a") == 0
+    assert value(found, "ringmain_pipeline_damaged_total") == 0
+    total, last = (value(found, f"ringmain_pipeline_{name}") for name in ("batch_seconds_total", "last_batch_seconds"))
+    assert total > last > 0
 
 
 def test_reading_metrics_takes_no_lock_of_a_recording(tmp_path: Path) -> None:

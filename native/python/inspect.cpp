@@ -14,12 +14,12 @@ namespace {
 
 PyObject* participant_record(const ParticipantInfo& p) {
     return Py_BuildValue(
-        "{sIsssIsIsKsKsOsKsKsKsKsKsKsKsKsOsIsOss}", "slot", p.slot, "role", role_name(p.role), "pid", p.pid,
+        "{sIsssIsIsKsKsOsKsKsKsKsKsKsKsKsOsIsKsOss}", "slot", p.slot, "role", role_name(p.role), "pid", p.pid,
         "uid", p.uid, "pid_namespace", p.pid_namespace, "started_ticks", p.started_ticks, "same_namespace",
         p.same_namespace ? Py_True : Py_False, "generation", p.generation, "joined_ns", p.joined_ns,
         "position", p.position, "sequence", p.sequence, "messages", p.messages, "bytes", p.bytes, "lost",
         p.lost, "hold", p.hold, "holding", p.hold == kNoHold ? Py_False : Py_True, "waits_for", p.waits_for,
-        "alive", p.alive ? Py_True : Py_False, "name", p.name.c_str());
+        "blocked_ns", p.blocked_ns, "alive", p.alive ? Py_True : Py_False, "name", p.name.c_str());
 }
 
 // inspect(directory, topic): an Inspection, as _ring.pyi types it.

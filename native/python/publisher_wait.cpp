@@ -125,6 +125,14 @@ bool wait_for_min_readers(PublisherState& p, Deadline& deadline) {
     }
 }
 
+// Adds the time since then to what the writer has waited so far. Only a writer that must wait pays for it.
+static void count_blocked(PublisherState& p, int64_t since_ns) {
+    Word<uint64_t>& total = p.participant->own().blocked_ns;
+    // relaxed: statistics, which the owner alone writes.
+    uint64_t before_ns = total.load(std::memory_order_relaxed);
+    total.store(before_ns + static_cast<uint64_t>(monotonic_ns() - since_ns), std::memory_order_relaxed);
+}
+
 int wait_for_room(PublisherState& p, Deadline& deadline) {
     const TopicFile& s = p.participant->topic_file();
     Writer& w = *p.writer;
@@ -144,7 +152,11 @@ int wait_for_room(PublisherState& p, Deadline& deadline) {
         return hold == kNoHold || hold + s.capacity_bytes >= o.end;
     };
     auto stop = [&] { return PyErr_CheckSignals() != 0 || p.closing; };
-    if (p.spin.until(deadline.left_ns(), gone, stop, w.seq())) return 1;
+    int64_t since_ns = monotonic_ns();
+    if (p.spin.until(deadline.left_ns(), gone, stop, w.seq())) {
+        count_blocked(p, since_ns);
+        return 1;
+    }
     if (PyErr_Occurred()) return -1;
     p.participant->own().waits_for.store(o.slot + 1, std::memory_order_relaxed);
     int result = 1;
@@ -158,6 +170,7 @@ int wait_for_room(PublisherState& p, Deadline& deadline) {
         result = -1;
     }
     p.participant->own().waits_for.store(0, std::memory_order_relaxed);
+    count_blocked(p, since_ns);  // here, because goes_on may leave the topic
     return result == 1 && !goes_on(p) ? -1 : result;
 }
 

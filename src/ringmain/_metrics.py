@@ -1,4 +1,4 @@
-"""Figures of topics, participants and recordings, read from outside: no participant notices.
+"""Figures of topics, participants, recordings and lakes, read from outside: no participant notices.
 
 `metrics()` gives them as a dict, `ringmain metrics` serves them to Prometheus. The text is made here and not by
 prometheus-client, which needs ten times as long for it.
@@ -18,6 +18,7 @@ from ringmain import _names, _native
 from ringmain.errors import RingmainError
 
 if TYPE_CHECKING:
+    from ringmain.pipeline._figures import LakeFigures
     from ringmain.recording._figures import RecordingFigures
 
 
@@ -40,14 +41,24 @@ FAMILIES = {
     "ringmain_participant_lag_messages": Family("gauge", "Messages that the reader has not read."),
     "ringmain_participant_lag_bytes": Family("gauge", "Bytes that the reader has not read."),
     "ringmain_participant_blocked": Family("gauge", "1 while the writer waits; the label `by` names the reader."),
+    "ringmain_participant_blocked_seconds_total": Family("counter", "How long the writer's sends have waited."),
     "ringmain_recording_rows_total": Family("counter", "Messages recorded, also those that retention deleted."),
     "ringmain_recording_bytes": Family("gauge", "Size of the segments on disk."),
     "ringmain_recording_segments": Family("gauge", "Segments, sealed or not."),
     "ringmain_recording_unsealed_segments": Family("gauge", "Segments that are being written or wait to be sealed."),
     "ringmain_recording_last_seal_timestamp_seconds": Family("gauge", "When the newest segment was sealed."),
     "ringmain_recording_recorder_running": Family("gauge", "1 while a recorder has the directory."),
+    "ringmain_recording_lag_messages": Family("gauge", "Messages that the recorder's process has not taken yet."),
     "ringmain_recording_disk_free_bytes": Family("gauge", "Free space on the recording's disk."),
     "ringmain_consumer_lag_rows": Family("gauge", "Rows that a registered consumer, such as a pipeline, has not read."),
+    "ringmain_pipeline_rows_in_total": Family("counter", "Rows that the pipeline read."),
+    "ringmain_pipeline_rows_out_total": Family("counter", "Rows that are in the tables of topics."),
+    "ringmain_pipeline_quarantined_total": Family("counter", "Rows that did not decode, and are in quarantine."),
+    "ringmain_pipeline_duplicates_total": Family("counter", "Copies of rows that were dropped."),
+    "ringmain_pipeline_damaged_total": Family("counter", "Rows of recordings that are damaged and were skipped."),
+    "ringmain_pipeline_batches_total": Family("counter", "Batches that are done."),
+    "ringmain_pipeline_batch_seconds_total": Family("counter", "How long all batches took."),
+    "ringmain_pipeline_last_batch_seconds": Family("gauge", "How long the last batch took."),
     "ringmain_scrape_seconds": Family("gauge", "How long it took to read all of this."),
 }
 """Every metric. A counter starts again at 0 when its topic is created anew or its participant joins again."""
@@ -60,11 +71,11 @@ class Row(NamedTuple):
     values: dict[str, float]
 
 
-def metrics(recordings: Iterable[str | Path] = ()) -> dict[str, list[dict[str, Any]]]:
-    """The figures of all topics of the runtime directory, and of these recordings: for each metric that has any, its
-    samples, each with its labels and its `value`. The names are those that `ringmain metrics` serves."""
+def metrics(recordings: Iterable[str | Path] = (), lakes: Iterable[str | Path] = ()) -> dict[str, list[dict[str, Any]]]:
+    """The figures of all topics of the runtime directory, of these recordings and of these lakes: for each metric that
+    has any, its samples, each with its labels and its `value`. The names are those that `ringmain metrics` serves."""
     found: dict[str, list[dict[str, Any]]] = {}
-    for labels, values in Collector(recordings).collect():
+    for labels, values in Collector(recordings, lakes).collect():
         for name, value in values.items():
             found.setdefault(name, []).append({**labels, "value": value})
     return found
@@ -73,15 +84,20 @@ def metrics(recordings: Iterable[str | Path] = ()) -> dict[str, list[dict[str, A
 class Collector:
     """Reads all figures. What never changes (the rows of sealed segments) is kept from one call to the next."""
 
-    def __init__(self, recordings: Iterable[str | Path] = ()) -> None:
-        self._recordings = [_figures_of(path) for path in recordings]
+    def __init__(self, recordings: Iterable[str | Path] = (), lakes: Iterable[str | Path] = ()) -> None:
+        self._recordings = [_recording_figures(path) for path in recordings]
+        self._lakes = [_lake_figures(path) for path in lakes]
 
     def collect(self) -> list[Row]:
         began_s = time.perf_counter()
         rows = list(_topic_rows())
+        lags = _lag_by_process(rows) if self._recordings else {}
         for recording in self._recordings:
             with suppress(RingmainError, OSError):  # not there yet, or gone
-                rows += [Row(*figures) for figures in recording.read()]
+                rows += [Row(*figures) for figures in recording.read(lags)]
+        for lake in self._lakes:
+            with suppress(RingmainError, OSError):
+                rows += [Row(*figures) for figures in lake.read()]
         return [*rows, Row({}, {"ringmain_scrape_seconds": time.perf_counter() - began_s})]
 
     def text(self) -> str:
@@ -139,7 +155,9 @@ def _participant_rows(topic: str, each: Any, seen: Any, names: dict[int, str]) -
         "ringmain_participant_bytes_total": each["bytes"],
         "ringmain_participant_alive": int(each["alive"]),
     }
-    if each["role"] != "writer":
+    if each["role"] == "writer":
+        values["ringmain_participant_blocked_seconds_total"] = each["blocked_ns"] / 1e9
+    else:
         values["ringmain_participant_lost_total"] = each["lost"]
         values["ringmain_participant_lag_messages"] = max(0, seen["next_sequence"] - each["sequence"])
         values["ringmain_participant_lag_bytes"] = max(0, seen["position"] - each["position"])
@@ -149,7 +167,22 @@ def _participant_rows(topic: str, each: Any, seen: Any, names: dict[int, str]) -
         yield Row({**labels, "by": blocker}, {"ringmain_participant_blocked": 1})
 
 
-def _figures_of(path: str | Path) -> RecordingFigures:
+def _lag_by_process(rows: Iterable[Row]) -> dict[str, float]:
+    """The messages that all readers of a process have not read, by its pid."""
+    lags: dict[str, float] = {}
+    for labels, values in rows:
+        if "ringmain_participant_lag_messages" in values:
+            lags[labels["pid"]] = lags.get(labels["pid"], 0) + values["ringmain_participant_lag_messages"]
+    return lags
+
+
+def _recording_figures(path: str | Path) -> RecordingFigures:
     from ringmain.recording._figures import RecordingFigures
 
     return RecordingFigures(path)
+
+
+def _lake_figures(path: str | Path) -> LakeFigures:
+    from ringmain.pipeline._figures import LakeFigures
+
+    return LakeFigures(path)

@@ -34,6 +34,7 @@ class ParticipantRecord(TypedDict):
     hold: int
     holding: bool
     waits_for: int
+    blocked_ns: int
     alive: bool
     name: str
 

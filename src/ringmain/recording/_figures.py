@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 
 from ringmain.recording._format import LOCK, sealed_name
 from ringmain.recording._recording import Recording
 from ringmain.recording._segment.store import SegmentRef, read_retired
+from ringmain.recording._upkeep.lock import recorder_pid
 from ringmain.recording._upkeep.retention import consumers
 
 Figures = tuple[dict[str, str], dict[str, float]]  # labels, values
@@ -22,7 +24,8 @@ class RecordingFigures:
         self._path = str(path)
         self._sealed_rows: dict[int, int] = {}
 
-    def read(self) -> list[Figures]:
+    def read(self, lag_by_process: Mapping[str, float] = MappingProxyType({})) -> list[Figures]:
+        """`lag_by_process`: the messages that the readers of a process have not read, by its pid."""
         recording = Recording(self._path, skip_damage=True)
         labels = {"recording": self._path}
         directory, refs = recording.store.directory, recording.segments()
@@ -41,7 +44,10 @@ class RecordingFigures:
             values["ringmain_recording_last_seal_timestamp_seconds"] = max(p.stat().st_mtime for p in sealed_at)
         room = os.statvfs(directory)
         values["ringmain_recording_disk_free_bytes"] = room.f_bavail * room.f_frsize
-        values["ringmain_recording_recorder_running"] = int(_is_flocked(directory / LOCK))
+        running = _is_flocked(directory / LOCK)
+        values["ringmain_recording_recorder_running"] = int(running)
+        if running:
+            values["ringmain_recording_lag_messages"] = lag_by_process.get(recorder_pid(directory), 0)
         for name, position in consumers(directory).items():
             left = sum(rows for number, rows in counts.items() if number >= position.segment)
             if position.segment in counts:

@@ -15,7 +15,7 @@ from ringmain._metrics import Collector, metrics
 
 EXAMPLES = [
     ("at http://127.0.0.1:9464/metrics, until Ctrl-C", "ringmain metrics --port 9464"),
-    ("with a recording", "ringmain metrics --port 9464 --recording drive"),
+    ("with a recording, and the lake of a pipeline", "ringmain metrics --recording drive --lake lake"),
     ("once, to a file or another program", "ringmain metrics --once"),
 ]
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
@@ -25,6 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=natural, default=9464, help="the port (default: 9464; 0: a free one)")
     parser.add_argument("--host", default="127.0.0.1", help="the address to bind to (default: 127.0.0.1, this machine)")
     parser.add_argument("--recording", action="append", default=[], metavar="DIR", help="a recording to report too")
+    parser.add_argument("--lake", action="append", default=[], metavar="DIR", help="a pipeline's lake to report too")
     parser.add_argument("--once", action="store_true", help="print the metrics and exit")
     parser.add_argument("--json", action="store_true", help="print them as a JSON object, as `rm.metrics()` gives them")
 
@@ -32,15 +33,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     if args.recording:
         try:
-            import ringmain.recording  # noqa: F401
+            import ringmain.recording
         except ImportError as error:
             raise missing_part("record", error) from None
+    if args.lake:
+        try:
+            import ringmain.pipeline  # noqa: F401
+        except ImportError as error:
+            raise missing_part("spark", error) from None
     if args.json:
-        print(dump_json(metrics(args.recording)))
+        print(dump_json(metrics(args.recording, args.lake)))
     elif args.once:
-        sys.stdout.write(Collector(args.recording).text())
+        sys.stdout.write(Collector(args.recording, args.lake).text())
     else:
-        serve(args.host, args.port, Collector(args.recording))
+        serve(args.host, args.port, Collector(args.recording, args.lake))
 
 
 def serve(host: str, port: int, collector: Collector) -> None:

@@ -70,6 +70,14 @@ def _describe(owner: bytes) -> str:
         return "another process"
 
 
+def recorder_pid(directory: Path) -> str:
+    """The pid, in its own namespace, of the recorder that has or last had the lock; empty if it is not known."""
+    try:
+        return str(json.loads((directory / LOCK).read_bytes())["pid"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return ""
+
+
 def is_locked(directory: Path) -> bool:
     """Does a recorder run on this directory?"""
     return _file_lock.is_locked(directory / LOCK)
