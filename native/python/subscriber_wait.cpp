@@ -75,9 +75,17 @@ static bool is_one_of(const std::vector<std::string>& names, const std::byte* te
     return false;
 }
 
+// A kind may end with a trace context (docs/spec/shared-memory.md, "Trace context"): screens compare what is before it.
+static size_t bare_kind_size(const View& view) {
+    constexpr size_t kContextBytes = 56;
+    if (view.kind_size < kContextBytes) return view.kind_size;
+    size_t bare = view.kind_size - kContextBytes;
+    return std::memcmp(view.kind() + bare, ";00-", 4) == 0 ? bare : view.kind_size;
+}
+
 static bool screened(const SubscriberState& s, const View& view) {
     return (!s.ignored_senders.empty() && is_one_of(s.ignored_senders, view.sender(), view.sender_size)) ||
-           (!s.ignored_kinds.empty() && is_one_of(s.ignored_kinds, view.kind(), view.kind_size));
+           (!s.ignored_kinds.empty() && is_one_of(s.ignored_kinds, view.kind(), bare_kind_size(view)));
 }
 
 // 1: a message, not yet taken; 0: none; -1: raised.

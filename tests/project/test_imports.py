@@ -26,13 +26,13 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("_endpoint", "_publisher", "_subscriber", "_inspect", "_aio", "_syncqueue"),
     ("backends._python", "backends.shm._backend", "backends.zmq", "backends.fake"),  # the backends themselves
     ("frames", "_latest", "_bridge"),
-    ("recording", "_metrics"),
+    ("recording",),
     ("spark",),
-    ("pipeline",),
+    ("pipeline", "_metrics"),
     ("_cli", "_demo", "__main__"),
 )
 # For users' programs and their tests. No other part of the package imports them.
-FOR_USERS = ("testing", "compat")
+FOR_USERS = ("testing", "compat", "tracing")
 
 
 def module_name(path: Path, root: Path = SOURCE, package: str = PACKAGE) -> str:

@@ -25,6 +25,7 @@ PUBLIC = {
     "ringmain.spark": "`session`, `read`, and the data source",
     "ringmain.testing": "the fake world, `Lockstep`, `Sequencer`, crashes",
     "ringmain.testing.plugin": "the pytest plugin",
+    "ringmain.tracing": "messages carry the context of OpenTelemetry's spans",
     "ringmain.typed": "codecs and schemas",
 }
 # `python -m ringmain` and `python -m ringmain.compat`: run, never imported.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ringmain._contracts import CONTRACTS
 from ringmain._message import Message
-from ringmain._screens import Screened
+from ringmain._screens import Screened, split_kind
 from ringmain._subscriber import Subscriber
 from ringmain.backends._python import reference_ring
 from ringmain.backends._python.buffers import PythonLease
@@ -90,7 +90,7 @@ class PythonSubscriber(Screened, PythonEndpoint):
         self._check_open()
 
     def _screened(self, record: reference_ring.Record) -> bool:
-        return record.sender in self._senders or record.kind in self._kinds
+        return record.sender in self._senders or split_kind(record.kind).name in self._kinds
 
     def _decode(self, record: reference_ring.Record) -> Any:
         if self._codec is None:
