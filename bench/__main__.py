@@ -17,7 +17,7 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-from bench import arrays, bars, cells, costs, dropping, fans, harness, peers, plots, recovery, runs, typed, versus
+from bench import arrays, bars, cells, costs, dropping, fans, harness, idle, peers, plots, recovery, runs, typed, versus
 from bench.floors import ROOT, build_floor
 from bench.placement import BAR_CPUS, Machine, machine
 
@@ -48,6 +48,7 @@ def main() -> int:
     before = runs.load(path) if path else None
     build_floor()
     about = runs.circumstances(shlex.join(["python", "-m", "bench", *sys.argv[1:]]))
+    about["placements"] = str(here).splitlines()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a time limit from outside ends it like Ctrl-C
     directory = tempfile.mkdtemp(prefix="ringmain-bench-", dir="/dev/shm")
     os.environ["RINGMAIN_DIR"] = directory
@@ -89,6 +90,7 @@ def _cells(parts: list[str], here: Machine) -> tuple[list[harness.Cell], dict[st
         *typed.typed_cells(),
         *arrays.array_cells(),
         *costs.cost_cells(kinds),
+        *idle.idle_cells(),
         *recovery.recovery_cells(),
     ]
     every = [*harness.placed(at_each, here.placements), *harness.placed(at_one, here.placements[:1])]

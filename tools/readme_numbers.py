@@ -18,18 +18,32 @@ BEGIN, END = "<!-- numbers -->", "<!-- /numbers -->"
 SIZES = ("32 B", "1 KB", "64 KB", "1 MB", "6 MB")
 TABLES: dict[str, tuple[str, ...]] = {
     "Messages per second, one process to another": SIZES,
+    "Messages per second, one process to another, CPUs with an L2 each": tuple(f"{size}, far" for size in SIZES),
+    "Messages per second that arrive, where they may be lost, and % lost": tuple(
+        f"{size}, {what}{at}" for at in ("", ", far") for size in ("32 B", "64 KB") for what in ("loss allowed", "lost")
+    ),
     "Round trips at 32 B, µs": tuple(
         f"round trip {centile}, {way}"
         for way in ("by default", "spinning", "sleeping")
         for centile in ("p50", "p99", "p99.9")
     ),
+    "Round trips at 32 B, CPUs with an L2 each, µs": tuple(
+        f"round trip {centile}, {way}, far"
+        for way in ("by default", "spinning", "sleeping")
+        for centile in ("p50", "p99")
+    ),
     "Several processes, messages per second": tuple(
-        f"{way}, {size}" for way in ("one → three", "three → one") for size in ("32 B", "64 KB")
+        f"{way}, {size}{at}"
+        for at in ("", ", far")
+        for way in ("one → three", "three → one")
+        for size in ("32 B", "64 KB")
     ),
     "Objects per second: typed structs and numpy frames": ("typed", "numpy frame, 6 MB"),
     "Time of one publish, ns, by number of readers": tuple(f"publish to {count} readers" for count in (1, 4, 15, 60)),
     "Cost: ms of processor time, KB of memory, ms until others continue": (
         "CPU of a second's wait",
+        "CPU of 1,000 idle subscribers, one process",
+        "CPU of 1,000 idle subscribers, 100 processes",
         "memory of a pair",
         "standstill, writer killed in mid-message",
         "standstill, blocking reader killed",
@@ -66,6 +80,7 @@ def about(run: dict[str, Any]) -> list[str]:
     return [
         f"Measured on {run['date'][:10]} with `{run['command']}` at commit {run['commit']}, on {run['machine']}",
         f"({run['cores']} cores, load {run['load']:.0f} at the start), Linux {run['kernel']}, Python {run['python']}.",
+        *(f"{line}." for line in run.get("placements", [])),
     ]
 
 
@@ -143,6 +158,8 @@ def readme(run: dict[str, Any]) -> list[str]:
     cells = {cell["name"]: cell for cell in run["cells"]}
     lines = ["| | ringmain | `multiprocessing.Queue` | best other |", "|---|---|---|---|"]
     for what, group, way in README_ROWS:
+        if f"{group} | {way}" not in cells:  # on a machine without CPUs that share an L2
+            group = f"{group}, far"
         ours = cells[f"{group} | {way}"]
         unit = ours["unit"]
         queue = cells.get(f"{group} | multiprocessing.Queue")

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,13 @@ import msgq
 
 from bench import pair
 from bench.peers import Peer
+
+
+def _wait_until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + pair.PATIENCE_S
+    while not true():
+        if time.monotonic() > deadline:
+            raise TimeoutError("no reader came")
 
 
 class Msgq(Peer):
@@ -30,7 +38,17 @@ class Msgq(Peer):
     @contextmanager
     def sender(self, lane: int, index: int = 0) -> Iterator[pair.Send]:
         self._enter()
-        yield msgq.pub_sock(f"lane{lane}").send
+        publisher = msgq.pub_sock(f"lane{lane}")
+        put, joined = publisher.send, False
+
+        def send(data: bytes) -> None:
+            nonlocal joined
+            if not joined:  # a new publisher forgets its readers, and they come back with their next call
+                _wait_until(publisher.all_readers_updated)
+                joined = True
+            put(data)
+
+        yield send
 
     @contextmanager
     def receiver(self, lane: int, index: int = 0) -> Iterator[pair.Receive]:

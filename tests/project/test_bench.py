@@ -20,7 +20,7 @@ import pytest
 
 np = pytest.importorskip("numpy")
 
-from bench import bars, dropping, floors, frames_gpu, harness, instructions, pair, placement, runs  # noqa: E402
+from bench import bars, dropping, floors, frames_gpu, harness, idle, instructions, pair, placement, runs  # noqa: E402
 from bench.peers.ring import Batching, Broadcast, Frames, Iterating, Single  # noqa: E402
 
 
@@ -275,6 +275,16 @@ def test_without_torch_nothing_is_measured_on_a_gpu_and_it_is_said(
     monkeypatch.setattr(sys, "argv", ["frames_gpu"])
     assert frames_gpu.main() == 0
     assert capsys.readouterr().out == "frames_gpu: nothing measured, torch is not installed\n"
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_the_processor_time_of_subscribers_that_wait_is_measured(
+    runtime_dir: Any, monkeypatch: pytest.MonkeyPatch, processes: int
+) -> None:
+    monkeypatch.setattr(idle, "SUBSCRIBERS", 2 * idle.ON_A_TOPIC)
+    monkeypatch.setattr(idle, "SETTLE_S", 0.05)
+    monkeypatch.setattr(idle, "WAIT_S", 0.1)
+    assert idle.idle_ms(idle.Ring(), processes)(0) >= 0
 
 
 def test_the_native_helper_builds() -> None:
