@@ -15,13 +15,11 @@ from __future__ import annotations
 import argparse
 import ctypes
 import json
-import mmap
 import multiprocessing
 import os
 import shlex
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -38,10 +36,8 @@ import numpy as np
 
 import ringmain as rm
 from bench import runs
+from bench.registered_memory import SHAPE, SIZE, huge_directory, mappings, registered
 
-SHAPE = (1208, 1928, 3)
-SIZE = 1208 * 1928 * 3
-READ_ONLY = 8  # cudaHostRegisterReadOnly
 HOST_TO_DEVICE = 1  # cudaMemcpyHostToDevice
 CAMERAS = 4
 PATIENCE_S = 30.0
@@ -59,7 +55,7 @@ class Row:
         returns = "" if self.returns_us is None else f"{self.returns_us:.1f}"
         arrives = "" if self.arrives_us is None else f"{self.arrives_us:.1f}"
         speed = f"{SIZE / self.arrives_us / 1e3:.1f} GB/s" if self.arrives_us else ""
-        return f"{self.what:58}{returns:>9}{arrives:>9}  {speed:>10}  {self.note}".rstrip()
+        return f"{self.what:62}{returns:>9}{arrives:>9}  {speed:>10}  {self.note}".rstrip()
 
 
 def call_us(call: Callable[[], object], rounds: int) -> float:
@@ -72,9 +68,17 @@ def call_us(call: Callable[[], object], rounds: int) -> float:
     return statistics.median(found) / 1e3
 
 
-def copied(what: str, copy: Callable[[], object], finish: Callable[[], object], rounds: int, note: str = "") -> Row:
+def copied(
+    what: str,
+    copy: Callable[[], object],
+    finish: Callable[[], object],
+    rounds: int,
+    note: str = "",
+    prepare: Callable[[], object] = lambda: None,
+) -> Row:
     returns, arrives = [], []
     for number in range(WARM + rounds):
+        prepare()
         start = time.perf_counter_ns()
         copy()
         returned = time.perf_counter_ns()
@@ -84,42 +88,6 @@ def copied(what: str, copy: Callable[[], object], finish: Callable[[], object], 
             returns.append(returned - start)
             arrives.append(arrived - start)
     return Row(what, statistics.median(returns) / 1e3, statistics.median(arrives) / 1e3, note)
-
-
-# ---------------------------------------------------------------------------------- memory that is registered by hand
-
-
-@contextmanager
-def registered(torch: Any, memory: mmap.mmap, flags: int) -> Iterator[Any]:
-    """A tensor in this mapping while it is registered."""
-    array = np.frombuffer(memory, np.uint8)[:SIZE]
-    cudart = torch.cuda.cudart()
-    error = int(cudart.cudaHostRegister(array.ctypes.data, len(memory), flags))
-    if error:
-        raise OSError(f"cudaHostRegister: error {error}")
-    try:
-        yield torch.from_numpy(array)
-    finally:
-        cudart.cudaHostUnregister(array.ctypes.data)
-
-
-def mappings() -> Iterator[tuple[str, mmap.mmap, int]]:
-    """Memory of the size of a frame, filled, and the flags to register it with."""
-    room = -(-SIZE // (2 << 20)) * (2 << 20)
-    small, huge = mmap.mmap(-1, room, mmap.MAP_PRIVATE), mmap.mmap(-1, room, mmap.MAP_PRIVATE)
-    if hasattr(mmap, "MADV_NOHUGEPAGE"):
-        small.madvise(mmap.MADV_NOHUGEPAGE)
-        huge.madvise(mmap.MADV_HUGEPAGE)
-    for memory in (small, huge):
-        memory[:] = bytes(room)
-    yield "private memory, small pages, registered", small, 0
-    yield "private memory, huge pages where granted, registered", huge, 0
-    with tempfile.TemporaryFile(dir="/dev/shm") as file:
-        file.write(bytes(room))
-        file.flush()
-        yield "file in /dev/shm, mapped for writing, registered", mmap.mmap(file.fileno(), room), 0
-        readable = mmap.mmap(file.fileno(), room, prot=mmap.PROT_READ)
-        yield "file in /dev/shm, mapped for reading, registered", readable, READ_ONLY
 
 
 def memcpy_async() -> Any:
@@ -168,12 +136,12 @@ def to_gpu(torch: Any, rounds: int) -> list[Row]:
         wrapped = torch.from_numpy(received.array)
         measure("frame, not pinned", lambda: wrapped)
     flat = gpu.view(-1)
-    for what, memory, flags in mappings():
+    for mapping in mappings():
         try:
-            with registered(torch, memory, flags) as tensor:
-                rows.append(copied(what, partial(flat.copy_, tensor, True), finish, rounds))
+            with registered(torch, mapping) as tensor:
+                rows.append(copied(mapping.what, partial(flat.copy_, tensor, True), finish, rounds))
         except OSError as error:
-            rows.append(Row(what, None, None, str(error)))
+            rows.append(Row(mapping.what, None, None, str(error)))
     return rows
 
 
@@ -271,6 +239,32 @@ def through_queue(torch: Any, count: int) -> Row:
     return Row("torch.multiprocessing.Queue, one camera, for each frame", None, each * 1e6)
 
 
+def newly_written(torch: Any, rounds: int) -> Row:
+    """Frames as another process has just written them, one after the other, each in the next buffer."""
+    context = multiprocessing.get_context("spawn")
+    stop = context.Event()
+    worker = context.Process(target=camera, args=("camera/new", stop), daemon=True)
+    gpu = torch.empty(SHAPE, dtype=torch.uint8, device="cuda")
+    with rm.FrameSubscriber("camera/new") as sub:
+        worker.start()
+        try:
+            received = sub.recv(timeout=PATIENCE_S)
+            note = "" if sub.pin_memory() else "NOT PINNED: CUDA refused"
+
+            def next_one() -> None:
+                nonlocal received
+                received.release()
+                received = sub.recv(timeout=PATIENCE_S)
+
+            what = "frame from a camera, pinned, torch.from_dlpack(f)"
+            finish = torch.cuda.current_stream().synchronize
+            copy = lambda: gpu.copy_(torch.from_dlpack(received), non_blocking=True)  # noqa: E731
+            return copied(what, copy, finish, rounds, note, next_one)
+        finally:
+            stop.set()
+            worker.join(PATIENCE_S)
+
+
 def cameras(torch: Any, count: int, seconds: float, *, pin: bool) -> Row:
     """Cameras, each a process, into one worker with a stream for each. A frame is held until its copy is done."""
     context = multiprocessing.get_context("spawn")
@@ -331,20 +325,6 @@ def _work(torch: Any, subs: list[Any], seconds: float) -> tuple[int, int]:
     return taken, lost
 
 
-@contextmanager
-def huge_directory() -> Iterator[str | None]:
-    """A runtime directory whose file system gives huge pages, where this process may mount one."""
-    with tempfile.TemporaryDirectory() as directory:
-        command = ["mount", "-t", "tmpfs", "-o", "huge=always,size=256m,mode=0700", "tmpfs", directory]
-        if not shutil.which("mount") or subprocess.run(command, capture_output=True, check=False).returncode != 0:
-            yield None
-            return
-        try:
-            yield directory
-        finally:
-            subprocess.run(["umount", "--lazy", directory], check=False)
-
-
 def on_huge_pages(torch: Any, rounds: int) -> Row:
     what = "frame, pinned, huge pages, the same tensor"
     gpu = torch.empty(SHAPE, dtype=torch.uint8, device="cuda")
@@ -382,13 +362,13 @@ def main() -> int:
     os.environ["RINGMAIN_DIR"] = directory
     try:
         rows = [*to_gpu(torch, options.rounds), on_huge_pages(torch, options.rounds), *parts(torch, options.rounds)]
-        rows += from_gpu(torch, options.rounds)
+        rows += [*from_gpu(torch, options.rounds), newly_written(torch, options.rounds)]
         rows += [cameras(torch, n, options.seconds, pin=pin) for n in (1, CAMERAS) for pin in (True, False)]
         rows.append(through_queue(torch, options.rounds))
     finally:
         shutil.rmtree(directory)
     print(f"{about['gpu']}, torch {about['torch']}, {about['machine']}, Linux {about['kernel']}, {about['date']}")
-    print(f"{f'frames of {SIZE / 1e6:.2f} MB, µs':58}{'returns':>9}{'arrives':>9}")
+    print(f"{f'frames of {SIZE / 1e6:.2f} MB, µs':62}{'returns':>9}{'arrives':>9}")
     print("\n".join(map(str, rows)))
     stamp = str(about["date"]).replace(":", "").replace("-", "")[:15]
     out = options.out or runs.DIRECTORY / "frames" / f"gpu-{stamp}.json"
