@@ -48,13 +48,13 @@ class Machine:
 
 
 def sharing_l2(allowed: Sequence[int], root: Path = SYS) -> list[tuple[int, ...]]:
-    """The CPUs in groups that share an L2. Where the kernel does not say, all are one group."""
+    """The CPUs in groups that share an L2. Where the kernel does not say, the hyperthreads of a core are a group."""
     groups: dict[str, list[int]] = {}
     for cpu in sorted(allowed):
         caches = root / f"cpu{cpu}" / "cache"
         l2 = [index for index in caches.glob("index*") if (index / "level").read_text().strip() == "2"]
-        shared = (l2[0] / "shared_cpu_list").read_text().strip() if l2 else ""
-        groups.setdefault(shared, []).append(cpu)
+        shared = l2[0] / "shared_cpu_list" if l2 else root / f"cpu{cpu}" / "topology" / "thread_siblings_list"
+        groups.setdefault(shared.read_text().strip(), []).append(cpu)
     return [tuple(group) for group in groups.values()]
 
 

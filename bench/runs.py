@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -58,6 +59,8 @@ def circumstances(command: str) -> dict[str, Any]:
 
 
 def _git(*arguments: str) -> str:
+    if not shutil.which("git"):
+        return ""
     done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=False)
     return done.stdout.strip() if done.returncode == 0 else ""
 

@@ -218,6 +218,14 @@ def test_near_cpus_share_an_l2_and_far_ones_do_not(tmp_path: Path) -> None:
     assert [one.cpus for one in allowed.placements] == [(1, 9), (1, 2, 3, 4)]
 
 
+def test_where_the_kernel_says_nothing_of_caches_hyperthreads_are_near(tmp_path: Path) -> None:
+    for cpu in range(8):
+        topology = tmp_path / f"cpu{cpu}" / "topology"
+        topology.mkdir(parents=True)
+        (topology / "thread_siblings_list").write_text(f"{cpu // 2 * 2}-{cpu // 2 * 2 + 1}\n")
+    assert [one.cpus for one in placement.machine(range(8), tmp_path).placements] == [(0, 1), (0, 2, 4, 6)]
+
+
 def test_a_machine_without_a_placement_says_so(tmp_path: Path) -> None:
     root = cpu_tree(tmp_path, {cpu: str(cpu) for cpu in range(8)})
     assert placement.machine(range(8), root).skipped == ("near: skipped, no two CPUs share an L2",)
