@@ -69,8 +69,10 @@ class Msgq(Peer):
                 data = receive()
             return data
 
-        yield look if self.spinning else wait
-        shutil.rmtree(f"/dev/shm/msgq_{os.environ['OPENPILOT_PREFIX']}", ignore_errors=True)
+        try:
+            yield look if self.spinning else wait
+        finally:
+            shutil.rmtree(f"/dev/shm/msgq_{os.environ['OPENPILOT_PREFIX']}", ignore_errors=True)
 
 
 PEERS: list[type[Peer]] = [Msgq]
