@@ -433,7 +433,9 @@ PyMethodDef methods[] = {
      "try_recv_message()\n--\n\nThe next Message, or None at once."},
     {"recv_many", method(recv_many), METH_FASTCALL | METH_KEYWORDS,
      "recv_many(max_messages, timeout=0)\n--\n\nThe messages that are there, up to max_messages, of one "
-     "life of the topic; waits only for the first."},
+     "life of the topic. Waits, if at all, only for the first; an empty list if none comes in time, where "
+     "recv "
+     "raises Timeout."},
     {"recv_into", method(recv_into), METH_FASTCALL | METH_KEYWORDS,
      "recv_into(buffer, timeout=None)\n--\n\nCopy the next message into a buffer; returns its size."},
     {"fileno", fileno, METH_NOARGS,

@@ -34,6 +34,15 @@ def test_wait_takes_frame_subscribers() -> None:
         assert rm.wait(both, timeout=PATIENCE_S) == [sub]
 
 
+def test_many_frames_are_as_many_as_come_in_time() -> None:
+    with rm.FramePublisher("s", 16) as pub, rm.FrameSubscriber("s") as sub:
+        assert sub.recv_many(2) == sub.recv_many(2, timeout=0.01) == []  # where recv() raises Timeout
+        for _ in range(3):
+            pub.send(np.zeros(16, "u1"))
+        assert [f.id for f in sub.recv_many(2, timeout=PATIENCE_S)] == [0, 1]
+        assert [f.id for f in sub.recv_many(2, timeout=PATIENCE_S)] == [2]
+
+
 def test_frame_topics_are_listed() -> None:
     assert rm.frame_streams("camera") == []
     with (

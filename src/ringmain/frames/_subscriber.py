@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, cast
 
 from ringmain import _names, _native
 from ringmain._endpoint import Endpoint
 from ringmain._screens import ScreenSet
 from ringmain._subscriber import Start, Subscriber
-from ringmain.errors import Closed, FrameTopicChanged
+from ringmain.errors import Closed, FrameTopicChanged, Timeout
 from ringmain.frames._layout import FrameLayout
 from ringmain.frames._memory import Pinning, check_backend
 from ringmain.frames._topics import frame_topic
@@ -90,13 +91,15 @@ class FrameSubscriber(Endpoint, _native.FrameSubscriber):
     try_recv_message = _native.FrameSubscriber.try_recv
 
     def recv_many(self, max_messages: int, timeout: float | None = 0) -> list[Frame]:
-        """The available frames, up to max_messages; waits only for the first. Each frame holds its buffer."""
+        """The available frames, up to max_messages. Waits, if at all, only for the first; an empty list if none comes
+        in time, where `recv` raises `Timeout`. Each frame holds its buffer."""
         frames: list[Frame] = []
-        if max_messages > 0:
-            frame = self.try_recv() if timeout == 0 else self.recv(timeout)
-            while frame is not None:
+        with suppress(Timeout):
+            while len(frames) < max_messages:
+                frame = self.try_recv() if frames or timeout == 0 else self.recv(timeout)
+                if frame is None:
+                    break
                 frames.append(frame)
-                frame = self.try_recv() if len(frames) < max_messages else None
         return frames
 
     def recv_into(self, buffer: WriteableBuffer, timeout: float | None = None) -> int:
