@@ -68,6 +68,13 @@ bool wait_for_min_readers(PublisherState& p, Deadline& deadline);
 // Waits until what blocked the writer may be gone. 1: try again; 0: timed out, Full is raised; -1: another exception.
 int wait_for_room(PublisherState& p, Deadline& deadline);
 
+// Around all tries of one wait: the slot says which one the writer waits for, from its first sleep to the end of the wait.
+// A writer that awakes and tries again is still seen to wait.
+struct SeenWaiting {
+    PublisherState& p;
+    ~SeenWaiting();
+};
+
 // begin() and prepare(), waiting until the deadline. While it waits, it does not have the turn. False: raised.
 bool start_message_slowly(PublisherState& p, uint64_t room, Deadline& deadline);
 // always_inline: the compiler leaves it to a call otherwise, which costs a send 25 instructions.

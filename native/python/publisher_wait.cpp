@@ -169,12 +169,19 @@ int wait_for_room(PublisherState& p, Deadline& deadline) {
         raise(failure);
         result = -1;
     }
-    p.participant->own().waits_for.store(0, std::memory_order_relaxed);
     count_blocked(p, since_ns);  // here, because goes_on may leave the topic
     return result == 1 && !goes_on(p) ? -1 : result;
 }
 
+SeenWaiting::~SeenWaiting() {
+    if (!p.participant) return;  // it left the topic, and its slot is free
+    Word<uint32_t>& waits_for = p.participant->own().waits_for;
+    // relaxed: for observers. The owner alone writes it.
+    if (waits_for.load(std::memory_order_relaxed)) waits_for.store(0, std::memory_order_relaxed);
+}
+
 bool start_message_slowly(PublisherState& p, uint64_t room, Deadline& deadline) {
+    SeenWaiting seen{p};
     for (;;) {
         Status status = p.writer->begin();
         if (status == Status::ok) [[likely]] {

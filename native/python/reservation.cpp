@@ -142,6 +142,7 @@ PyObject* append_data(PyObject* self, PyObject* args) {
     if (grown + envelope > r.p->largest_bytes) return raise_too_large(*r.p, grown, envelope);
     if (grown > r.room) {
         Deadline deadline(timeout_ns);
+        SeenWaiting seen{*r.p};
         uint64_t room = room_for(footprint(grown, r.p->sender.size(), r.kind.size()));
         for (Status status; (status = r.p->writer->prepare(room)) != Status::ok;) {
             if (status != Status::blocked) return raise_status(*r.p, status);

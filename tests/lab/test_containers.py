@@ -143,7 +143,11 @@ def test_kill_while_it_writes(contain: Contain, in_thread: Callable[..., Callabl
 
 @pytest.mark.parametrize("contract", ["pipe", "reliable"])
 def test_a_reader_that_blocks(
-    contain: Contain, contract: str, in_thread: Callable[..., Callable[[], object]], capsys: pytest.CaptureFixture[str]
+    contain: Contain,
+    contract: str,
+    in_thread: Callable[..., Callable[[], object]],
+    until: Callable[[Callable[[], object]], None],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The writer on the host waits for the reader in the container; everything arrives once it reads."""
     with rm.Publisher("down", contract=contract, capacity=4096) as down:
@@ -157,6 +161,7 @@ def test_a_reader_that_blocks(
         sent, error = fill(down)
         assert "reader 'inside'" in error
         waiting = in_thread(lambda: [down.send(data, timeout=PATIENCE_S) for data in numbers(sent, 200)])
+        until(lambda: rm.info("down").writers[0].waits_for == "inside")
         main(["doctor", "down"])
         assert "inside" in capsys.readouterr().out
         inside.tell("200")

@@ -69,10 +69,16 @@ def test_a_dead_reader_is_not_waited_for(child):
         assert [r.name for r in rm.info("x").readers] == ["alive"]
 
 
-def test_a_waiting_writer_is_seen_from_outside(in_thread, until):
-    with rm.Publisher("x", contract="reliable", capacity=4096) as pub, rm.Subscriber("x", name="slow") as sub:
+@pytest.mark.parametrize("spin", [0, 0.01])
+def test_a_waiting_writer_is_seen_from_outside(spin, in_thread, until):
+    with (
+        rm.Publisher("x", contract="reliable", capacity=4096, spin=spin) as pub,
+        rm.Subscriber("x", name="slow") as sub,
+    ):
         sending = in_thread(lambda: [pub.send(b"x" * 1000, timeout=20) for _ in range(10)])
         until(lambda: rm.info("x").writers[0].waits_for == "slow")
+        # Also while it is awake, which is most of the time if it spins.
+        assert {rm.info("x").writers[0].waits_for for _ in range(500)} == {"slow"}
         assert [sub.recv(timeout=20) for _ in range(10)] == [b"x" * 1000] * 10
         sending()
         assert rm.info("x").writers[0].waits_for is None
