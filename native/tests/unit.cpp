@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <string>
@@ -308,10 +309,31 @@ void after_a_failure_nothing_is_spooled() {
     close(null);
 }
 
+// A test that fails in the middle ends with exit(), and leaves nothing in shared memory.
+void a_directory_goes_with_the_process_that_made_it() {
+    char path[64] = {};
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    std::fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        Fresh fresh;
+        auto writer = join_as_writer(*fresh, "t", request(Contract::broadcast));
+        (void)!write(ends[1], fresh.path().data(), fresh.path().size());
+        std::exit(7);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    CHECK(WEXITSTATUS(status) == 7 && read(ends[0], path, sizeof path - 1) > 0);
+    CHECK(access(path, F_OK) != 0);
+    for (int end : ends) close(end);
+}
+
 }  // namespace
 
 int main() {
     text_is_made_valid();
+    a_directory_goes_with_the_process_that_made_it();
     sizes_are_what_the_layout_says();
     what_is_no_topic_is_refused();
     the_last_to_leave_takes_the_topic_away();
