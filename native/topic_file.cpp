@@ -251,16 +251,24 @@ int TopicFile::fd() const {
     return descriptor_.number();
 }
 
+static bool only_looks(Access access) { return access == Access::inspect || access == Access::observe; }
+
 void TopicFile::map(Access access) {
     control_bytes_ = data_offset;
-    int control_protection = access == Access::observe ? PROT_READ : PROT_READ | PROT_WRITE;
+    if (access == Access::inspect) {
+        void* control = mmap(nullptr, control_bytes_, PROT_READ, MAP_SHARED, fd(), 0);
+        if (control == MAP_FAILED) fail_errno("cannot map topic '" + topic + "'");
+        control_ = static_cast<std::byte*>(control);
+        return;
+    }
+    int control_protection = only_looks(access) ? PROT_READ : PROT_READ | PROT_WRITE;
     int data_protection = access == Access::write ? PROT_READ | PROT_WRITE : PROT_READ;
     // A mapping keeps its open file description alive, and with it the locks, even in a forked child that has closed the
     // descriptor: a parent that dies would look alive. So we map through another description, which has no locks. A fork
     // waits until it is closed, so that no child keeps it.
     std::string self = "/proc/self/fd/" + std::to_string(fd());
     std::unique_lock no_fork(OpenTopicFiles::all->mutex);
-    FileDescriptor through{::open(self.c_str(), (access == Access::observe ? O_RDONLY : O_RDWR) | O_CLOEXEC)};
+    FileDescriptor through{::open(self.c_str(), (only_looks(access) ? O_RDONLY : O_RDWR) | O_CLOEXEC)};
     if (through.fd < 0) fail_errno("cannot open topic '" + topic + "' again, to map it");
     void* control = mmap(nullptr, control_bytes_, control_protection, MAP_SHARED, through.fd, 0);
     if (control == MAP_FAILED) fail_errno("cannot map topic '" + topic + "'");
@@ -412,7 +420,7 @@ std::shared_ptr<TopicFile> TopicFile::open(std::shared_ptr<Directory> directory,
     const char* kinds[] = {"topic '", "the pool of stream '", "the waiting file of topic '"};
     std::string what = kinds[static_cast<int>(kind)] + s.topic + "' (" + directory->path() + "/" + file + ")";
 
-    if (!OpenTopicFiles::open(s, (access == Access::observe ? O_RDONLY : O_RDWR) | O_NOFOLLOW | O_NONBLOCK,
+    if (!OpenTopicFiles::open(s, (only_looks(access) ? O_RDONLY : O_RDWR) | O_NOFOLLOW | O_NONBLOCK,
                               file.c_str())) {
         if (errno == ELOOP) fail(Fault::not_allowed, what + " is a symbolic link: refused");
         if (errno == ENOENT)

@@ -19,7 +19,9 @@ namespace ringmain {
 // A topic's ring, the pool of buffers beside it, and where readers wait while there is no ring. Each is a file.
 enum class FileKind { ring, pool, waiting };
 
-enum class Access { observe, read, write };  // observe: nothing writable; read: control part only; write: all
+// What is mapped, and what of it can be written. inspect: the control part is mapped, and no lock is ever taken; observe: all
+// is mapped; read: the control part can be written; write: all can.
+enum class Access { inspect, observe, read, write };
 
 struct TopicOptions {
     Contract contract = Contract::broadcast;

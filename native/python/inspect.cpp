@@ -22,34 +22,83 @@ PyObject* participant_record(const ParticipantInfo& p) {
         "blocked_ns", p.blocked_ns, "alive", p.alive ? Py_True : Py_False, "name", p.name.c_str());
 }
 
+// The number of the next message. It is the only word of the ring that is needed, so the ring is not mapped.
+uint64_t next_sequence(const TopicFile& s, uint64_t commit) {
+    uint64_t next = 0;
+    auto at = static_cast<off_t>(s.data_offset + commit % s.capacity_bytes);
+    if (pread(s.fd(), &next, sizeof next, at) != sizeof next)
+        throw Failure{Fault::corrupt, "topic '" + s.topic + "' is shorter than its header says"};
+    return next;
+}
+
+PyObject* inspection(const std::shared_ptr<Directory>& directory, std::string_view topic) {
+    std::shared_ptr<TopicFile> s = TopicFile::open(directory, topic, Access::inspect);
+    Header& h = s->header();
+    uint64_t commit = h.commit.load(std::memory_order_acquire) & kPositionMask;
+    uint64_t tail = h.tail.load(std::memory_order_relaxed);
+    uint64_t next = next_sequence(*s, commit);
+    std::string schema = s->schema();
+    Ref participants(PyList_New(0));
+    for (uint32_t i : taken_slots(*s))
+        if (!append(participants, Ref(participant_record(look_at(*s, i, slot_alive(*s, i)))))) return nullptr;
+    if (!participants) return nullptr;
+    uint32_t turn = h.turn.load(std::memory_order_relaxed) & ~kTurnSleeper;
+    return Py_BuildValue("{sssKsKsKsKsKsOsy#sIsO}", "contract", traits(s->contract).name, "capacity_bytes",
+                         s->capacity_bytes, "epoch", s->epoch, "next_sequence", next, "position", commit,
+                         "used_bytes", commit >= tail ? std::min(commit - tail, s->capacity_bytes) : 0,
+                         "persist", s->persists() ? Py_True : Py_False, "schema", schema.data(),
+                         static_cast<Py_ssize_t>(schema.size()), "turn", turn, "participants",
+                         participants.get());
+}
+
 // inspect(directory, topic): an Inspection, as _ring.pyi types it.
 PyObject* inspect(PyObject*, PyObject* args) {
     const char *path, *topic;
     if (!PyArg_ParseTuple(args, "ss", &path, &topic)) return nullptr;
     try {
-        auto directory = std::make_shared<Directory>(path, false);
-        std::shared_ptr<TopicFile> s = TopicFile::open(directory, topic, Access::observe);
-        Header& h = s->header();
-        uint64_t commit = h.commit.load(std::memory_order_acquire) & kPositionMask;
-        uint64_t tail = h.tail.load(std::memory_order_relaxed);
-        Ring ring = ring_of(*s);
-        uint64_t next = ring.word_at(commit).load(std::memory_order_relaxed);
-        std::string schema = s->schema();
-        Ref participants(PyList_New(0));
-        for (uint32_t i : taken_slots(*s))
-            if (!append(participants, Ref(participant_record(look_at(*s, i, slot_alive(*s, i))))))
-                return nullptr;
-        if (!participants) return nullptr;
-        uint32_t turn = h.turn.load(std::memory_order_relaxed) & ~kTurnSleeper;
-        return Py_BuildValue(
-            "{sssKsKsKsKsKsOsy#sIsO}", "contract", traits(s->contract).name, "capacity_bytes",
-            s->capacity_bytes, "epoch", s->epoch, "next_sequence", next, "position", commit, "used_bytes",
-            commit >= tail ? std::min(commit - tail, s->capacity_bytes) : 0, "persist",
-            s->persists() ? Py_True : Py_False, "schema", schema.data(),
-            static_cast<Py_ssize_t>(schema.size()), "turn", turn, "participants", participants.get());
+        return inspection(std::make_shared<Directory>(path, false), topic);
     } catch (const Failure& failure) {
         return raise(failure);
     }
+}
+
+// The names that the files of one kind in a directory belong to.
+std::vector<std::string> names_in(const Directory& directory, FileKind kind) {
+    std::vector<std::string> names;
+    if (DIR* entries = fdopendir(dup(directory.fd()))) {
+        rewinddir(entries);
+        while (const dirent* entry = readdir(entries))
+            if (std::string name = topic_name(entry->d_name, kind); !name.empty()) names.push_back(name);
+        closedir(entries);
+    }
+    return names;
+}
+
+// inspect_all(directory): the Inspection of each topic by its name, None for one that cannot be read. The directory is
+// opened once, which is a third of the work.
+PyObject* inspect_all(PyObject*, PyObject* args) {
+    const char* path;
+    if (!PyArg_ParseTuple(args, "s", &path)) return nullptr;
+    Ref all(PyDict_New());
+    if (!all) return nullptr;
+    try {
+        auto directory = std::make_shared<Directory>(path, false);
+        std::vector<std::string> names = names_in(*directory, FileKind::ring);
+        std::sort(names.begin(), names.end());
+        for (const std::string& name : names) {
+            Ref found(Py_NewRef(Py_None));
+            try {
+                found = Ref(inspection(directory, name));
+            } catch (const Failure& failure) {
+                if (failure.fault == Fault::not_found) continue;  // removed since it was listed
+            }
+            Ref key(PyUnicode_DecodeFSDefaultAndSize(name.data(), static_cast<Py_ssize_t>(name.size())));
+            if (!found || !key || PyDict_SetItem(all.get(), key.get(), found.get()) != 0) return nullptr;
+        }
+    } catch (const Failure& failure) {
+        if (failure.fault != Fault::not_found) return raise(failure);
+    }
+    return all.release();
 }
 
 // [CHECK] as Reader::intact.
@@ -124,18 +173,6 @@ PyObject* peek(PyObject*, PyObject* args) {
     return list.release();
 }
 
-// The names that the files of one kind in a directory belong to.
-std::vector<std::string> names_in(const Directory& directory, FileKind kind) {
-    std::vector<std::string> names;
-    if (DIR* entries = fdopendir(dup(directory.fd()))) {
-        rewinddir(entries);
-        while (const dirent* entry = readdir(entries))
-            if (std::string name = topic_name(entry->d_name, kind); !name.empty()) names.push_back(name);
-        closedir(entries);
-    }
-    return names;
-}
-
 // topics(directory): the names of the topics in it.
 PyObject* topics(PyObject*, PyObject* args) {
     const char* path;
@@ -208,6 +245,8 @@ PyObject* unlink_dead(PyObject*, PyObject* args) {
 
 PyMethodDef inspect_methods[] = {
     {"inspect", inspect, METH_VARARGS, "An Inspection of a topic."},
+    {"inspect_all", inspect_all, METH_VARARGS,
+     "The Inspection of each topic in a directory; None: unreadable."},
     {"peek", peek, METH_VARARGS, "The newest messages of a topic, without joining it."},
     {"topics", topics, METH_VARARGS, "The names of the topics in a directory."},
     {"unlink", unlink, METH_VARARGS, "Remove a topic."},

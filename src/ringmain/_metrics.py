@@ -8,6 +8,7 @@ The invariant owned here: FAMILIES names every metric, and no other is given out
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -114,18 +115,14 @@ class Collector:
         return "\n".join(lines) + "\n"
 
 
+@functools.lru_cache(1 << 16)
 def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def _topic_rows() -> Iterator[Row]:
-    directory = _names.runtime_directory()
-    for topic in _native.topics(directory):
-        try:
-            seen = _native.inspect(directory, topic)
-        except FileNotFoundError:
-            continue  # removed since it was listed
-        except (RingmainError, ValueError):
+    for topic, seen in _native.inspect_all(_names.runtime_directory()).items():
+        if seen is None:
             yield Row({"topic": topic}, {"ringmain_topic_unreadable": 1})
             continue
         participants = seen["participants"]

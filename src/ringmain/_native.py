@@ -32,6 +32,7 @@ __all__ = [  # noqa: F405
     "clean_waiting",
     "glance",
     "inspect",
+    "inspect_all",
     "inspect_pool",
     "leave_pools",
     "nothing",
