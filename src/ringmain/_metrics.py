@@ -103,14 +103,14 @@ class Collector:
 
     def text(self) -> str:
         """Prometheus' text format."""
-        samples: dict[str, list[str]] = {}
+        samples: dict[str, list[str]] = {name: [] for name in FAMILIES}
         for labels, values in self.collect():
-            shown = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
+            shown = "{" + ",".join([f'{name}="{_escaped(value)}"' for name, value in labels.items()]) + "} "
             for name, value in values.items():
-                samples.setdefault(name, []).append(f"{name}{{{shown}}} {value}" if shown else f"{name} {value}")
+                samples[name].append(f"{name}{shown if labels else ' '}{value}")
         lines: list[str] = []
         for name, (kind, meaning) in FAMILIES.items():
-            if name in samples:
+            if samples[name]:
                 lines += [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}", *samples[name]]
         return "\n".join(lines) + "\n"
 
