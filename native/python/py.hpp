@@ -3,7 +3,6 @@
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
-#include <cxxabi.h>
 #include <unistd.h>
 
 #include <string>
@@ -12,6 +11,7 @@
 
 #include "bell.hpp"
 #include "failure.hpp"
+#include "restore_thread.hpp"
 #include "topic_file.hpp"
 
 namespace ringmain::py {
@@ -115,20 +115,11 @@ class Bytes {
     Bytes& operator=(const Bytes&) = delete;
 };
 
-// When the interpreter ends, Python ends a daemon thread as it asks for the GIL: with pthread_exit, which unwinds the
-// stack. Our destructors on it would use Python without the GIL, and one that may not throw would abort the process. So
-// the thread stops where it is, as in Python 3.14, until the process has exited.
 class WithoutGil {
     PyThreadState* state_ = PyEval_SaveThread();
 
   public:
-    ~WithoutGil() {
-        try {
-            PyEval_RestoreThread(state_);
-        } catch (const abi::__forced_unwind&) {
-            for (;;) ::pause();
-        }
-    }
+    ~WithoutGil() { restore_thread(state_); }
 };
 
 // Copies from this size on are made without the GIL.

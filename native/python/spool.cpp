@@ -11,6 +11,7 @@
 
 #include <pthread.h>
 
+#include "restore_thread.hpp"
 #include "spool.hpp"
 #include "spool_type.hpp"
 
@@ -86,7 +87,7 @@ PyObject* put(PyObject* self, PyObject* args) {
     } catch (const std::bad_alloc&) {
         taken = false;
     }
-    PyEval_RestoreThread(thread);
+    ringmain::py::restore_thread(thread);
     if (!taken) {
         for (Py_buffer& piece : kept.pieces) PyBuffer_Release(&piece);
         return PyErr_NoMemory();
@@ -103,7 +104,7 @@ PyObject* wait(PyObject* self, PyObject*) {
     if (is_forked(s)) return fail(ESRCH);
     PyThreadState* thread = PyEval_SaveThread();
     int error = s.spool.wait();
-    PyEval_RestoreThread(thread);
+    ringmain::py::restore_thread(thread);
     s.release_finished();
     if (error != 0) return fail(error);
     Py_RETURN_NONE;
@@ -134,7 +135,7 @@ void destroy(PyObject* self) {
     if (s && !is_forked(*s)) {
         PyThreadState* thread = PyEval_SaveThread();
         s->spool.close();
-        PyEval_RestoreThread(thread);
+        ringmain::py::restore_thread(thread);
         s->release_finished();
         delete s;
     }
