@@ -170,6 +170,14 @@ def test_it_is_read_in_one_thread(lake: Path, tmp_path: Path, monkeypatch: pytes
     assert report(lake, tmp_path / "report.html").exists()
 
 
+def test_tables_on_a_local_disk_are_read_by_arrow_itself(lake: Path) -> None:
+    tables = Lake(str(lake))
+    files = tables._dataset("silver/arm").filesystem
+    assert (files.type_name, files.base_fs.type_name) == ("subtree", "local"), "no file of Python in Arrow's threads"
+    assert tables.to_arrow("silver/arm", columns=["temperature"]).num_rows == SECONDS
+    assert tables.to_duckdb().execute("select count(*) from silver.arm").fetchone() == (SECONDS,)
+
+
 def test_the_page_shows_it(browser: Any, lake: Path, tmp_path: Path) -> None:  # noqa: F811
     page, problems = open_page(browser, report(lake, tmp_path / "report.html"))
     assert page.eval_on_selector_all("#fields h3", "all => all.map(h => h.textContent)") == ["arm", "wide"]

@@ -51,7 +51,13 @@ class Lake(Tables):
             )
 
     def to_arrow(self, name: str, *, columns: list[str] | None = None, version: int | None = None) -> pa.Table:
-        return self.table(name, version).to_pyarrow_table(columns=columns)
+        return self._dataset(name, version).to_table(columns=columns)
+
+    def _dataset(self, name: str, version: int | None = None) -> Any:
+        """A table for pyarrow's own threads. On a local disk they use files of Arrow: one that still has a file of
+        Python when the interpreter ends aborts the process."""
+        files = pafs.SubTreeFileSystem(f"{self.uri}/{name}", pafs.LocalFileSystem()) if self.is_local else None
+        return self.table(name, version).to_pyarrow_dataset(filesystem=files)
 
     def to_polars(self, name: str, *, version: int | None = None) -> pl.LazyFrame:
         import polars as pl
@@ -66,7 +72,7 @@ class Lake(Tables):
         for name in self.tables():
             schema, _, table = name.rpartition("/")
             hidden = f"_{name}"
-            connection.register(hidden, self.table(name).to_pyarrow_dataset())
+            connection.register(hidden, self._dataset(name))
             if schema:
                 connection.execute(f'create schema if not exists "{schema}"')
             target = f'"{schema}"."{table}"' if schema else f'"{table}"'
