@@ -47,6 +47,7 @@ FAMILIES = {
     "ringmain_recording_bytes": Family("gauge", "Size of the segments on disk."),
     "ringmain_recording_segments": Family("gauge", "Segments, sealed or not."),
     "ringmain_recording_unsealed_segments": Family("gauge", "Segments that are being written or wait to be sealed."),
+    "ringmain_recording_waiting_uploads": Family("gauge", "Sealed segments that are not at `sealed_uri` yet."),
     "ringmain_recording_last_seal_timestamp_seconds": Family("gauge", "When the newest segment was sealed."),
     "ringmain_recording_recorder_running": Family("gauge", "1 while a recorder has the directory."),
     "ringmain_recording_lag_messages": Family("gauge", "Messages that the recorder's process has not taken yet."),

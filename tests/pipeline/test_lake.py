@@ -12,13 +12,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from pyarrow import fs as pafs
 
 from ringmain.errors import LakeError
 from ringmain.pipeline import Lake
 from ringmain.pipeline._ledger import BEGUN, DONE, Batch, Ledger, Source, TopicCount, totals
 from ringmain.spark._tables import Change, live_files
-from tests.recording.test_lake import SERVER
+from tests.store import make_bucket, s3_server, storage_options
 
 SCHEMA = pa.schema([("seq", pa.int64()), ("publish_time", pa.timestamp("us", "UTC"))])
 
@@ -27,21 +26,9 @@ SCHEMA = pa.schema([("seq", pa.int64()), ("publish_time", pa.timestamp("us", "UT
 def s3() -> Iterator[dict[str, str]]:
     """The options of a server that speaks S3, with a bucket `lakes`."""
     pytest.importorskip("moto", reason="the S3 server of these tests comes with the extra `dev`")
-    with subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", SERVER],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-    ) as server:  # fmt: skip
-        assert server.stdout is not None
-        endpoint = f"127.0.0.1:{int(server.stdout.readline())}"
-        pafs.S3FileSystem(
-            access_key="key", secret_key="secret", endpoint_override=endpoint, scheme="http", region="us-east-1",
-            allow_bucket_creation=True,
-        ).create_dir("lakes")  # fmt: skip
-        yield {
-            "AWS_ENDPOINT_URL": f"http://{endpoint}", "AWS_ALLOW_HTTP": "true", "AWS_ACCESS_KEY_ID": "key",
-            "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1",
-        }  # fmt: skip
-        server.kill()
+    with s3_server() as endpoint:
+        make_bucket(endpoint, "lakes")
+        yield storage_options(endpoint)
 
 
 @pytest.fixture(params=["disk", "s3"])

@@ -3,8 +3,6 @@ directories of the recorders. The store is a real server that speaks S3, in a pr
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,29 +13,15 @@ import ringmain as rm
 from ringmain.recording import RecordingWriter, register
 from ringmain.recording._format import Position
 from tests.recording.conftest import payload_of, ring_batch
-
-SERVER = """
-import sys
-from moto.server import ThreadedMotoServer
-
-server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-server.start()
-print(server.get_host_and_port()[1], flush=True)
-sys.stdin.read()
-"""
+from tests.store import s3_server
 
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
     """host:port of a server that speaks S3, with nothing in it."""
     pytest.importorskip("moto", reason="the S3 server of these tests comes with the extra `dev`")
-    with subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", SERVER],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-    ) as server:  # fmt: skip
-        assert server.stdout is not None
-        yield f"127.0.0.1:{int(server.stdout.readline())}"
-        server.kill()
+    with s3_server() as address:
+        yield address
 
 
 @pytest.fixture
@@ -96,15 +80,3 @@ def test_positions_and_retention_are_the_same_as_in_a_directory(tmp_path: Path, 
     assert [ref.number for ref in rm.Recording(path).segments()] == [1, 2, 3], "the consumer still needs 1"
     assert [m.seq for m in rm.Recording(path).messages(start=Position(2, 5))] == list(range(25, 40))
     assert "000000000.parquet" not in names(lake("kept"))
-
-
-def test_a_bucket_that_is_not_there_stops_the_recorder_and_loses_nothing(
-    tmp_path: Path, lake: Callable[[str], str]
-) -> None:
-    writer = RecordingWriter(tmp_path / "r", sealed_uri=lake("x"))
-    writer.append("t", 1, ring_batch(0, 10))
-    filesystem, path = pafs.FileSystem.from_uri(lake("x") + "&allow_bucket_deletion=true")
-    filesystem.delete_dir(path.partition("/")[0])
-    with pytest.raises(rm.RingmainError, match="could not seal the recording"):
-        writer.close()
-    assert [m.seq for m in rm.Recording(tmp_path / "r").messages()] == list(range(10)), "in its stream, as flushed"

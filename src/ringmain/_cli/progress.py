@@ -48,6 +48,7 @@ def progress(status: RecorderStatus, most_topics: int = 1000) -> str:
     ]  # fmt: skip
     left = f", {bytes_text(status.disk_free_bytes)} free on disk" if status.disk_free_bytes is not None else ""
     waiting = f", {status.segments_waiting} segments to seal" if status.segments_waiting > 1 else ""
+    waiting += _uploads(status)
     more = f" and {len(topics) - most_topics} more topics" if len(topics) > most_topics else ""
     total = (
         f"{count_text(status.messages)} messages, {bytes_text(status.bytes)}, {rate_text(status.rate_hz)} Hz, "
@@ -64,4 +65,12 @@ def summary(status: RecorderStatus) -> str:
     ]
     heads = ("TOPIC", "CONTRACT", "MESSAGES", "BYTES", "LOST", "PROBLEM")
     total = f"{status.messages} messages, {bytes_text(status.bytes)} in {status.elapsed_s:.1f} s, {status.lost} lost"
-    return f"{table(heads, rows)}\n{total}: {status.path}" if rows else f"no topics, nothing recorded: {status.path}"
+    if not rows:
+        return f"no topics, nothing recorded: {status.path}"
+    left = f"{_uploads(status)}; `ringmain record upload {status.path}` uploads them" if status.uploads_waiting else ""
+    return f"{table(heads, rows)}\n{total}: {status.path}{left}"
+
+
+def _uploads(status: RecorderStatus) -> str:
+    why = f" ({status.upload_problem})" if status.upload_problem else ""
+    return f", {status.uploads_waiting} segments to upload{why}" if status.uploads_waiting > 1 or why else ""

@@ -20,6 +20,7 @@ from ringmain.recording._segment.segment import Damage
 from ringmain.recording._segment.store import SegmentRef, Store, list_segments
 from ringmain.recording._upkeep.repair import Report
 from ringmain.recording._upkeep.retention import consumers, register, unregister
+from ringmain.recording._upkeep.upload import upload
 
 __all__ = [
     "COLUMNS",
@@ -48,4 +49,5 @@ __all__ = [
     "register",
     "replay",
     "unregister",
+    "upload",
 ]

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from ringmain.recording._format import LOCK, sealed_name
 from ringmain.recording._recording import Recording
-from ringmain.recording._segment.store import SegmentRef, read_retired
+from ringmain.recording._segment.store import SegmentRef, list_here, read_retired
 from ringmain.recording._upkeep.lock import recorder_pid
 from ringmain.recording._upkeep.retention import consumers
 
@@ -28,13 +28,20 @@ class RecordingFigures:
         """`lag_by_process`: the messages that the readers of a process have not read, by its pid."""
         recording = Recording(self._path, skip_damage=True)
         labels = {"recording": self._path}
-        directory, refs = recording.store.directory, recording.segments()
-        counts = {ref.number: self._rows_of(recording, ref) for ref in refs}
+        directory = recording.store.directory
+        try:
+            refs = recording.segments()
+        except OSError:  # the store of its sealed segments does not answer: what is here is told
+            refs = list_here(recording.store)
+        retired = read_retired(recording.store)
+        uploaded = {number: rows for number, rows in self._sealed_rows.items() if number >= retired.first_segment}
+        counts = uploaded | {ref.number: self._rows_of(recording, ref) for ref in refs}
         values: dict[str, float] = {
-            "ringmain_recording_rows_total": sum(read_retired(recording.store).rows) + sum(counts.values()),
+            "ringmain_recording_rows_total": sum(retired.rows) + sum(counts.values()),
             "ringmain_recording_bytes": sum(ref.size_bytes for ref in refs),
             "ringmain_recording_segments": len(refs),
             "ringmain_recording_unsealed_segments": sum(not ref.sealed for ref in refs),
+            "ringmain_recording_waiting_uploads": sum(ref.waiting for ref in refs),
         }
         found: list[Figures] = [(labels, values)]
         if directory is None:

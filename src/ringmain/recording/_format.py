@@ -6,6 +6,7 @@
       000000000.parquet       a sealed segment: never changes again
       000000001.arrows        the segment being written: an Arrow IPC stream that only grows
       retired.json            what retention deleted: the first segment left, the rows of those before it
+      uploaded.json           with sealed_uri: what is there, so that the recorder need not ask (_segment/uploads.py)
       consumers/NAME.json     how far a registered consumer has read
 
 The invariant owned here: *a position (segment, row) never changes its meaning*. A row keeps its number when its segment
@@ -27,6 +28,7 @@ FORMAT_VERSION = 1
 META = "meta.json"
 LOCK = "lock"
 RETIRED = "retired.json"
+UPLOADED = "uploaded.json"
 CONSUMERS = "consumers"
 DAMAGED = "damaged"  # repair() moves what it cannot read here, and deletes none of it
 
@@ -135,6 +137,22 @@ class Retired(msgspec.Struct):
     crc: str
     first_segment: int = 0
     rows: list[int] = []
+
+
+class UploadedLife(msgspec.Struct):
+    """The last message of a life (topic, epoch) in the segments at `sealed_uri`."""
+
+    topic: str
+    epoch: int
+    last_seq: int
+
+
+class Uploaded(msgspec.Struct):
+    """uploaded.json: segments from `next_segment` on are not at `sealed_uri`."""
+
+    crc: str
+    next_segment: int = 0
+    lives: list[UploadedLife] = []
 
 
 class Consumer(msgspec.Struct):

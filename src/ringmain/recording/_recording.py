@@ -28,7 +28,7 @@ from ringmain.recording._message import Decoder, RecordedMessage, decoder_for, m
 from ringmain.recording._meta import Meta, TopicMeta, read_meta
 from ringmain.recording._segment.segment import Damage, Segment, TopicStats, merge_stats, time_ns_of
 from ringmain.recording._segment.segment_reader import StreamSegment
-from ringmain.recording._segment.store import SegmentRef, Store, list_segments, read_retired
+from ringmain.recording._segment.store import SegmentRef, Store, list_segments, read_retired, shown
 from ringmain.recording._upkeep import repair
 from ringmain.recording._upkeep.retention import missed_rows
 
@@ -65,7 +65,7 @@ class Recording:
             raise RecordingNotFound(f"no recording at {path}: neither meta.json nor a segment is there")
 
     def __repr__(self) -> str:
-        return f"Recording({str(self._path)!r})"
+        return f"Recording({shown(str(self._path))!r})"
 
     # Content
 

@@ -1,6 +1,7 @@
 """`read()`: the fastest DataFrame of a recording. Sealed segments are Parquet, which Spark reads natively, in parallel,
-with column pruning and filters pushed down. Our Arrow source reads only segments that are not sealed yet, and those
-with very large payloads: Spark's Parquet reader needs twice a payload in one piece, and 1 GiB ends the whole JVM.
+with column pruning and filters pushed down. Our Arrow source reads only segments that are not sealed yet, those in a
+store for which the session has no file system, and those with very large payloads: Spark's Parquet reader needs twice a
+payload in one piece, and 1 GiB ends the whole JVM.
 
 The invariant owned here: both parts come from one listing of the directory, so a segment that is sealed meanwhile is in
 exactly one of them.
@@ -11,7 +12,7 @@ from __future__ import annotations
 import fnmatch
 import operator
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -48,9 +49,13 @@ def read(
     path = absolute(str(path))
     sealed: list[str] = []
     growing: list[Range] = []
+    native: dict[str, bool] = {}
     for key, store in find_recordings(path).items():
+        scheme = _scheme(store)
+        if scheme not in native:
+            native[scheme] = _has_file_system(spark, scheme)
         for ref in list_segments(store):
-            if ref.sealed and not _is_wide(ref):
+            if ref.sealed and not ref.waiting and native[scheme] and not _is_wide(ref):
                 sealed.append(_address(store, ref.number))
                 continue
             plan = open_plan(ref)
@@ -81,11 +86,31 @@ def _is_wide(ref: SegmentRef) -> bool:
     return any(group.column(payload).total_uncompressed_size > WIDE_BYTES for group in groups)
 
 
+def _scheme(store: Store) -> str:
+    """Of the sealed segments' address, as Hadoop calls it."""
+    scheme = store.sealed_uri.partition("://")[0] if store.sealed_uri else "file"
+    return _OBJECT_STORE_SCHEMES.get(scheme, scheme)
+
+
+def _has_file_system(spark: SparkSession, scheme: str) -> bool:
+    """Can the session's JVM read such addresses? Otherwise pyarrow does, in Spark's Python workers. A client of Spark
+    Connect cannot ask."""
+    if scheme == "file":
+        return True
+    try:
+        jvm: Any = spark._jvm
+        settings = spark.sparkContext._jsc.hadoopConfiguration()
+        jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, settings)
+    except Exception:  # of Java, or of PySpark where there is no JVM
+        return False
+    return True
+
+
 def _address(store: Store, number: int) -> str:
     if not store.sealed_uri:
         return f"file://{store.directory.absolute() if store.directory else ''}/{sealed_name(number)}"
-    scheme, _, rest = store.sealed_uri.partition("://")
-    return f"{_OBJECT_STORE_SCHEMES.get(scheme, scheme)}://{rest.rstrip('/')}/{sealed_name(number)}"
+    rest = store.sealed_uri.partition("://")[2].partition("?")[0]
+    return f"{_scheme(store)}://{rest.rstrip('/')}/{sealed_name(number)}"
 
 
 def _matches(wanted: Filter):  # type: ignore[no-untyped-def]

@@ -20,11 +20,12 @@ EXAMPLES = [
     ("without frames, and without making a writer wait", "ringmain record -o drive --no-frames --observe"),
     ("only the last day, and at most 10 GiB", "ringmain record -o drive --keep 24h --keep 10GiB"),
     ("sealed segments into a lake", "ringmain record -o drive --sealed-uri s3://lake/drive"),
+    ("what could not be uploaded while recording", "ringmain record upload drive"),
 ]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("topic", nargs="*", help="names or patterns, like 'camera/*' (default: all)")
+    parser.add_argument("topic", nargs="*", help="names or patterns, like 'camera/*' (default: all), or `upload DIR`")
     parser.add_argument(
         "-o", "--output", metavar="DIR", help="the directory, new or to be continued (default: recording-DATE-TIME)"
     )
@@ -62,6 +63,8 @@ def run(args: argparse.Namespace) -> int:
         from ringmain.recording import Recorder
     except ImportError as error:
         raise missing_part("record", error) from None
+    if args.topic[:1] == ["upload"]:
+        return _upload(args.topic[1:], as_json=args.json)
     keep_bytes, keep_age_s = _keep(args.keep)
     path = args.output or time.strftime("recording-%Y%m%d-%H%M%S")
     recorder = Recorder(
@@ -101,6 +104,17 @@ def run(args: argparse.Namespace) -> int:
         progress.end()
     status = recorder.status()
     print(dump_json(asdict(status)) if args.json else summary(status))
+    return Exit.OK
+
+
+def _upload(directories: list[str], *, as_json: bool) -> int:
+    """`ringmain record upload DIR`. A topic that is named like this is recorded by a pattern, `[u]pload`."""
+    from ringmain.recording import upload
+
+    if len(directories) != 1:
+        raise UsageError("`ringmain record upload` takes the directory of one recording")
+    done = upload(directories[0])
+    print(dump_json({"uploaded": done}) if as_json else f"{done} segments uploaded")
     return Exit.OK
 
 

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 
 from ringmain.errors import RecordingCorrupt
 from ringmain.recording._format import RING_SCHEMA
-from ringmain.recording._segment.store import Store, list_segments
+from ringmain.recording._segment.store import Store, list_here
+from ringmain.recording._segment.uploads import read_uploaded
 
 _SEQ, _LOST = (RING_SCHEMA.get_field_index(name) for name in ("seq", "lost"))
 
@@ -75,9 +76,10 @@ def lost_in(ring: pa.RecordBatch) -> int:
 
 def last_recorded(store: Store, wanted: set[tuple[str, int]]) -> dict[tuple[str, int], int]:
     """The last recorded sequence number of each of these lives (topic, epoch), searching the newest segments first. A
-    segment that cannot be read is skipped: its messages may then be recorded again."""
+    segment that cannot be read is skipped: its messages may then be recorded again. Of segments that were uploaded,
+    uploaded.json tells it, so that the store need not answer."""
     found: dict[tuple[str, int], int] = {}
-    for ref in reversed(list_segments(store)):
+    for ref in reversed(list_here(store)):
         if wanted <= found.keys():
             break
         try:
@@ -93,4 +95,6 @@ def last_recorded(store: Store, wanted: set[tuple[str, int]]) -> dict[tuple[str,
             continue
         finally:
             segment.close()
-    return found
+    uploaded = read_uploaded(store)
+    lives = uploaded.lives if uploaded is not None else []
+    return {(life.topic, life.epoch): life.last_seq for life in lives if (life.topic, life.epoch) in wanted} | found

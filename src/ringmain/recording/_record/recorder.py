@@ -365,6 +365,8 @@ class Recorder:
             topics=topic_statuses(taps, self._meters, self._observe) if taps is not None else [],
             position=str(writer.position) if writer is not None else "",
             segments_waiting=writer.segments_waiting if writer is not None else 0,
+            uploads_waiting=writer.uploads_waiting if writer is not None else 0,
+            upload_problem=writer.upload_problem if writer is not None else "",
             damaged=writer.damaged if writer is not None else [],
             disk_free_bytes=free_bytes(self.path),
             error=str(self._error) if self._error is not None else "",

@@ -57,6 +57,10 @@ class RecorderStatus:
     """The position after the last row flushed."""
     segments_waiting: int
     """Finished and not yet sealed."""
+    uploads_waiting: int
+    """Sealed and not yet at `sealed_uri`; they are in the directory, and readable there."""
+    upload_problem: str
+    """Why the last upload failed. It is tried again, and recording goes on."""
     damaged: list[int]
     """Segments of an earlier recorder that do not pass their checksums and were left for `Recording.repair()`."""
     disk_free_bytes: int | None

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import io
 import os
 import time
 from collections import deque
@@ -29,14 +28,16 @@ import pyarrow as pa
 from ringmain._recording import Spool
 from ringmain.errors import RecordingCorrupt, RecordingError
 from ringmain.recording import _checksum, _crash
-from ringmain.recording._format import MAX_PAYLOAD_BYTES, MAX_SEGMENT, META, Position, stream_name
+from ringmain.recording._format import MAX_PAYLOAD_BYTES, MAX_SEGMENT, META, Position, Uploaded, stream_name
 from ringmain.recording._meta import MetaFile, TopicMeta
 from ringmain.recording._record import gather
 from ringmain.recording._record.gather import Pending
 from ringmain.recording._record.row_builder import RowBuilder, ring_batch
+from ringmain.recording._segment import uploads
 from ringmain.recording._segment.sealer import Sealer, tidy
 from ringmain.recording._segment.segment_writer import StreamWriter
-from ringmain.recording._segment.store import Store, list_segments, read_retired
+from ringmain.recording._segment.store import Store, check_address, list_here, read_retired
+from ringmain.recording._segment.uploads import Uploader
 from ringmain.recording._upkeep.lock import DirectoryLock
 from ringmain.recording._upkeep.retention import finish_retiring, retire
 
@@ -86,6 +87,7 @@ class RecordingWriter:
         self._failed: RecordingError | None = None
         self._stream: StreamWriter | None = None
         self._sealer: Sealer | None = None
+        self._uploader: Uploader | None = None
         self._spool = Spool()
         self._in_spool: deque[_Written] = deque()
         self._pending: list[Pending] = []
@@ -106,19 +108,31 @@ class RecordingWriter:
             raise
 
     def _begin(self, recorder: str | None, sealed_uri: str) -> None:
+        check_address(sealed_uri)
+        new = not (self.path / META).exists()
         self._meta = MetaFile(self.path, recorder, sealed_uri)
         self._store = Store(self.path, self._meta.sealed_uri)
         self._builder = RowBuilder(self._meta.recorder)
         unsealed = tidy(self._store)
-        finish_retiring(self._store)
-        taken = [ref.number for ref in list_segments(self._store)]
-        self._next = max([read_retired(self._store).first_segment - 1, *taken]) + 1
+        finish_retiring(Store(self.path))
+        uploaded = uploads.begin(self._store, new=new, sync=self._sync) if self._store.sealed_uri else Uploaded("")
+        taken = [ref.number + 1 for ref in list_here(self._store)]
+        self._next = max([read_retired(self._store).first_segment, uploaded.next_segment, *taken])
         self._position = Position(self._next, 0)
         self._meta.begin_session(self._next)
-        self._write_meta()
-        self._sealer = Sealer(self._store, sync=self._sync, after=lambda: self._retain(self._store))
+        self._meta.save(sync=self._sync)
+        if self._store.sealed_uri:
+            self._uploader = Uploader(self._store, sync=self._sync, after=lambda: self._retain(self._store))
+        self._sealer = Sealer(self._store, sync=self._sync, after=self._sealed)
         for number in unsealed:
             self._sealer.submit(number)
+
+    def _sealed(self, number: int) -> None:
+        """Called by the sealer's thread."""
+        if self._uploader is not None:
+            self._uploader.submit(number)
+        else:
+            self._retain(self._store)
 
     @property
     def recorder(self) -> str:
@@ -140,6 +154,16 @@ class RecordingWriter:
     def segments_waiting(self) -> int:
         """Finished segments that are not sealed yet."""
         return self._sealer.waiting if self._sealer is not None else 0
+
+    @property
+    def uploads_waiting(self) -> int:
+        """Sealed segments that are not at `sealed_uri` yet."""
+        return self._uploader.waiting if self._uploader is not None else 0
+
+    @property
+    def upload_problem(self) -> str:
+        """Why the last upload failed; it is tried again. Empty after one that did not."""
+        return self._uploader.problem if self._uploader is not None else ""
 
     @property
     def damaged(self) -> list[int]:
@@ -309,6 +333,8 @@ class RecordingWriter:
                 with quiet, self._stopping_on_error("seal"):
                     sealer.close()
                 self._damaged = sealer.damaged
+                if self._uploader is not None:
+                    self._uploader.close()
         finally:
             self._lock.release()
 
@@ -364,9 +390,9 @@ class RecordingWriter:
         self._opened_at = time.monotonic()
 
     def _write_meta(self) -> None:
-        data = self._meta.save(sync=self._sync)
-        if self._meta.sealed_uri:
-            self._store.upload(META, io.BytesIO(data).read)
+        self._meta.save(sync=self._sync)
+        if self._uploader is not None:
+            self._uploader.meta_changed()
 
     @contextlib.contextmanager
     def _stopping_on_error(self, doing: str) -> Iterator[None]:

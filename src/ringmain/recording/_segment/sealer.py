@@ -20,7 +20,7 @@ from ringmain.recording._format import sealed_name, stream_name
 from ringmain.recording._segment.parquet_segment import SealStats, write_sealed
 from ringmain.recording._segment.segment import Damage
 from ringmain.recording._segment.segment_reader import StreamSegment
-from ringmain.recording._segment.store import Store, list_segments
+from ringmain.recording._segment.store import Store, list_here
 
 
 def seal_segment(
@@ -53,16 +53,11 @@ def seal_segment(
 
 
 def publish_sealed(store: Store, temporary: Path, number: int, *, sync: bool) -> None:
-    """Give a sealed file its final name, in this directory or at `sealed_uri`."""
-    if not store.sealed_uri:
-        assert store.directory is not None
-        os.replace(temporary, store.directory / sealed_name(number))
-        if sync:
-            _checksum.sync_directory(store.directory)
-        return
-    with open(temporary, "rb") as source:
-        store.upload(sealed_name(number), source.read)
-    temporary.unlink()
+    """Give a sealed file its final name in this directory."""
+    assert store.directory is not None
+    os.replace(temporary, store.directory / sealed_name(number))
+    if sync:
+        _checksum.sync_directory(store.directory)
 
 
 def tidy(store: Store) -> list[int]:
@@ -70,7 +65,7 @@ def tidy(store: Store) -> list[int]:
     assert store.directory is not None
     for leftover in store.directory.glob("*.tmp"):
         leftover.unlink(missing_ok=True)
-    listed = list_segments(store)
+    listed = list_here(store)
     for ref in listed:
         if ref.sealed:
             (store.directory / stream_name(ref.number)).unlink(missing_ok=True)
@@ -88,7 +83,7 @@ def _sync_file(path: Path) -> None:
 class Sealer:
     """A thread that seals segments one after the other. An error stops it; `check()` raises the error."""
 
-    def __init__(self, store: Store, *, sync: bool, after: Callable[[], object]) -> None:
+    def __init__(self, store: Store, *, sync: bool, after: Callable[[int], object]) -> None:
         self._store, self._sync, self._after = store, sync, after
         self._queue: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._error: Exception | None = None
@@ -116,8 +111,8 @@ class Sealer:
         while (number := self._queue.get()) is not None:
             if self._error is None:
                 try:
-                    seal_segment(self._store, number, sync=self._sync)
-                    self._after()
+                    if seal_segment(self._store, number, sync=self._sync) is not None:
+                        self._after(number)
                 except RecordingCorrupt:
                     self.damaged.append(number)
                 except Exception as error:

@@ -1,13 +1,14 @@
 """Where the files of a recording are, and which segments it has.
 
-The invariant owned here: *every row is seen exactly once while segments are being sealed and deleted*. A sealed file
-takes precedence over a stream of the same number. Streams are listed before sealed files, so a segment that is sealed
-between the two listings is seen twice and counted once, never missed. A stream that is gone when it is opened has been
-sealed since.
+The invariant owned here: *every row is seen exactly once while segments are being sealed, uploaded and deleted*. A
+segment goes from a stream to a sealed file, and with `sealed_uri` from there to the store; each place is written before
+the one before is removed. They are listed in this order, so a segment that moves meanwhile is seen twice and counted
+once, never missed; and one that is gone when it is opened is opened in the next place.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,6 +81,20 @@ class Store:
             filesystem.move(target, f"{directory}/{name}")
 
 
+def shown(text: str) -> str:
+    """A text to be printed, without the name and password that an address in it may have."""
+    return re.sub(r"//[^/@\s]*@", "//", text)
+
+
+def check_address(sealed_uri: str) -> None:
+    """Refuses credentials in an address that is written to meta.json."""
+    if shown(sealed_uri) != sealed_uri:
+        raise ValueError(
+            f"sealed_uri={shown(sealed_uri)!r} was given with a name or password, which would be written to meta.json: "
+            "leave them out, and set them in the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)"
+        )
+
+
 def read_retired(store: Store) -> Retired:
     data = store.read(RETIRED)
     found = _checksum.load_json(data, Retired) if data is not None else None
@@ -94,6 +109,8 @@ class SegmentRef:
     sealed: bool
     store: Store
     size_bytes: int
+    waiting: bool = False
+    """Sealed, and in the directory until it is uploaded to `sealed_uri`."""
 
     @property
     def stream_path(self) -> Path:
@@ -107,8 +124,8 @@ class SegmentRef:
                 return StreamSegment(self.stream_path, self.number)
             except FileNotFoundError:
                 pass  # sealed since it was listed
-        filesystem, directory = self.store.filesystem()
         try:
+            filesystem, directory = self.place()
             source = filesystem.open_input_file(f"{directory}/{sealed_name(self.number)}")
         except FileNotFoundError as error:
             raise RecordingNotFound(
@@ -116,28 +133,50 @@ class SegmentRef:
             ) from error
         return ParquetSegment(self.number, source)
 
+    def place(self) -> tuple[pafs.FileSystem, str]:
+        """Where the sealed file is: the file system, and the directory in it."""
+        here = self.store.directory
+        if here is not None and self.store.sealed_uri and (here / sealed_name(self.number)).exists():
+            return pafs.LocalFileSystem(), str(here)
+        return self.store.filesystem()
+
 
 def list_segments(store: Store) -> list[SegmentRef]:
     """All segments in order, without opening any."""
+    here = list_here(store)
+    if store.directory is not None and not store.sealed_uri:
+        return here
+    filesystem, directory = store.filesystem()
+    first, sealed = read_retired(store).first_segment, {}
+    for info in filesystem.get_file_info(pafs.FileSelector(directory, allow_not_found=True)):
+        parsed = parse_segment_name(info.base_name)
+        if parsed is not None and parsed[1] and parsed[0] >= first:
+            sealed[parsed[0]] = SegmentRef(parsed[0], True, store, info.size)
+    found = {ref.number: ref for ref in here}
+    found |= {number: ref for number, ref in sealed.items() if number not in found or not found[number].sealed}
+    return [found[number] for number in sorted(found)]
+
+
+def list_here(store: Store) -> list[SegmentRef]:
+    """The segments in the recorder's directory, in order; the store at `sealed_uri` is not asked."""
     streams: dict[int, int] = {}
-    if store.directory is not None:
+    sealed: dict[int, int] = {}
+    if store.directory is None:
+        return []
+    for found, wanted in ((streams, False), (sealed, True)):
         try:
             for entry in store.directory.iterdir():
                 parsed = parse_segment_name(entry.name)
-                if parsed is not None and not parsed[1]:
+                if parsed is not None and parsed[1] == wanted:
                     try:
-                        streams[parsed[0]] = entry.stat().st_size
+                        found[parsed[0]] = entry.stat().st_size
                     except FileNotFoundError:
-                        streams[parsed[0]] = 0  # sealed or deleted just now: the listing below has it if it was sealed
+                        found[parsed[0]] = 0  # it has moved on just now, to where it is listed next
         except FileNotFoundError as error:
             raise RecordingNotFound(f"no recording at {store.directory}: the directory is gone") from error
-    filesystem, directory = store.filesystem()
-    found = filesystem.get_file_info(pafs.FileSelector(directory, allow_not_found=True))
-    sealed = {}
-    for info in found:
-        parsed = parse_segment_name(info.base_name)
-        if parsed is not None and parsed[1]:
-            sealed[parsed[0]] = info.size
     first = read_retired(store).first_segment
     numbers = sorted(n for n in streams.keys() | sealed.keys() if n >= first)
-    return [SegmentRef(n, n in sealed, store, sealed.get(n, streams.get(n, 0))) for n in numbers]
+    waiting = bool(store.sealed_uri)
+    return [
+        SegmentRef(n, n in sealed, store, sealed.get(n, streams.get(n, 0)), waiting and n in sealed) for n in numbers
+    ]

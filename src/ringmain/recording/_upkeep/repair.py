@@ -14,7 +14,18 @@ from pyarrow import fs as pafs
 
 from ringmain.errors import RecordingCorrupt
 from ringmain.recording import _checksum
-from ringmain.recording._format import CONSUMERS, DAMAGED, META, RETIRED, Consumer, Retired, sealed_name, stream_name
+from ringmain.recording._format import (
+    CONSUMERS,
+    DAMAGED,
+    META,
+    RETIRED,
+    UPLOADED,
+    Consumer,
+    Retired,
+    Uploaded,
+    sealed_name,
+    stream_name,
+)
 from ringmain.recording._meta import Meta, new_meta
 from ringmain.recording._segment.parquet_segment import write_sealed
 from ringmain.recording._segment.sealer import publish_sealed, seal_segment, tidy
@@ -84,7 +95,9 @@ def check_segment(ref: SegmentRef, *, alive: bool) -> tuple[int, list[Damage]]:
 
 
 def _bad_files(store: Store) -> list[str]:
-    kinds: list[tuple[str, type[Meta] | type[Retired] | type[Consumer]]] = [(META, Meta), (RETIRED, Retired)]
+    kinds: list[tuple[str, type[Meta | Retired | Uploaded | Consumer]]] = [
+        (META, Meta), (RETIRED, Retired), (UPLOADED, Uploaded)
+    ]  # fmt: skip
     if store.directory is not None and (store.directory / CONSUMERS).is_dir():
         names = sorted(path.name for path in (store.directory / CONSUMERS).glob("*.json"))
         kinds += [(f"{CONSUMERS}/{name}", Consumer) for name in names]
@@ -127,7 +140,7 @@ def _repair_stream(store: Store, ref: SegmentRef, report: Report, *, damaged: bo
 
 def _repair_sealed(store: Store, ref: SegmentRef, report: Report) -> None:
     assert store.directory is not None
-    filesystem, directory = store.filesystem()
+    filesystem, directory = ref.place()
     name = sealed_name(ref.number)
     set_aside = store.directory / DAMAGED / name
     set_aside.parent.mkdir(exist_ok=True)
@@ -142,7 +155,12 @@ def _repair_sealed(store: Store, ref: SegmentRef, report: Report) -> None:
     left_out: list[Damage] = []
     stats = write_sealed(temporary, ref.number, segment.batches(on_damage=left_out.append), segment.end_row)
     segment.close()
-    publish_sealed(store, temporary, ref.number, sync=True)
+    if isinstance(filesystem, pafs.LocalFileSystem) and directory == str(store.directory):
+        publish_sealed(store, temporary, ref.number, sync=True)
+    else:
+        with open(temporary, "rb") as source:
+            store.upload(name, source.read)
+        temporary.unlink()
     report.done.append(f"{name}: kept {stats.rows} rows of {stats.end_row}; the damaged file is in {DAMAGED}/")
 
 

@@ -8,6 +8,7 @@ owned here: a segment that a registered consumer needs is deleted only by force,
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from pyarrow import fs as pafs
@@ -65,12 +66,12 @@ def retire(
     """Delete the oldest sealed segments that exceed `keep_bytes` or whose every message is older than `keep_age_s`;
     returns their numbers. The newest segment always stays, so that no number is used twice. The caller holds the
     directory's lock."""
-    if keep_bytes is None and keep_age_s is None:
-        return []
     if store.directory is None:
         raise ValueError(f"retention runs in the recorder's own directory, not in {store.sealed_uri}")
-    listed = list_segments(store)
     finish_retiring(store)
+    if keep_bytes is None and keep_age_s is None:
+        return []
+    listed = list_segments(store)
     held_from = min((p.segment for p in consumers(store.directory).values()), default=None)
     doomed: list[tuple[SegmentRef, int]] = []
     total = sum(ref.size_bytes for ref in listed)
@@ -118,6 +119,8 @@ def finish_retiring(store: Store) -> None:
     first = read_retired(store).first_segment
     if first == 0:
         return
+    if store.directory is not None and store.sealed_uri:
+        finish_retiring(Store(store.directory))
     filesystem, directory = store.filesystem()
     names = [i.base_name for i in filesystem.get_file_info(pafs.FileSelector(directory, allow_not_found=True))]
     parsed = [p for p in map(parse_segment_name, names) if p is not None]
@@ -127,9 +130,8 @@ def finish_retiring(store: Store) -> None:
 def _delete(store: Store, numbers: list[int]) -> None:
     filesystem, directory = store.filesystem()
     for number in numbers:
-        try:
+        with suppress(FileNotFoundError):
             filesystem.delete_file(f"{directory}/{sealed_name(number)}")
-        except FileNotFoundError:
-            continue
         if store.directory is not None:
             (store.directory / stream_name(number)).unlink(missing_ok=True)
+            (store.directory / sealed_name(number)).unlink(missing_ok=True)

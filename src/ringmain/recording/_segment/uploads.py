@@ -1,0 +1,195 @@
+"""Uploads: sealed segments go from the recorder's directory to `sealed_uri`, in the background. While the store does
+not answer they wait on disk, and recording goes on.
+
+    N.parquet here -> all of it at sealed_uri -> uploaded.json -> remove N.parquet here
+
+The invariants owned here: a sealed segment is in the directory until all of it is at `sealed_uri`; no upload replaces
+another recording's segment; and a recorder needs nothing from the store to start, because uploaded.json has the next
+segment's number, and the last message of each life that was uploaded.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+from pyarrow import fs as pafs
+
+from ringmain.errors import RecordingCorrupt, RecordingError
+from ringmain.recording import _checksum
+from ringmain.recording._format import META, UPLOADED, Uploaded, UploadedLife, sealed_name
+from ringmain.recording._meta import Meta, read_meta
+from ringmain.recording._segment.store import SegmentRef, Store, list_here, list_segments, shown
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
+_PIECE = 1 << 20
+
+
+class UploadRefused(RecordingError):
+    """What is at `sealed_uri` is not this recording's. To try again does not help."""
+
+
+def read_uploaded(store: Store) -> Uploaded | None:
+    data = store.read(UPLOADED)
+    return _checksum.load_json(data, Uploaded) if data is not None else None
+
+
+def begin(store: Store, *, new: bool, sync: bool) -> Uploaded:
+    """What has been uploaded. Of a recording whose uploaded.json is lost, the store is asked."""
+    found = read_uploaded(store)
+    if found is None:
+        found = Uploaded("")
+        for ref in [] if new else list_segments(store):
+            if ref.sealed and not ref.waiting:
+                _note(found, ref)
+        _write(store, found, sync=sync)
+    return found
+
+
+def upload_segment(store: Store, number: int, *, sync: bool) -> None:
+    """Move one sealed segment to `sealed_uri`. Raises an OSError when the store does not answer."""
+    assert store.directory is not None
+    here = store.directory / sealed_name(number)
+    uploaded = read_uploaded(store) or Uploaded("")
+    _note(uploaded, SegmentRef(number, True, store, 0, waiting=True))
+    filesystem, directory = store.filesystem()
+    there = f"{directory}/{sealed_name(number)}"
+    if filesystem.get_file_info(there).type == pafs.FileType.NotFound:
+        with open(here, "rb") as source:
+            store.upload(sealed_name(number), source.read)
+    elif not _is_same(here, filesystem, there):  # a recorder that died after the upload leaves both
+        raise UploadRefused(
+            0, f"{shown(store.sealed_uri)} has another {sealed_name(number)}: record to an address of its own"
+        )
+    _write(store, uploaded, sync=sync)
+    here.unlink()
+
+
+def upload_meta(store: Store) -> None:
+    """Copy meta.json to `sealed_uri`, unless that is another recording's place."""
+    there = read_meta(Store(None, store.sealed_uri))
+    data = store.read(META)
+    mine = _checksum.load_json(data, Meta) if data is not None else None
+    if data is None or mine is None:
+        return
+    if there is not None and (there.recorder, there.sessions[:1]) != (mine.recorder, mine.sessions[:1]):
+        raise UploadRefused(
+            0,
+            f"{shown(store.sealed_uri)} has the recording of {there.recorder!r}: give this one an address of its own, "
+            "or continue that one in its directory",
+        )
+    pieces = iter([data])
+    store.upload(META, lambda _: next(pieces, b""))
+
+
+def waiting(store: Store) -> list[int]:
+    """The sealed segments that are not at `sealed_uri` yet."""
+    return [ref.number for ref in list_here(store) if ref.sealed] if store.sealed_uri else []
+
+
+class Uploader:
+    """A thread that uploads what waits, one segment after the other. After an error it pauses, for longer each time."""
+
+    def __init__(
+        self, store: Store, *, sync: bool, after: Callable[[], object], first_pause_s: float = FIRST_PAUSE_S
+    ) -> None:
+        self._store, self._sync, self._after, self._first_pause_s = store, sync, after, first_pause_s
+        self._wake = threading.Condition()
+        self._numbers = waiting(store)
+        self._meta_due, self._after_due, self._closing = True, True, False
+        self.problem = ""
+        """Why the last try failed; empty after one that did not."""
+        self._thread = threading.Thread(target=self._run, name="ringmain-uploader", daemon=True)
+        self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        return len(self._numbers)
+
+    def submit(self, number: int) -> None:
+        """A segment has been sealed."""
+        with self._wake:
+            self._numbers.append(number)
+            self._wake.notify()
+
+    def meta_changed(self) -> None:
+        with self._wake:
+            self._meta_due = True
+            self._wake.notify()
+
+    def close(self) -> None:
+        """Stop when nothing waits, or when the next try fails. Ctrl-C ends the wait. The next recorder uploads what is
+        left."""
+        with self._wake:
+            self._closing = True
+            self._wake.notify()
+        while self._thread.is_alive():
+            self._thread.join(0.2)
+
+    def _run(self) -> None:
+        pause_s = self._first_pause_s
+        while True:
+            with self._wake:
+                while not (self._numbers or self._meta_due or self._after_due or self._closing):
+                    self._wake.wait()
+                last = self._closing
+            try:
+                self._upload()
+                self.problem, pause_s = "", self._first_pause_s
+            except UploadRefused as error:
+                self.problem = error.strerror or str(error)
+                return
+            except (OSError, pa.ArrowException, RecordingCorrupt) as error:
+                self.problem = shown(" ".join(str(error).split()))
+            if last or (self.problem and self._closing):
+                return
+            if self.problem:
+                with self._wake:
+                    self._wake.wait_for(lambda: self._closing, pause_s)
+                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    def _upload(self) -> None:
+        """Everything that waits. meta.json goes first: it says whose place this is."""
+        with self._wake:
+            due, self._meta_due = self._meta_due, False
+        if due:
+            try:
+                upload_meta(self._store)
+            except BaseException:
+                self._meta_due = True
+                raise
+        while self._numbers:
+            upload_segment(self._store, self._numbers[0], sync=self._sync)
+            with self._wake:
+                self._numbers.pop(0)
+            self._after_due = True
+        if self._after_due:
+            self._after()
+            self._after_due = False
+
+
+def _note(uploaded: Uploaded, ref: SegmentRef) -> None:
+    uploaded.next_segment = max(uploaded.next_segment, ref.number + 1)
+    lives = {(life.topic, life.epoch): life for life in uploaded.lives}
+    segment = ref.open()
+    try:
+        for stats in segment.stats():
+            lives[stats.topic, stats.epoch] = UploadedLife(stats.topic, stats.epoch, stats.last_seq)
+    finally:
+        segment.close()
+    uploaded.lives = list(lives.values())
+
+
+def _write(store: Store, uploaded: Uploaded, *, sync: bool) -> None:
+    assert store.directory is not None
+    _checksum.replace_file(store.directory / UPLOADED, _checksum.dump_json(uploaded), sync=sync)
+
+
+def _is_same(here: Path, filesystem: pafs.FileSystem, there: str) -> bool:
+    with open(here, "rb") as mine, filesystem.open_input_stream(there) as other:
+        while piece := mine.read(_PIECE):
+            if bytes(other.read(len(piece))) != piece:
+                return False
+        return not other.read(1)
