@@ -25,7 +25,7 @@ MEANING = {
     Exit.USAGE: "the arguments are not valid",
     Exit.NOT_FOUND: "there is no such topic, recording or file",
     Exit.TIMEOUT: "no message arrived, or no space became free, in the time given",
-    Exit.PROBLEM_FOUND: "`doctor` found a problem",
+    Exit.PROBLEM_FOUND: "`doctor` or `report --check` found a problem",
     Exit.INTERRUPTED: "interrupted (Ctrl-C) before the end",
     Exit.BROKEN_PIPE: "the reader of the output closed it",
     Exit.TERMINATED: "ended by SIGTERM; everything that was open is closed",

@@ -23,7 +23,7 @@ from ringmain.recording._format import COLUMNS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_ENVELOPE = frozenset({*COLUMNS, ERROR, "date", "segment", "row"})
+_ENVELOPE = frozenset({*COLUMNS, ERROR, "host", "date", "segment", "row"})
 
 
 @dataclass(frozen=True)

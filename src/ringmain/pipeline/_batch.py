@@ -21,8 +21,8 @@ from deltalake import DeltaTable
 
 from ringmain.errors import LakeError
 from ringmain.pipeline._ledger import DONE, Batch, Ledger, TopicCount, reached
-from ringmain.pipeline._partials import GAPS_SCHEMA, merge, parts_of, rows_of
-from ringmain.pipeline._source import Life
+from ringmain.pipeline._partials import GAPS_SCHEMA, Part, merge, parts_of, rows_of
+from ringmain.pipeline._source import Hosts, Life
 from ringmain.pipeline._work import (
     BRONZE_SCHEMA,
     QUARANTINE_SCHEMA,
@@ -69,6 +69,7 @@ class BatchRun:
         batch: Batch,
         ranges: list[Range],
         lives: dict[str, dict[Life, bytes]],
+        hosts: dict[str, Hosts],
         scan: Scan,
         more: Callable[[Batch, dict[str, list[Written]], list[int]], None],
     ) -> bool:
@@ -78,22 +79,24 @@ class BatchRun:
         typed = self._columns({item.key for item in ranges}, lives)
         tasks = self._tasks(batch.batch, ranges, shared)
         window_us = int(self.settings.window_s * 1e6)
-        work = Work(self.lake, batch.batch, window_us, tasks, scan, typed, shared, self.settings.copy)
+        work = Work(self.lake, batch.batch, window_us, tasks, scan, typed, shared, hosts, self.settings.copy)
         reports = self._run(work)
         batch.topics = check_counts(batch, reports)
         reached("L2")
         files: dict[str, list[Written]] = {}
         for written in (one for report in reports for one in report.files):
             files.setdefault(written.table, []).append(written)
-        health = merge(part for report in reports for part in report.health)
-        senders = merge(part for report in reports for part in report.senders)
+        gold: list[list[Any]] = [
+            merge(part for report in reports for part in getattr(report, kind))
+            for kind in ("health", "senders", "fields", "reasons")
+        ]
+        minutes = sorted({part.window_us // 60_000_000 for part in gold[0]})
         schemas = {silver_table(topic): columns.schema for topic, columns in typed.items()}
         with ThreadPoolExecutor(_COMMITS_AT_ONCE) as pool:
             list(pool.map(lambda item: self._append(batch.batch, schemas, *item), files.items()))
             reached("L3")
-            merges = [("gold/topic_health", health), ("gold/senders", senders)]
-            list(pool.map(lambda item: self._merge(batch.batch, *item), [item for item in merges if item[1]]))
-        more(batch, files, sorted({part.window_us // 60_000_000 for part in health}))
+            list(pool.map(lambda parts: self._merge(batch.batch, parts), filter(None, gold)))
+        more(batch, files, minutes)
         reached("L4")
         batch.state, batch.seconds = DONE, batch.seconds + time.monotonic() - began
         first = self.ledger.done(batch)
@@ -155,8 +158,10 @@ class BatchRun:
         schema = fixed.get(table.partition("/")[0]) or schemas.get(table, RAW_SCHEMA)
         self.lake.commit(table, batch, lambda found: Change(schema, files))
 
-    def _merge(self, batch: int, table: str, parts: list[Any]) -> None:
+    def _merge(self, batch: int, parts: list[Part]) -> None:
         """Replace the rows of these windows by what they have come to."""
+        kind = type(parts[0])
+        table = kind.table
         windows = pa.array(sorted({part.window_us for part in parts}), pa.int64())
         new: list[Written] = []
 
@@ -165,9 +170,9 @@ class BatchRun:
             rest, earlier = [], []
             for rows in self.lake.read_files(table, [one.name for one in hit]):
                 inside = pc.is_in(pc.cast(rows.column("window_start"), pa.int64()), windows)
-                earlier += parts_of(table, rows.filter(inside))
+                earlier += parts_of(kind, rows.filter(inside))
                 rest.append(rows.filter(pc.invert(inside)))
-            merged = rows_of(table, merge([*earlier, *parts]), self.settings.window_s)
+            merged = rows_of(merge([*earlier, *parts]), self.settings.window_s)
             kept = pa.concat_tables([one.cast(merged.schema) for one in rest]) if rest else merged.slice(0, 0)
             together = len(kept) <= MERGED_ROWS
             pieces = [pa.concat_tables([kept, merged])] if together else [kept, merged]

@@ -111,7 +111,7 @@ def bronze_frame(
     """Messages as recorded, of the recordings up to where the ledger says, that may be within a span of time."""
     found = silver_frame(spark, lake, "bronze", *span)
     if found is not None:
-        return found.drop("recording")
+        return found.drop("recording", "host")
     ranges = format_ranges(taken(sources, *span, fail_on_loss))
     reader = spark.read.format("ringmain").option("positions", "true").option("ranges", ranges)
     return reader.option("failOnDataLoss", str(fail_on_loss).lower()).load(lake.uri)

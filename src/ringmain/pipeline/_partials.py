@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import msgspec
 import numpy as np
@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 LATE_MS = 1000.0
 GAMMA = 1.02  # a bucket's bounds: a quantile is off by at most 1 %
 _SMALLEST_MS = 1e-6
-_TIME = pa.timestamp("us", "UTC")
+TIME = pa.timestamp("us", "UTC")
 
 
 class Line(msgspec.Struct, array_like=True):
@@ -35,13 +35,45 @@ class Line(msgspec.Struct, array_like=True):
     last_us: int
 
 
+_LINE = pa.struct([("recording", pa.string()), *((name, pa.int64()) for name in Line.__struct_fields__[1:])])
+_WINDOW = [("window_start", TIME)]
+HEALTH_SCHEMA = pa.schema(
+    [
+        *_WINDOW, ("window_end", TIME), ("topic", pa.string()), ("epoch", pa.int64()), ("recorder", pa.string()),
+        ("host", pa.string()), ("messages", pa.int64()), ("bytes", pa.int64()),
+        *((name, pa.float64()) for name in (
+            "rate_hz", "bytes_per_s", "latency_p50_ms", "latency_p99_ms", "latency_p999_ms", "latency_max_ms",
+            "jitter_ms")),
+        *((name, pa.int64()) for name in ("lost", "gaps", "late", "out_of_order")),
+        ("latency_min_ms", pa.float64()), ("latency_buckets", pa.list_(pa.int32())),
+        ("latency_counts", pa.list_(pa.int64())), ("intervals", pa.list_(pa.int64())), ("lines", pa.list_(_LINE)),
+    ]
+)  # fmt: skip
+SENDERS_SCHEMA = pa.schema(
+    [
+        *_WINDOW, ("topic", pa.string()), ("sender", pa.string()), ("recorder", pa.string()), ("host", pa.string()),
+        ("messages", pa.int64()), ("bytes", pa.int64()), ("first_time", TIME), ("last_time", TIME),
+        ("longest_silence_ms", pa.float64()),
+        ("lines", pa.list_(_LINE)),
+    ]
+)  # fmt: skip
+GAPS_SCHEMA = pa.schema(
+    [("time", TIME), ("topic", pa.string()), ("reader", pa.string()), ("epoch", pa.int64()),
+     ("before_seq", pa.int64()), ("lost", pa.int64()), ("host", pa.string())]
+)  # fmt: skip
+
+
 class Health(msgspec.Struct, array_like=True):
     """What `gold/topic_health` shows of a window."""
+
+    table: ClassVar[str] = "gold/topic_health"
+    schema: ClassVar[pa.Schema] = HEALTH_SCHEMA
 
     window_us: int
     topic: str
     epoch: int
     recorder: str
+    host: str
     messages: int
     bytes: int
     lost: int
@@ -58,7 +90,7 @@ class Health(msgspec.Struct, array_like=True):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        return self.window_us, self.topic, self.epoch, self.recorder
+        return self.window_us, self.topic, self.epoch, self.recorder, self.host
 
     def add(self, other: Health) -> None:
         for name in ("messages", "bytes", "lost", "gaps", "late", "intervals", "interval_sum", "interval_squares",
@@ -67,6 +99,10 @@ class Health(msgspec.Struct, array_like=True):
         self.least_ms, self.most_ms = min(self.least_ms, other.least_ms), max(self.most_ms, other.most_ms)
         for bucket, count in other.sketch.items():
             self.sketch[bucket] = self.sketch.get(bucket, 0) + count
+        self.lines += other.lines
+
+    def settle(self) -> None:
+        self.lines = _joined(self.lines, self.interval)
 
     def interval(self, us: int) -> None:
         self.intervals += 1
@@ -93,7 +129,8 @@ class Health(msgspec.Struct, array_like=True):
         buckets = sorted(self.sketch)
         return {
             "window_start": self.window_us, "window_end": self.window_us + int(window_s * 1e6), "topic": self.topic,
-            "epoch": self.epoch, "recorder": self.recorder, "messages": self.messages, "bytes": self.bytes,
+            "epoch": self.epoch, "recorder": self.recorder, "host": self.host, "messages": self.messages,
+            "bytes": self.bytes,
             "rate_hz": self.messages / window_s, "bytes_per_s": self.bytes / window_s,
             "latency_p50_ms": self.quantile_ms(0.5), "latency_p99_ms": self.quantile_ms(0.99),
             "latency_p999_ms": self.quantile_ms(0.999), "latency_max_ms": self.most_ms,
@@ -108,8 +145,8 @@ class Health(msgspec.Struct, array_like=True):
         sketch = dict(zip(r["latency_buckets"], r["latency_counts"], strict=True))
         count, total, squares = r["intervals"]
         return cls(
-            r["window_start"], r["topic"], r["epoch"], r["recorder"], r["messages"], r["bytes"], r["lost"], r["gaps"],
-            r["late"], r["latency_min_ms"], r["latency_max_ms"], sketch, count, float(total),
+            r["window_start"], r["topic"], r["epoch"], r["recorder"], r["host"], r["messages"], r["bytes"], r["lost"],
+            r["gaps"], r["late"], r["latency_min_ms"], r["latency_max_ms"], sketch, count, float(total),
             float(squares), r["out_of_order"], [Line(**line) for line in r["lines"]],
         )  # fmt: skip
 
@@ -117,10 +154,14 @@ class Health(msgspec.Struct, array_like=True):
 class Sender(msgspec.Struct, array_like=True):
     """What `gold/senders` shows of a window."""
 
+    table: ClassVar[str] = "gold/senders"
+    schema: ClassVar[pa.Schema] = SENDERS_SCHEMA
+
     window_us: int
     topic: str
     sender: str
     recorder: str
+    host: str
     messages: int
     bytes: int
     first_us: int
@@ -130,13 +171,17 @@ class Sender(msgspec.Struct, array_like=True):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        return self.window_us, self.topic, self.sender, self.recorder
+        return self.window_us, self.topic, self.sender, self.recorder, self.host
 
     def add(self, other: Sender) -> None:
         self.messages, self.bytes = self.messages + other.messages, self.bytes + other.bytes
         self.first_us, self.last_us = min(self.first_us, other.first_us), max(self.last_us, other.last_us)
         if other.silence_us is not None:
             self.interval(other.silence_us)
+        self.lines += other.lines
+
+    def settle(self) -> None:
+        self.lines = _joined(self.lines, self.interval)
 
     def interval(self, us: int) -> None:
         self.silence_us = us if self.silence_us is None else max(self.silence_us, us)
@@ -144,7 +189,8 @@ class Sender(msgspec.Struct, array_like=True):
     def row(self, window_s: float) -> dict[str, Any]:
         return {
             "window_start": self.window_us, "topic": self.topic, "sender": self.sender, "recorder": self.recorder,
-            "messages": self.messages, "bytes": self.bytes, "first_time": self.first_us, "last_time": self.last_us,
+            "host": self.host, "messages": self.messages, "bytes": self.bytes, "first_time": self.first_us,
+            "last_time": self.last_us,
             "longest_silence_ms": None if self.silence_us is None else self.silence_us / 1000, "lines": _edges(self),
         }  # fmt: skip
 
@@ -152,45 +198,35 @@ class Sender(msgspec.Struct, array_like=True):
     def of(cls, r: dict[str, Any]) -> Sender:
         silence = r["longest_silence_ms"]
         return cls(
-            r["window_start"], r["topic"], r["sender"], r["recorder"], r["messages"], r["bytes"], r["first_time"],
-            r["last_time"], None if silence is None else round(silence * 1000), [Line(**line) for line in r["lines"]],
+            r["window_start"], r["topic"], r["sender"], r["recorder"], r["host"], r["messages"], r["bytes"],
+            r["first_time"], r["last_time"],
+            None if silence is None else round(silence * 1000), [Line(**line) for line in r["lines"]],
         )  # fmt: skip
 
 
-_LINE = pa.struct([("recording", pa.string()), *((name, pa.int64()) for name in Line.__struct_fields__[1:])])
-_WINDOW = [("window_start", _TIME)]
-HEALTH_SCHEMA = pa.schema(
-    [
-        *_WINDOW, ("window_end", _TIME), ("topic", pa.string()), ("epoch", pa.int64()), ("recorder", pa.string()),
-        ("messages", pa.int64()), ("bytes", pa.int64()),
-        *((name, pa.float64()) for name in (
-            "rate_hz", "bytes_per_s", "latency_p50_ms", "latency_p99_ms", "latency_p999_ms", "latency_max_ms",
-            "jitter_ms")),
-        *((name, pa.int64()) for name in ("lost", "gaps", "late", "out_of_order")),
-        ("latency_min_ms", pa.float64()), ("latency_buckets", pa.list_(pa.int32())),
-        ("latency_counts", pa.list_(pa.int64())), ("intervals", pa.list_(pa.int64())), ("lines", pa.list_(_LINE)),
-    ]
-)  # fmt: skip
-SENDERS_SCHEMA = pa.schema(
-    [
-        *_WINDOW, ("topic", pa.string()), ("sender", pa.string()), ("recorder", pa.string()), ("messages", pa.int64()),
-        ("bytes", pa.int64()), ("first_time", _TIME), ("last_time", _TIME), ("longest_silence_ms", pa.float64()),
-        ("lines", pa.list_(_LINE)),
-    ]
-)  # fmt: skip
-GAPS_SCHEMA = pa.schema(
-    [("time", _TIME), ("topic", pa.string()), ("reader", pa.string()), ("epoch", pa.int64()),
-     ("before_seq", pa.int64()), ("lost", pa.int64())]
-)  # fmt: skip
-P = TypeVar("P", Health, Sender)
-_KINDS: dict[str, tuple[type[Any], pa.Schema]] = {
-    "gold/topic_health": (Health, HEALTH_SCHEMA),
-    "gold/senders": (Sender, SENDERS_SCHEMA),
-}
+class Part(Protocol):
+    """A partial: numbers of a window that are added to those with the same key, and a row of a table of gold."""
+
+    table: ClassVar[str]
+    schema: ClassVar[pa.Schema]
+    window_us: int
+
+    @property
+    def key(self) -> tuple[Any, ...]: ...
+    def add(self, other: Self, /) -> None: ...
+    def settle(self) -> None:
+        """Called after all were added."""
+
+    def row(self, window_s: float) -> dict[str, Any]: ...
+    @classmethod
+    def of(cls, row: dict[str, Any], /) -> Self: ...
+
+
+P = TypeVar("P", bound=Part)
 
 
 def merge(parts: Iterable[P]) -> list[P]:
-    """One partial for each key. Lines of one life are joined in the order of their messages."""
+    """One partial for each key."""
     found: dict[tuple[Any, ...], P] = {}
     for part in parts:
         known = found.get(part.key)
@@ -198,14 +234,13 @@ def merge(parts: Iterable[P]) -> list[P]:
             found[part.key] = part
         else:
             known.add(part)
-            known.lines += part.lines
     for part in found.values():
-        if len(part.lines) > 1:
-            part.lines = _joined(part.lines, part.interval)
+        part.settle()
     return [found[key] for key in sorted(found)]
 
 
 def _joined(lines: list[Line], interval: Callable[[int], None]) -> list[Line]:
+    """Lines of one life, joined in the order of their messages."""
     joined: list[Line] = []
     for line in sorted(lines, key=lambda one: (one.recording, one.epoch, one.first_seq)):
         last = joined[-1] if joined else None
@@ -217,24 +252,25 @@ def _joined(lines: list[Line], interval: Callable[[int], None]) -> list[Line]:
     return joined
 
 
-def rows_of(table: str, parts: list[Any], window_s: float) -> pa.Table:
-    return pa.Table.from_pylist([part.row(window_s) for part in parts], schema=_KINDS[table][1])
+def rows_of(parts: list[P], window_s: float) -> pa.Table:
+    return pa.Table.from_pylist([part.row(window_s) for part in parts], schema=parts[0].schema)
 
 
-def parts_of(table: str, rows: pa.Table) -> list[Any]:
-    kind, schema = _KINDS[table]
-    plain = rows.select(schema.names)
-    for index, f in enumerate(schema):
-        if f.type == _TIME:
+def parts_of(kind: type[P], rows: pa.Table) -> list[P]:
+    plain = rows.select(kind.schema.names)
+    for index, f in enumerate(kind.schema):
+        if f.type == TIME:
             plain = plain.set_column(index, f.name, pc.cast(plain.column(index), pa.int64()))
     return [kind.of(row) for row in plain.to_pylist()]
 
 
-def measure(recording: str, topic: str, rows: pa.RecordBatch, window_us: int) -> tuple[list[Health], list[Sender]]:
+def measure(
+    recording: str, host: str, topic: str, rows: pa.RecordBatch, window_us: int
+) -> tuple[list[Health], list[Sender]]:
     """The partials of rows of one topic, in the order in which one recording has them."""
-    epoch, seq, size, lost = (_numbers(rows, name) for name in ("epoch", "seq", "size", "lost"))
-    at = _numbers(rows, "publish_time")
-    latency = ((_numbers(rows, "record_time") - at) - _numbers(rows, "publish_ns") / 1000) / 1000
+    epoch, seq, size, lost = (numbers(rows, name) for name in ("epoch", "seq", "size", "lost"))
+    at = numbers(rows, "publish_time")
+    latency = ((numbers(rows, "record_time") - at) - numbers(rows, "publish_ns") / 1000) / 1000
     window = at // window_us * window_us
     recorder, recorders = _codes(rows.column("recorder"))
     sender, senders = _codes(rows.column("sender"))
@@ -244,8 +280,8 @@ def measure(recording: str, topic: str, rows: pa.RecordBatch, window_us: int) ->
         squares = gaps.astype(float)
         health.append(
             Health(
-                int(window[first]), topic, int(epoch[first]), recorders[recorder[first]], len(index),
-                int(size[index].sum()), int(lost[index].sum()), int((lost[index] > 0).sum()),
+                int(window[first]), topic, int(epoch[first]), recorders[recorder[first]], host,
+                len(index), int(size[index].sum()), int(lost[index].sum()), int((lost[index] > 0).sum()),
                 int((delay > LATE_MS).sum()), float(delay.min()), float(delay.max()), sketch(delay), len(gaps),
                 float(gaps.sum()), float((squares * squares).sum()), int((gaps < 0).sum()), lines,
             )
@@ -255,8 +291,8 @@ def measure(recording: str, topic: str, rows: pa.RecordBatch, window_us: int) ->
         longest = int(np.diff(times).max()) if len(index) > 1 else None
         silences.append(
             Sender(
-                int(window[first]), topic, senders[sender[first]], recorders[recorder[first]], len(index),
-                int(size[index].sum()), int(times.min()), int(times.max()), longest, lines,
+                int(window[first]), topic, senders[sender[first]], recorders[recorder[first]], host,
+                len(index), int(size[index].sum()), int(times.min()), int(times.max()), longest, lines,
             )
         )  # fmt: skip
     return health, silences
@@ -293,7 +329,7 @@ def _groups(
         yield index, [Line(recording, int(epoch[a]), int(seq[a]), int(at[a]), int(seq[z]), int(at[z]))]
 
 
-def _numbers(rows: pa.RecordBatch, name: str) -> np.ndarray:
+def numbers(rows: pa.RecordBatch, name: str) -> np.ndarray:
     return np.asarray(rows.column(name).cast(pa.int64()), np.int64)
 
 

@@ -219,7 +219,7 @@ class _Run:
         reached("L1")
         lives = self._recordings.lives({item.key for item in ranges})
         scan = self._recordings.scan(batch.consumer)
-        if not self._batches.process(batch, ranges, lives, scan, self._more):
+        if not self._batches.process(batch, ranges, lives, self._recordings.hosts, scan, self._more):
             raise LakeError(
                 f"another pipeline has completed batch {batch.batch} of {self._lake.uri}: a lake takes one pipeline at "
                 "a time. Nothing is doubled"
@@ -285,7 +285,10 @@ class _Run:
             with suppress(CommitFailedError):  # another writer changed the table; there is a next time
                 self._lake.compact(name)
 
-        gold = [f"gold/{name}" for name in ("topic_health", "senders", "gaps", *self._pipeline._steps)]
+        gold = [
+            f"gold/{name}"
+            for name in ("topic_health", "senders", "fields", "quarantine", "gaps", *self._pipeline._steps)
+        ]
         gold += [f"gold/{align.name}" for align in self._pipeline.aligns]
         steps = [f"steps/{table}" for _, table, _ in self._pipeline._topic_steps]
         with ThreadPoolExecutor(4) as pool:

@@ -18,7 +18,7 @@ from ringmain.errors import LakeError
 from ringmain.pipeline._ledger import Batch, Source
 from ringmain.recording import Position, Store, list_segments
 from ringmain.recording._filters import Filter
-from ringmain.recording._meta import read_meta
+from ringmain.recording._meta import Meta, read_meta
 from ringmain.spark._locations import find_recordings
 from ringmain.spark._options import Options
 from ringmain.spark._plan import SPLIT_BYTES, Range, cut
@@ -26,6 +26,7 @@ from ringmain.spark._scan import Gaps, Scan, source_schema
 from ringmain.spark._stream import Offset, RecordingStream, Tracker
 
 Life = tuple[str, int]
+Hosts = tuple[tuple[int, str], ...]  # (the first segment of a session of the recorder, its host), in order
 
 
 class Recordings(RecordingStream):
@@ -38,6 +39,8 @@ class Recordings(RecordingStream):
         self._known: dict[str, Source] = {}
         self._identities: dict[str, str] = {}
         self._lives: dict[str, dict[Life, bytes]] = {}
+        self.hosts: dict[str, Hosts] = {}
+        """Who recorded what of each recording, as of the last call of `lives`."""
 
     def remember(self, last: Batch | None) -> None:
         """What the ledger knows of recordings."""
@@ -94,7 +97,10 @@ class Recordings(RecordingStream):
         changed = set(fresh)
         for key, tracker in self._recordings().items():
             if key in changed or key not in self._lives:
-                self._lives[key] = _lives(tracker.store)
+                meta = read_meta(tracker.store)
+                self._lives[key] = _lives(tracker.store, meta)
+                sessions = meta.sessions if meta is not None else []
+                self.hosts[key] = tuple((one.first_segment, one.host) for one in sessions)
         return self._lives
 
     def _rows_between(self, tracker: Tracker, begin: Position, end: Position) -> int:
@@ -170,8 +176,7 @@ def _identity(store: Store) -> str:
     return f"{meta.recorder}:{first.host}:{first.pid}:{first.clocks.wall_ns}"
 
 
-def _lives(store: Store) -> dict[Life, bytes]:
-    meta = read_meta(store)
+def _lives(store: Store, meta: Meta | None) -> dict[Life, bytes]:
     if meta is not None:
         return {(entry.name, entry.epoch): entry.schema for entry in meta.topics}
     found: dict[Life, bytes] = {}

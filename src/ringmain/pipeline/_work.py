@@ -20,9 +20,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ringmain.pipeline._fields import Field, Reason, measure_fields, measure_reasons
 from ringmain.pipeline._ledger import TopicCount
 from ringmain.pipeline._partials import GAPS_SCHEMA, Health, Sender, measure, merge
-from ringmain.recording._decode import Decoding, conform, merge_types
+from ringmain.pipeline._source import Hosts
+from ringmain.recording._decode import Decoding, column_name, conform, merge_types
 from ringmain.recording._format import ENVELOPE_COLUMNS, SCHEMA
 from ringmain.spark._plan import Range
 from ringmain.spark._read_lake import delta_type
@@ -31,12 +33,13 @@ from ringmain.spark._tables import FileSet, Tables, Written
 
 REPORT = "report binary"
 REPORT_SCHEMA = pa.schema([pa.field("report", pa.binary())])
-_ENVELOPE = [SCHEMA.field(name).with_nullable(True) for name in ENVELOPE_COLUMNS]
+_HOST = pa.field("host", pa.string())
+_ENVELOPE = [*(SCHEMA.field(name).with_nullable(True) for name in ENVELOPE_COLUMNS), _HOST]
 _PAYLOAD = SCHEMA.field("payload").with_nullable(True)
 RAW_SCHEMA = pa.schema([*_ENVELOPE, _PAYLOAD])
 QUARANTINE_SCHEMA = pa.schema([*_ENVELOPE, _PAYLOAD, pa.field("reason", pa.string())])
 BRONZE_SCHEMA = pa.schema(
-    [*(f.with_nullable(True) for f in source_schema(None, True)), pa.field("recording", pa.string())]
+    [*(f.with_nullable(True) for f in source_schema(None, True)), _HOST, pa.field("recording", pa.string())]
 )
 _FIRST_STAYS = ("topic", "epoch", "seq", "record_time", "recorder", "recording", "segment", "row")
 _KEY = ("topic", "epoch", "seq")
@@ -52,6 +55,8 @@ class Report(msgspec.Struct):
     files: list[Written] = []
     health: list[Health] = []
     senders: list[Sender] = []
+    fields: list[Field] = []
+    reasons: list[Reason] = []
 
 
 @dataclass(frozen=True)
@@ -78,12 +83,16 @@ class Columns:
         known = {} if there is None else {f.name: delta_type(f.type) for f in there}
         fields = []
         for f in decoding.columns():
-            wanted, name, version = delta_type(f.type), f.name, 1
+            wanted, name, version = delta_type(f.type), column_name(f.name, ("host",)), 1
             while name in known and not merge_types(known[name], wanted).equals(known[name]):
                 version += 1
                 name = f"{f.name}_v{version}"
             fields.append(pa.field(name, known.get(name, wanted)))
         return cls(decoding, pa.schema([*_ENVELOPE, *fields]))
+
+    @property
+    def fields(self) -> list[str]:
+        return list(self.schema.names[len(_ENVELOPE) :])
 
     def apply(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array]:
         decoded, reasons = self.decoding.apply(rows)
@@ -125,6 +134,7 @@ class Work:
     scan: Scan
     typed: Mapping[str, Columns]
     shared: Shared
+    hosts: Mapping[str, Hosts]  # of a recording
     copy: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -139,6 +149,7 @@ class Work:
             self._read(task, report, files)
         else:
             self._slice(task, report, files)
+        report.fields, report.reasons = merge(report.fields), merge(report.reasons)
         report.files = files.close()
         for one in report.files:
             kind, _, folder = one.table.partition("/")
@@ -152,7 +163,8 @@ class Work:
         health: list[Health] = []
         senders: list[Sender] = []
         for item in task.ranges:
-            for rows in self.scan.read(item):
+            host = host_of(self.hosts.get(item.key, ()), item.ref.number)
+            for rows in self._rows(self.scan, item, host):
                 report.read[item.key] = report.read.get(item.key, 0) + len(rows)
                 if self.copy:
                     named = [*rows.columns, pa.repeat(pa.scalar(item.key), len(rows))]
@@ -161,7 +173,7 @@ class Work:
                     count = report.topics.setdefault(topic, TopicCount(topic))
                     count.rows_in += len(part)
                     count.bytes += pc.sum(part.column("size")).as_py()
-                    more, silences = measure(item.key, topic, part, self.window_us)
+                    more, silences = measure(item.key, host, topic, part, self.window_us)
                     health += more
                     senders += silences
                     self._gaps(files, count, part)
@@ -169,7 +181,7 @@ class Work:
                     if shared is not None:
                         report.put_off[topic] = report.put_off.get(topic, 0) + int(shared.sum())
                         part = part.filter(pa.array(~shared))
-                    self._write(files, topic, part)
+                    self._write(report, files, topic, part)
         report.health, report.senders = merge(health), merge(senders)
 
     def _slice(self, task: Task, report: Report, files: FileSet) -> None:
@@ -177,7 +189,8 @@ class Work:
         scan = replace(self.scan, topics=tuple(self.shared.lives), since_ns=task.since_ns, until_ns=task.until_ns)
         found = []
         for item in task.ranges:
-            for rows in scan.read(item):
+            host = host_of(self.hosts.get(item.key, ()), item.ref.number)
+            for rows in self._rows(scan, item, host):
                 for topic, part in by_topic(rows):
                     shared = self.shared.mask(topic, part)
                     if shared is None:
@@ -193,7 +206,11 @@ class Work:
                 copies = _copies(part) | self._known(task, topic, part)
                 count = report.topics.setdefault(topic, TopicCount(topic))
                 count.duplicates += int(copies.sum())
-                self._write(files, topic, part.filter(pa.array(~copies)))
+                self._write(report, files, topic, part.filter(pa.array(~copies)))
+
+    def _rows(self, scan: Scan, item: Range, host: str) -> Iterator[pa.RecordBatch]:
+        for rows in scan.read(item):
+            yield rows.append_column(_HOST, pa.repeat(pa.scalar(host), len(rows)))
 
     def _known(self, task: Task, topic: str, rows: pa.RecordBatch) -> np.ndarray:
         """Which rows earlier batches have written."""
@@ -212,11 +229,11 @@ class Work:
         lossy = rows.filter(pc.greater(rows.column("lost"), 0))
         if len(lossy):
             count.lost += pc.sum(lossy.column("lost")).as_py()
-            named = ("publish_time", "topic", "recorder", "epoch", "seq", "lost")
+            named = ("publish_time", "topic", "recorder", "epoch", "seq", "lost", "host")
             columns = [lossy.column(name) for name in named]
             files.add("gold/gaps", pa.RecordBatch.from_arrays(columns, schema=GAPS_SCHEMA))
 
-    def _write(self, files: FileSet, topic: str, rows: pa.RecordBatch) -> None:
+    def _write(self, report: Report, files: FileSet, topic: str, rows: pa.RecordBatch) -> None:
         if not len(rows):
             return
         columns = self.typed.get(topic)
@@ -229,8 +246,11 @@ class Work:
             bad = reasons.is_valid()
             good = good.filter(pc.invert(bad))
             wrong = [*_envelope(rows), rows.column("payload"), reasons]
-            files.add(quarantine_table(topic), pa.RecordBatch.from_arrays(wrong, schema=QUARANTINE_SCHEMA).filter(bad))
+            refused = pa.RecordBatch.from_arrays(wrong, schema=QUARANTINE_SCHEMA).filter(bad)
+            report.reasons += measure_reasons(topic, refused, self.window_us)
+            files.add(quarantine_table(topic), refused)
         if len(good):
+            report.fields += measure_fields(topic, good, columns.fields, self.window_us)
             files.add(silver_table(topic), good)
 
 
@@ -261,7 +281,12 @@ def _copies(rows: pa.RecordBatch) -> np.ndarray:
 
 
 def _envelope(rows: pa.RecordBatch) -> list[pa.Array]:
-    return [rows.column(name) for name in ENVELOPE_COLUMNS]
+    return [rows.column(f.name) for f in _ENVELOPE]
+
+
+def host_of(sessions: Hosts, segment: int) -> str:
+    """The host of the recorder that wrote a segment."""
+    return next((host for first, host in reversed(sessions) if first <= segment), "")
 
 
 def folder_name(topic: str) -> str:

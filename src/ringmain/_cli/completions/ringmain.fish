@@ -51,7 +51,7 @@ function _shtab_ringmain_using
 end
 
 set -g _shtab_ringmain_commands list info echo pub hz bw delay top record play export import query bridge pipeline report metrics clean doctor bench demo completion
-set -g _shtab_ringmain_opts_with_value --align --batch-bytes --bronze --capacity --clients --contract --count --duration --exclude --file --filter --flush-interval --format --from --fsync --host --interval --keep --keep-hours --keys --kind --lake --map --master --max-size --messages --name --out --output --port --rate --recording --sealed-uri --seconds --segment-age --segment-size --sender --server-key --sort --speed --storage-option --timeout --title --to --topics --type --wait-readers --window -o
+set -g _shtab_ringmain_opts_with_value --align --batch-bytes --bronze --capacity --check --clients --contract --count --duration --exclude --file --filter --flush-interval --format --from --fsync --host --interval --keep --keep-hours --keys --kind --lake --map --master --max-size --messages --name --out --output --port --rate --recording --sealed-uri --seconds --segment-age --segment-size --sender --server-key --sort --speed --storage-option --timeout --title --to --topics --type --wait-readers --window -o
 
 complete -c ringmain -e
 complete -c ringmain -f
@@ -139,7 +139,7 @@ complete -c ringmain -n '_shtab_ringmain_using record' -l sealed-uri -x -d 'wher
 complete -c ringmain -n '_shtab_ringmain_using record' -l name -x -d 'its name as a participant (default: recorder)'
 complete -c ringmain -n '_shtab_ringmain_using record' -l quiet -d 'print nothing while recording'
 complete -c ringmain -n '_shtab_ringmain_using record' -l json -d 'print the totals as a JSON object'
-complete -c ringmain -n '_shtab_ringmain_using record; and test $_shtab_ringmain_npos -ge 0' -ka "(ringmain list --names 2>/dev/null)" -d 'names or patterns, like '"'"'camera/*'"'"' (default: all)'
+complete -c ringmain -n '_shtab_ringmain_using record; and test $_shtab_ringmain_npos -ge 0' -ka "(ringmain list --names 2>/dev/null)" -d 'names or patterns, like '"'"'camera/*'"'"' (default: all), or `upload DIR`'
 complete -c ringmain -n '_shtab_ringmain_using; and test $_shtab_ringmain_npos -eq 0' -a play -d 'Publish a recording again, with its timing.'
 complete -c ringmain -n '_shtab_ringmain_using play' -s h -l help -d 'show this help message and exit'
 complete -c ringmain -n '_shtab_ringmain_using play' -l topics -xka "(ringmain list --names 2>/dev/null)" -d 'names or patterns (default: all)'
@@ -202,6 +202,7 @@ complete -c ringmain -n '_shtab_ringmain_using; and test $_shtab_ringmain_npos -
 complete -c ringmain -n '_shtab_ringmain_using report' -s h -l help -d 'show this help message and exit'
 complete -c ringmain -n '_shtab_ringmain_using report' -s o -l output -xka "(__fish_complete_path (commandline -ct))" -d 'the page to write (report.html)'
 complete -c ringmain -n '_shtab_ringmain_using report' -l title -x -d 'of the page (default: the lake'"'"'s name)'
+complete -c ringmain -n '_shtab_ringmain_using report' -l check -xka "(__fish_complete_path (commandline -ct))" -d 'write no page: check the lake against rules, print JSON'
 complete -c ringmain -n '_shtab_ringmain_using report' -l storage-option -x -d 'of the lake'"'"'s store, like AWS_REGION=...'
 complete -c ringmain -n '_shtab_ringmain_using report; and test $_shtab_ringmain_npos -eq 0' -ka "(__fish_complete_path (commandline -ct))" -d 'where `ringmain pipeline run` put the tables'
 complete -c ringmain -n '_shtab_ringmain_using; and test $_shtab_ringmain_npos -eq 0' -a metrics -d 'Serve figures of topics and recordings to Prometheus.'

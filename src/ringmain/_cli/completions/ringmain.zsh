@@ -307,7 +307,7 @@ _shtab_ringmain_record_options=(
   "--name[its name as a participant (default\: recorder)]:name:"
   "--quiet[print nothing while recording]"
   "--json[print the totals as a JSON object]"
-  "(*)::names or patterns, like \'camera\/\*\' (default\: all):_ringmain_topics"
+  "(*)::names or patterns, like \'camera\/\*\' (default\: all), or \`upload DIR\`:_ringmain_topics"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -317,6 +317,7 @@ _shtab_ringmain_report_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   {-o,--output}"[the page to write (report.html)]:FILE:_files"
   "--title[of the page (default\: the lake\'s name)]:title:"
+  "--check[write no page\: check the lake against rules, print JSON]:FILE:_files"
   "*--storage-option[of the lake\'s store, like AWS_REGION\=...]:K=V:"
   ":where \`ringmain pipeline run\` put the tables:_files"
 )

@@ -1,0 +1,242 @@
+"""`check()`: does a lake keep the rules that operators set? For alerts: `ringmain report LAKE --check rules.toml`.
+
+A rule names topics, hosts or a field, and limits. What breaks a limit is a problem, with the value, the limit, and a
+sentence. Gold's tables are read, no message is.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow.compute as pc
+
+from ringmain.errors import LakeError
+from ringmain.pipeline._lake import Lake
+from ringmain.pipeline._ledger import Ledger
+from ringmain.recording._filters import is_pattern
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_DAY = timedelta(days=1)
+_HEALTH = ["window_start", "window_end", "topic", "epoch", "recorder", "host", "messages", "lost", "late",
+           "latency_p99_ms", "latency_min_ms"]  # fmt: skip
+
+
+class Rule(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Limits of some topics, all together, on all hosts or on some. Limits that are not set are not checked."""
+
+    name: str = ""
+    topic: str = "*"
+    """A name or a pattern. A topic that is named in full and has no message is a problem: it is absent."""
+    host: str = "*"
+    """A name or a pattern: only what was recorded there."""
+    field: str = ""
+    """With it, the rule is about the numbers of this field: min, max, max_nulls, max_nans, stuck."""
+    min_rate_hz: float | None = None
+    max_rate_hz: float | None = None
+    rate_of_day_before: float | None = None
+    """At least this share of the messages of the same time a day before; needs `last_s`."""
+    max_silence_s: float | None = None
+    """How long before the newest message of the lake the topic's last one may be."""
+    max_lag_s: float | None = None
+    """How long ago the newest message of each recorder may be, by the clock of this machine."""
+    max_loss: float | None = None
+    """Of messages, as a share: 0.001."""
+    max_late: int | None = None
+    max_latency_p99_ms: float | None = None
+    max_clock_skew_ms: float | None = None
+    """How long before its publishing a message may have been recorded: that is another host's clock."""
+    max_quarantined: int | None = None
+    max_damaged: int | None = None
+    """Rows of recordings that were skipped, of all topics."""
+    min: float | None = None
+    max: float | None = None
+    max_nulls: int | None = None
+    max_nans: int | None = None
+    stuck: bool | None = None
+    """false: a window in which the field never changed is a problem."""
+
+
+class Rules(msgspec.Struct, forbid_unknown_fields=True):
+    """A file of rules: `[[rule]]` tables, and `last_s`, how much of the lake's end they are about (all of it)."""
+
+    rule: list[Rule]
+    last_s: float | None = None
+
+    @classmethod
+    def read(cls, path: str | Path) -> Rules:
+        try:
+            found = msgspec.convert(tomllib.loads(Path(path).read_text(encoding="utf-8")), cls)
+        except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+            raise ValueError(f"{path}: {error}") from error
+        for rule in found.rule:
+            if rule.rate_of_day_before is not None and found.last_s is None:
+                raise ValueError(f"{path}: rate_of_day_before compares times of day, so it needs last_s")
+        return found
+
+
+class Problem(msgspec.Struct):
+    """A limit that is not kept."""
+
+    rule: str
+    check: str
+    text: str
+    topic: str = ""
+    host: str = ""
+    field: str = ""
+    value: float | None = None
+    limit: float | None = None
+    since: str | None = None
+    """The last time that a topic or recorder was heard of."""
+
+
+def check(lake: str | Path | Lake, rules: Rules, *, now: datetime | None = None) -> list[Problem]:
+    """Every problem that the rules find."""
+    gold = _Gold(lake if isinstance(lake, Lake) else Lake(str(lake)), rules.last_s, now or datetime.now(UTC))
+    return [problem for rule in rules.rule for problem in _check_rule(gold, rule)]
+
+
+class _Gold:
+    """Gold's tables, of the time that is looked at."""
+
+    def __init__(self, lake: Lake, last_s: float | None, now: datetime) -> None:
+        self.lake, self.now, self.last_s = lake, now, last_s
+        senders = self._read("gold/senders", ["window_start", "topic", "recorder", "host", "last_time"], None)
+        if senders is None or senders.empty:
+            raise LakeError(f"{lake.uri} has no messages to check: run the pipeline first (ringmain pipeline run)")
+        self.heard = senders.groupby(["topic", "host", "recorder"], as_index=False)["last_time"].max()
+        self.end: datetime = senders["last_time"].max().to_pydatetime()
+        self.begin: datetime = senders["window_start"].min().to_pydatetime()
+        if last_s is not None:
+            self.begin = max(self.begin, self.end - timedelta(seconds=last_s))
+        self.health = self.read("gold/topic_health", _HEALTH)
+
+    def read(self, table: str, columns: list[str], back: timedelta = timedelta(0)) -> pd.DataFrame:
+        found = self._read(table, columns, (self.begin - back, self.end - back))
+        if found is None:
+            import pandas as pd
+
+            return pd.DataFrame(columns=columns)
+        return found
+
+    def _read(self, table: str, columns: list[str], span: tuple[datetime, datetime] | None) -> pd.DataFrame | None:
+        if self.lake.load(table) is None:
+            return None
+        wanted = None
+        if span is not None:
+            wanted = (pc.field("window_start") >= span[0]) & (pc.field("window_start") <= span[1])
+        rows = self.lake.table(table).to_pyarrow_dataset().to_table(columns=columns, filter=wanted)
+        frame: pd.DataFrame = rows.to_pandas()
+        return frame
+
+
+def _check_rule(gold: _Gold, rule: Rule) -> Iterator[Problem]:
+    name = rule.name or rule.topic
+    heard = _chosen(gold.heard, rule)
+    health = _chosen(gold.health, rule)
+    if heard.empty and not is_pattern(rule.topic):
+        yield Problem(name, "absent", f"topic {rule.topic} has no message", rule.topic, rule.host)
+    if rule.max_damaged is not None:
+        damaged = sum(one.damaged for batch in Ledger(gold.lake).batches() for one in batch.recordings)
+        yield from _over(name, "max_damaged", damaged, rule.max_damaged, f"{damaged} rows were damaged and skipped")
+    yield from _topics(gold, rule, name, health)
+    for topic, rows in heard.groupby("topic"):
+        last = rows["last_time"].max().to_pydatetime()
+        silent = (gold.end - last).total_seconds()
+        text = f"topic {topic} is silent since {_iso(last)}, for {silent:,.1f} s"
+        yield from _over(name, "max_silence_s", silent, rule.max_silence_s, text, topic=topic, since=_iso(last))
+    for (host, recorder), rows in heard.groupby(["host", "recorder"]):
+        last = rows["last_time"].max().to_pydatetime()
+        lag = (gold.now - last).total_seconds()
+        text = f"the newest message of recorder {recorder} on {host} is {lag:,.1f} s old"
+        yield from _over(name, "max_lag_s", lag, rule.max_lag_s, text, host=host, since=_iso(last))
+    if rule.field:
+        yield from _fields(gold, rule, name)
+
+
+def _topics(gold: _Gold, rule: Rule, name: str, health: pd.DataFrame) -> Iterator[Problem]:
+    quarantined = gold.read("gold/quarantine", ["window_start", "topic", "messages"])
+    before = gold.read("gold/topic_health", _HEALTH, _DAY) if rule.rate_of_day_before is not None else None
+    earlier = {} if before is None else _messages(_chosen(before, rule))
+    now = _messages(health)
+    for topic in sorted({*now, *earlier}):
+        rows, count = health[health["topic"] == topic], now.get(topic, 0)
+        if rule.rate_of_day_before is not None and topic in earlier:
+            share = count / earlier[topic]
+            text = f"topic {topic} has {share:.3g} of the messages of the day before"
+            yield from _under(name, "rate_of_day_before", share, rule.rate_of_day_before, text, topic=topic)
+        if rows.empty:
+            continue
+        span = max((gold.end - gold.begin).total_seconds(), 1e-9)
+        rate = count / span
+        yield from _under(name, "min_rate_hz", rate, rule.min_rate_hz, f"topic {topic} has {rate:.4g} Hz", topic=topic)
+        yield from _over(name, "max_rate_hz", rate, rule.max_rate_hz, f"topic {topic} has {rate:.4g} Hz", topic=topic)
+        lost = int(rows.groupby(["window_start", "epoch"])["lost"].max().sum())
+        loss = lost / (count + lost)
+        text = f"topic {topic} lost {lost:,} messages, {100 * loss:.3g} %"
+        yield from _over(name, "max_loss", loss, rule.max_loss, text, topic=topic)
+        late, slowest = int(rows["late"].sum()), float(rows["latency_p99_ms"].max())
+        yield from _over(name, "max_late", late, rule.max_late, f"topic {topic}: {late:,} late messages", topic=topic)
+        text = f"topic {topic} has a p99 latency of {slowest:.4g} ms"
+        yield from _over(name, "max_latency_p99_ms", slowest, rule.max_latency_p99_ms, text, topic=topic)
+        skew = -float(rows["latency_min_ms"].min())
+        text = f"topic {topic} was recorded {skew:.4g} ms before it was published: clocks differ"
+        yield from _over(name, "max_clock_skew_ms", skew, rule.max_clock_skew_ms, text, topic=topic)
+        bad = int(quarantined.loc[quarantined["topic"] == topic, "messages"].sum())
+        text = f"topic {topic}: {bad:,} messages did not decode"
+        yield from _over(name, "max_quarantined", bad, rule.max_quarantined, text, topic=topic)
+
+
+def _fields(gold: _Gold, rule: Rule, name: str) -> Iterator[Problem]:
+    columns = ["window_start", "topic", "field", "count", "nulls", "nans", "min", "max", "stuck"]
+    found = gold.read("gold/fields", columns)
+    found = found[(found["field"] == rule.field) & found["topic"].map(lambda topic: fnmatchcase(topic, rule.topic))]
+    if found.empty:
+        yield Problem(name, "absent", f"no topic {rule.topic} has a field {rule.field}", rule.topic, field=rule.field)
+    for topic, rows in found.groupby("topic"):
+        about = {"topic": str(topic), "field": rule.field}
+        least, most = float(rows["min"].min()), float(rows["max"].max())
+        yield from _under(name, "min", least, rule.min, f"{topic}: {rule.field} was {least:g}", **about)
+        yield from _over(name, "max", most, rule.max, f"{topic}: {rule.field} was {most:g}", **about)
+        for check_name, limit, word in (("max_nulls", rule.max_nulls, "null"), ("max_nans", rule.max_nans, "NaN")):
+            count = int(rows[check_name.removeprefix("max_")].sum())
+            yield from _over(
+                name, check_name, count, limit, f"{topic}: {rule.field} was {word} {count:,} times", **about
+            )
+        stuck = rows[rows["stuck"]]
+        if rule.stuck is False and not stuck.empty:
+            since = _iso(stuck["window_start"].min().to_pydatetime())
+            text = f"{topic}: {rule.field} did not change in {len(stuck)} windows, first at {since}"
+            yield Problem(name, "stuck", text, value=float(len(stuck)), limit=0.0, since=since, **about)
+
+
+def _chosen(rows: pd.DataFrame, rule: Rule) -> pd.DataFrame:
+    topics, hosts = rows["topic"].map(lambda t: fnmatchcase(t, rule.topic)), rows["host"]
+    return rows[topics.astype(bool) & hosts.map(lambda host: fnmatchcase(host, rule.host)).astype(bool)]
+
+
+def _messages(health: pd.DataFrame) -> dict[str, int]:
+    """By topic. Recorders of one life saw the same messages: the best of them counts."""
+    lives = health.groupby(["topic", "window_start", "epoch"])["messages"].max()
+    return {str(topic): int(count) for topic, count in lives.groupby("topic").sum().items()}
+
+
+def _over(rule: str, name: str, value: float, limit: float | None, text: str, **about: Any) -> Iterator[Problem]:
+    if limit is not None and value > limit:
+        yield Problem(rule, name, text, value=float(value), limit=float(limit), **about)
+
+
+def _under(rule: str, name: str, value: float, limit: float | None, text: str, **about: Any) -> Iterator[Problem]:
+    if limit is not None and value < limit:
+        yield Problem(rule, name, text, value=float(value), limit=float(limit), **about)
+
+
+def _iso(moment: datetime) -> str:
+    return moment.isoformat().replace("+00:00", "Z")
