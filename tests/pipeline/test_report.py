@@ -35,11 +35,12 @@ def health(
         {
             "window_start": start + pd.Timedelta(seconds=10 * n),
             "window_end": start + pd.Timedelta(seconds=10 * n + 10),
-            "topic": topic, "epoch": epoch, "recorder": recorder, "messages": int(hz * 10),
+            "topic": topic, "epoch": epoch, "recorder": f"{recorder}-1", "host": recorder, "messages": int(hz * 10),
             "bytes": int(hz * 1000), "rate_hz": hz, "bytes_per_s": hz * 100,
             "latency_p50_ms": 1.0 + n % 5, "latency_p99_ms": 5.0 + n % 7,
-            "latency_p999_ms": 9.0, "latency_max_ms": 20.0, "jitter_ms": 0.4, "lost": lost(n), "gaps": int(lost(n) > 0),
-            "late": 0, "out_of_order": 0,
+            "latency_p999_ms": 9.0, "latency_max_ms": 20.0,
+            "latency_min_ms": -3.0 if topic == "imu" else 0.1, "jitter_ms": 0.4, "lost": lost(n),
+            "gaps": int(lost(n) > 0), "late": 0, "out_of_order": 0,
         }
         for n in windows
     ]  # fmt: skip
@@ -53,11 +54,17 @@ def lake(tmp_path: Path) -> Path:
     rows += health("arm/joint_states", "host-b", range(180), hz=250, lost=lambda n: 5 if n == 90 else 0)
     senders = [
         {"window_start": r["window_start"], "topic": r["topic"], "sender": HOSTILE if r["topic"] == "imu" else "driver",
-         "recorder": r["recorder"], "messages": r["messages"], "bytes": r["bytes"], "longest_silence_ms": 12.5}
+         "recorder": r["recorder"], "host": r["host"], "messages": r["messages"], "bytes": r["bytes"],
+         "longest_silence_ms": 12.5, "last_time": r["window_end"]}
         for r in rows
     ]  # fmt: skip
+    reasons = [
+        {"window_start": rows[n]["window_start"], "topic": "imu", "epoch": 1, "reason": HOSTILE, "messages": 2}
+        for n in (3, 7)
+    ]
     made = Lake(str(tmp_path / "lake"))
-    for name, table in {"gold/topic_health": rows, "gold/senders": senders}.items():
+    tables = {"gold/topic_health": rows, "gold/senders": senders, "gold/quarantine": reasons}
+    for name, table in tables.items():
         found = pa.Table.from_pandas(pd.DataFrame(table), preserve_index=False)
         found = found.cast(pa.schema([f.with_type(TIME) if pa.types.is_timestamp(f.type) else f for f in found.schema]))
         written = made.write(name, 0, found)
@@ -103,7 +110,14 @@ def test_the_page_says_what_is_in_the_lake(browser: Any, lake: Path, tmp_path: P
     readers = page.eval_on_selector_all(
         "#readers tbody tr", "rows => rows.map(r => r.cells[0].textContent + r.cells[2].textContent)"
     )
-    assert readers[0] == "host-a1,200"
+    assert readers[0] == "host-a-11,200"
+    hosts = page.eval_on_selector_all("#hosts tbody tr", "rows => rows.map(r => [...r.cells].map(c => c.textContent))")
+    assert hosts[0] == ["host-a", "host-a-1", "2", "3.7M", "353.6 MiB", "1,200", "0", "0", "3"]
+    assert hosts[1][-2:] == ["0", "0"]
+    assert "up to 3 ms before they were published" in page.text_content("#clocks")
+    assert topics[1][-1] == "30 min"  # arm/joint_states stops half-way
+    assert HOSTILE[:40] in page.text_content("#reasons")
+    assert "03:00:30" in page.text_content("#reasons")
     assert HOSTILE in page.text_content("#senders")
     assert page.text_content("#verdict").startswith(
         "1,205 of 4.2M messages were lost (0.03 %). The worst topic is camera/"
@@ -165,5 +179,6 @@ def test_a_fleet_adds_up() -> None:
     assert (topic["messages"], topic["lost"]) == (20 * 6000, 600)
     assert len(found["hosts"]) == 21
     assert found["hosts"][0] == {
-        "host": "host-0b", "topics": 1, "messages": 5400, "bytes": 540_000, "lost": 600, "late": 0,
+        "host": "host-0b", "recorder": "host-0b-1", "topics": 1, "messages": 5400, "bytes": 540_000, "lost": 600,
+        "late": 0, "behind_s": 0.0, "early_ms": 3.0,
     }  # fmt: skip

@@ -26,10 +26,12 @@ WORST = 30
 _PAGE = Path(__file__).with_name("page.html")
 _DATA = "/*DATA*/null"
 _HEALTH = [
-    "window_start", "window_end", "topic", "epoch", "recorder", "messages", "bytes", "lost", "gaps", "late",
-    "out_of_order", "latency_p50_ms", "latency_p99_ms", "latency_p999_ms", "latency_max_ms", "jitter_ms",
+    "window_start", "window_end", "topic", "epoch", "recorder", "host", "messages", "bytes", "lost", "gaps", "late",
+    "out_of_order", "latency_p50_ms", "latency_p99_ms", "latency_p999_ms", "latency_max_ms", "latency_min_ms",
+    "jitter_ms",
 ]  # fmt: skip
-_SENDERS = ["sender", "topic", "messages", "bytes", "longest_silence_ms"]
+_SENDERS = ["sender", "topic", "recorder", "host", "messages", "bytes", "longest_silence_ms", "last_time"]
+_REASONS = ["window_start", "topic", "reason", "messages"]
 
 
 def report(lake: str | Path | Lake, out: str | Path, *, title: str | None = None) -> Path:
@@ -41,10 +43,12 @@ def report(lake: str | Path | Lake, out: str | Path, *, title: str | None = None
             f"{tables.uri} has no gold/topic_health to report on: run the pipeline first (ringmain pipeline run)"
         )
     senders = _table(tables, "gold/senders", _SENDERS)
+    reasons = _table(tables, "gold/quarantine", _REASONS)
     found = numbers(health, senders)
     span = Span.of(found["start_ms"], found["bin_ms"], found["bins"])
     name = title or tables.uri.rpartition("/")[2]
-    data = {"title": name, **found, **data_of(tables, span), **_row_counts(tables)}
+    refused = {"reasons": [] if reasons is None else _reasons(reasons)}
+    data = {"title": name, **found, **refused, **data_of(tables, span), **_row_counts(tables)}
     # A sender's name may be anything: nothing in the data may end the script it is in.
     text = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     out.write_text(_PAGE.read_text(encoding="utf-8").replace(_DATA, text), encoding="utf-8")
@@ -62,12 +66,15 @@ def numbers(health: pd.DataFrame, senders: pd.DataFrame | None) -> dict[str, Any
     health = health.assign(bin=at)
     topics = [_topic(name, rows, bins, per_bin * window_s) for name, rows in health.groupby("topic")]
     topics.sort(key=lambda t: (-t["loss"], -t["lost"], -t["late"], -t["p99"], t["name"]))
+    silent = {} if senders is None else _behind(senders, "topic")
+    for topic in topics:
+        topic["silent_s"] = silent.get(topic["name"], 0.0)
     return {
         "start_ms": _ms(start),
         "bin_ms": per_bin * window_s * 1000,
         "bins": bins,
         "topics": topics,
-        "hosts": _hosts(health),
+        "hosts": _hosts(health, senders),
         "readers": _readers(health),
         "senders": _senders(senders) if senders is not None else [],
     }
@@ -108,17 +115,44 @@ def _topic(name: Any, rows: pd.DataFrame, bins: int, bin_s: float) -> dict[str, 
     }
 
 
-def _hosts(health: pd.DataFrame) -> list[dict[str, Any]]:
-    """What each recorder saw: there is one a host."""
-    grouped = health.groupby("recorder").agg(
+def _hosts(health: pd.DataFrame, senders: pd.DataFrame | None) -> list[dict[str, Any]]:
+    """What each recorder saw. `behind_s`: how long before the newest message of the lake its last one was. `early_ms`:
+    how long before its publishing a message was recorded, which is how far the clocks of two hosts are apart."""
+    grouped = health.groupby(["host", "recorder"]).agg(
         topics=("topic", "nunique"), messages=("messages", "sum"), bytes=("bytes", "sum"), lost=("lost", "sum"),
-        late=("late", "sum"),
+        late=("late", "sum"), least=("latency_min_ms", "min"),
     )  # fmt: skip
+    behind = {} if senders is None else _behind(senders, ["host", "recorder"])
     worst = grouped.sort_values(["lost", "late", "messages"], ascending=False).head(WORST).reset_index()
     return [
-        {"host": str(r.recorder), **{name: int(getattr(r, name)) for name in grouped.columns}}
+        {
+            "host": str(r.host), "recorder": str(r.recorder),
+            **{name: int(getattr(r, name)) for name in ("topics", "messages", "bytes", "lost", "late")},
+            "behind_s": behind.get((r.host, r.recorder), 0.0), "early_ms": _round(max(0.0, -r.least)),
+        }
         for r in worst.itertuples()
-    ]
+    ]  # fmt: skip
+
+
+def _behind(senders: pd.DataFrame, by: str | list[str]) -> dict[Any, float]:
+    """Seconds from the last message of each to the newest of all."""
+    last = senders.groupby(by)["last_time"].max()
+    return {key: _round(seconds) for key, seconds in (last.max() - last).dt.total_seconds().items()}
+
+
+def _reasons(reasons: pd.DataFrame) -> list[dict[str, Any]]:
+    """Why messages did not decode: the most frequent reasons, with the first and the last time."""
+    grouped = reasons.groupby(["topic", "reason"]).agg(
+        messages=("messages", "sum"), first=("window_start", "min"), last=("window_start", "max")
+    )
+    most = grouped.sort_values("messages", ascending=False).head(WORST).reset_index()
+    return [
+        {
+            "topic": str(r.topic), "reason": str(r.reason), "messages": int(r.messages), "first_ms": _ms(r.first),
+            "last_ms": _ms(r.last),
+        }
+        for r in most.itertuples()
+    ]  # fmt: skip
 
 
 def _readers(health: pd.DataFrame) -> list[dict[str, Any]]:
