@@ -1,26 +1,33 @@
-"""How long the pipeline takes beside a job that one would write by hand: `python -m bench.pipeline [--messages N]`.
+"""How long the pipeline takes: `python -m bench.pipeline [job late follow fleet s3] [--messages N]`, by default all.
 
-Both make silver (one decoded table a topic) and gold (health of each topic by windows of 10 s) of the same recording,
-one after the other, in one warm Spark session. The hand-written job writes plain Parquet; it finds no duplicates, keeps
-no counts and commits nothing. The last line is what one batch of a pipeline that follows takes: 10,000 messages in five
-topics, with no Spark.
+job     silver (one decoded table a topic) and gold (health of each topic by windows of 10 s) of one recording, by a job
+        that one would write by hand and by the pipeline, one after the other, in one warm Spark session. The
+        hand-written job writes plain Parquet; it finds no duplicates, keeps no counts and commits nothing. DuckDB makes
+        the health alone, from the recording's Parquet files. CPU is that of this process and all below it.
+late    2,000 late messages into the lake that `job` made
+follow  500 batches of 10,000 messages in five topics, while they are recorded; no Spark
+fleet   1,000 small recordings in one run; no Spark
+s3      200,000 messages to a lake on disk and to one on S3 (moto, on loopback); no Spark
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
+import os
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
 
 import ringmain.spark
 from ringmain import typed
-from ringmain.pipeline import Pipeline
+from ringmain.pipeline import Lake, Pipeline, Summary
 from ringmain.recording import RecordingWriter
 from ringmain.recording._format import RING_SCHEMA
 
@@ -39,23 +46,44 @@ class Imu(msgspec.Struct):
 SCHEMA = typed.codec_for(Imu).schema.to_bytes()
 
 
-def record(path: Path, messages: int, first: int = 0) -> Path:
-    """Each topic at 1 kHz. The recorder takes a chunk of each topic in turn."""
-    writer = RecordingWriter(path, recorder="bench", fsync="never", flush_interval_s=1000)
-    for topic in range(TOPICS):
-        writer.declare(f"imu{topic}", epoch=1, schema=SCHEMA)
-    chunk = min(CHUNK, messages // TOPICS)
-    values = [msgspec.msgpack.encode(Imu(n, (n / 7, n / 3, 9.8), (0.1, n / 9, 0.3), "steady")) for n in range(chunk)]
-    for begin in range(first, first + messages // TOPICS, chunk):
-        numbers = range(begin, begin + chunk)
-        times = [START_NS + n * 1_000_000 for n in numbers]
-        columns = [numbers, times, ["driver"] * chunk, [""] * chunk, [0] * chunk, values]
-        arrays = [pa.array(column, f.type) for column, f in zip(columns, RING_SCHEMA, strict=True)]
+class Source:
+    """A recording of five typed topics at 1 kHz each, that grows. The recorder takes a chunk of each topic in turn."""
+
+    def __init__(self, path: Path, epoch: int = 1) -> None:
+        self.path, self._epoch, self._next = path, epoch, 0
+        self._writer = RecordingWriter(path, recorder=path.name, fsync="never", flush_interval_s=1000)
         for topic in range(TOPICS):
-            rows = pa.RecordBatch.from_arrays(arrays, schema=RING_SCHEMA)
-            writer.append(f"imu{topic}", 1, rows, record_time_ns=times[-1] + 1_000_000)
-    writer.close()
-    return path
+            self._writer.declare(f"imu{topic}", epoch=epoch, schema=SCHEMA)
+
+    def add(self, messages: int, start_ns: int = START_NS) -> None:
+        end = self._next + messages // TOPICS
+        while self._next < end:
+            chunk = min(CHUNK, end - self._next)
+            numbers = range(self._next, self._next + chunk)
+            times = [start_ns + n * 1_000_000 for n in numbers]
+            values = _values()[:chunk]
+            columns = [numbers, times, ["driver"] * chunk, [""] * chunk, [0] * chunk, values]
+            arrays = [pa.array(column, f.type) for column, f in zip(columns, RING_SCHEMA, strict=True)]
+            for topic in range(TOPICS):
+                rows = pa.RecordBatch.from_arrays(arrays, schema=RING_SCHEMA)
+                self._writer.append(f"imu{topic}", self._epoch, rows, record_time_ns=times[-1] + 1_000_000)
+            self._next += chunk
+        self._writer.flush()
+
+    def close(self) -> Path:
+        self._writer.close()
+        return self.path
+
+
+@functools.cache
+def _values() -> list[bytes]:
+    return [msgspec.msgpack.encode(Imu(n, (n / 7, n / 3, 9.8), (0.1, n / 9, 0.3), "steady")) for n in range(CHUNK)]
+
+
+def record(path: Path, messages: int) -> Path:
+    source = Source(path)
+    source.add(messages)
+    return source.close()
 
 
 def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -89,32 +117,124 @@ def by_hand(spark: Any, recording: Path, out: Path) -> None:
     health.write.parquet(str(out / "health"))
 
 
-def timed(name: str, messages: int, work: Callable[[], object]) -> float:
-    began = time.perf_counter()
+def by_duckdb(recording: Path) -> None:
+    import duckdb
+
+    duckdb.sql(
+        f"""select time_bucket(interval 10 seconds, publish_time) w, topic, recorder, count(*), sum(size), sum(lost),
+        approx_quantile((epoch_us(record_time) - epoch_us(publish_time)) / 1000, [0.5, 0.99, 0.999])
+        from read_parquet('{recording}/*.parquet') group by 1, 2, 3"""
+    ).fetchall()
+
+
+class Cost(NamedTuple):
+    wall_s: float
+    cpu_s: float
+
+
+def timed(name: str, messages: int, work: Callable[[], object]) -> Cost:
+    began, cpu = time.perf_counter(), _cpu_s()
     work()
-    took = time.perf_counter() - began
-    print(f"{name:<38} {took:8.2f} s   {messages / took:>12,.0f} messages/s", flush=True)
-    return took
+    cost = Cost(time.perf_counter() - began, _cpu_s() - cpu)
+    rate = messages / cost.wall_s
+    print(f"{name:<38} {cost.wall_s:8.2f} s {cost.cpu_s:8.1f} CPU s {rate:>12,.0f} messages/s", flush=True)
+    return cost
+
+
+def _cpu_s() -> float:
+    """Of this process and all below it, and of their children that have ended."""
+    processes = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                words = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            processes[int(entry)] = (int(words[1]), sum(map(int, words[11:15])))
+    mine = {os.getpid()}
+    while more := {pid for pid, (parent, _) in processes.items() if parent in mine} - mine:
+        mine |= more
+    return sum(processes[pid][1] for pid in mine if pid in processes) / os.sysconf("SC_CLK_TCK")
+
+
+QUIET: dict[str, Any] = {"progress": lambda line: None}
+
+
+def job(root: Path, messages: int) -> None:
+    recording = record(root / "recording", messages)
+    spark = ringmain.spark.session()
+    by_hand(spark, record(root / "small", 10_000), root / "warm")  # both begin with a warm session
+    hand = timed("hand-written Spark job", messages, lambda: by_hand(spark, recording, root / "hand"))
+    run = Pipeline().run
+    ours = timed("pipeline", messages, lambda: run(recording, root / "lake", spark=spark, **QUIET))
+    timed("DuckDB, health alone", messages, lambda: by_duckdb(recording))
+    wall, cpu = ours.wall_s / hand.wall_s, ours.cpu_s / hand.cpu_s
+    print(f"{'pipeline / hand-written':<38} {wall:8.2f}   {cpu:8.2f} of its CPU")
+    spark.stop()
+
+
+def late(root: Path, messages: int) -> None:
+    if not (root / "lake").exists():
+        Pipeline().run(record(root / "recording", messages), root / "lake", **QUIET)
+    source = Source(root / "late", epoch=2)
+    source.add(2_000)
+    path = source.close()
+    timed(f"2,000 late into {messages:,}", 2_000, lambda: Pipeline().run(path, root / "lake", **QUIET))
+
+
+def follow(root: Path, messages: int) -> None:
+    batches, source = 500, Source(root / "followed")
+    source.add(10_000)
+    took: list[float] = []
+    began = time.perf_counter()
+
+    def until(summary: Summary) -> bool:
+        nonlocal began
+        took.append(time.perf_counter() - began)
+        source.add(10_000)
+        began = time.perf_counter()
+        return summary.batches == batches
+
+    Pipeline().run(source.path, root / "follow", follow=True, interval_s=0, until=until, **QUIET)
+    source.close()
+    for name, part in (("first", took[:100]), ("last", took[-100:])):
+        middle, most = statistics.median(part), max(part)
+        print(f"{f'following, the {name} 100 of {batches}':<38} {middle:8.2f} s a batch, at most {most:.2f} s")
+    lake = Lake(str(root / "follow"))
+    print(f"{'files of a table, at most':<38} {max(len(lake.files(name)) for name in lake.tables()):8}")
+
+
+def fleet(root: Path, messages: int) -> None:
+    for n in range(1000):
+        source = Source(root / "fleet" / f"host{n}", epoch=n + 1)
+        source.add(200)
+        source.close()
+    timed("1,000 small recordings", 200_000, lambda: Pipeline().run(root / "fleet", root / "fleet-lake", **QUIET))
+
+
+def s3(root: Path, messages: int) -> None:
+    from tests.store import make_bucket, s3_server, storage_options
+
+    recording = record(root / "to-s3", 200_000)
+    with s3_server() as endpoint:
+        make_bucket(endpoint, "lakes")
+        lake = Lake("s3://lakes/bench", storage_options(endpoint))
+        disk = timed("lake on disk", 200_000, lambda: Pipeline().run(recording, root / "on-disk", **QUIET))
+        there = timed("lake on S3 (moto)", 200_000, lambda: Pipeline().run(recording, lake, **QUIET))
+    print(f"{'S3 / disk':<38} {there.wall_s / disk.wall_s:8.2f}")
+
+
+PARTS = {part.__name__: part for part in (job, late, follow, fleet, s3)}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", nargs="*", choices=[*PARTS, []], help="what to measure (default: all)")
     parser.add_argument("--messages", type=int, default=2_000_000)
-    count: int = parser.parse_args().messages
+    args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
-        recording = record(root / "recording", count)
-        spark = ringmain.spark.session()
-        small = record(root / "small", 10_000)
-        by_hand(spark, small, root / "warm")  # both begin with a warm session
-        hand = timed("hand-written Spark job", count, lambda: by_hand(spark, recording, root / "hand"))
-        quiet: dict[str, Any] = {"progress": lambda line: None}
-        lake = root / "lake"
-        ours = timed("pipeline", count, lambda: Pipeline().run(recording, lake, spark=spark, **quiet))
-        print(f"{'pipeline / hand-written':<38} {ours / hand:8.2f}")
-        spark.stop()
-        more = record(root / "more", 10_000)
-        timed("pipeline, a batch of 10,000", 10_000, lambda: Pipeline().run(more, root / "lake2", **quiet))
+        for name in args.part or PARTS:
+            PARTS[name](Path(folder), args.messages)
 
 
 if __name__ == "__main__":

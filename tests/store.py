@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Self
@@ -52,45 +53,100 @@ def storage_options(endpoint: str) -> dict[str, str]:
 
 
 class Door:
-    """Forwards connections to a server, or does what the test says instead."""
+    """Forwards connections to a server, or does what the test says instead. It is a process of its own: a library that
+    waits for an answer may keep all of this process' threads from running."""
+
+    def __init__(self, target: str) -> None:
+        command = [sys.executable, __file__, target]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.endpoint = self._answer()
+
+    def fail(self, answer: int | str, times: int = -1) -> None:
+        """Answer requests with an HTTP status, or with "gone" close their connections: so many times, or until
+        `mend`."""
+        self._say(f"fail {answer} {times}")
+
+    def mend(self) -> None:
+        self._say("mend")
+
+    def slow(self, pause_s: float) -> None:
+        """Wait so long before each piece of an answer."""
+        self._say(f"slow {pause_s}")
+
+    def refused(self) -> int:
+        """How many requests were refused since the last `fail`."""
+        return int(self._say("refused"))
+
+    def _say(self, words: str) -> str:
+        assert self._process.stdin is not None
+        print(words, file=self._process.stdin, flush=True)
+        return self._answer()
+
+    def _answer(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+class _Forwarder:
+    """The other process of a Door."""
 
     def __init__(self, target: str) -> None:
         host, _, port = target.partition(":")
         self._target = (host, int(port))
         self._listening = socket.create_server(("127.0.0.1", 0))
-        self.endpoint = f"127.0.0.1:{self._listening.getsockname()[1]}"
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
-        self._answer: int | str | None = None
-        self._pause_s = 0.0
-        self._closed = threading.Event()
+        self._failing, self._times, self._refused, self._pause_s = "", 0, 0, 0.0
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def fail(self, answer: int | str) -> None:
-        """Answer every request with an HTTP status, or with "gone" close every connection."""
+    def serve(self) -> None:
+        print(f"127.0.0.1:{self._listening.getsockname()[1]}", flush=True)
+        for line in sys.stdin:
+            command, *words = line.split()
+            print(getattr(self, f"do_{command}")(*words) or "ok", flush=True)
+
+    def do_fail(self, answer: str, times: str) -> None:
         with self._lock:
-            self._answer = answer
+            self._failing, self._times, self._refused = answer, int(times), 0
             for connection in self._open:
                 with suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
 
-    def mend(self) -> None:
-        self._answer, self._pause_s = None, 0.0
+    def do_mend(self) -> None:
+        self._failing, self._pause_s = "", 0.0
 
-    def slow(self, pause_s: float) -> None:
-        """Wait so long before each piece of an answer."""
-        self._pause_s = pause_s
+    def do_slow(self, pause_s: str) -> None:
+        self._pause_s = float(pause_s)
+
+    def do_refused(self) -> str:
+        return str(self._refused)
 
     def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                connection, _ = self._listening.accept()
-                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+        while True:
+            connection, _ = self._listening.accept()
+            threading.Thread(target=self._connected, args=(connection,), daemon=True).start()
 
-    def _serve(self, connection: socket.socket) -> None:
+    def _connected(self, connection: socket.socket) -> None:
         with suppress(OSError), connection:
-            if self._answer is not None:
-                self._refuse(connection)
+            with self._lock:
+                failing = self._failing
+                if failing:
+                    self._refused += 1
+                    if self._refused == self._times:
+                        self._failing = ""
+            if failing == "gone" or (failing and not connection.recv(1 << 16)):
+                return
+            if failing:
+                connection.sendall(
+                    f"HTTP/1.1 {failing} Trouble\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode()
+                )
                 return
             with socket.create_connection(self._target) as server:
                 with self._lock:
@@ -104,26 +160,16 @@ class Door:
                     with self._lock:
                         self._open -= {connection, server}
 
-    def _refuse(self, connection: socket.socket) -> None:
-        if self._answer == "gone" or not connection.recv(1 << 16):
-            return
-        text = f"HTTP/1.1 {self._answer} Trouble\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-        connection.sendall(text.encode())
-
     def _pump(self, source: socket.socket, sink: socket.socket, is_answer: bool) -> None:
         with suppress(OSError):
             while piece := source.recv(1 << 16):
                 if is_answer and self._pause_s:
-                    self._closed.wait(self._pause_s)
+                    time.sleep(self._pause_s)
                 sink.sendall(piece)
         for end in (source, sink):
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self._closed.set()
-        self._listening.close()
-        self.fail("gone")
+if __name__ == "__main__":
+    _Forwarder(sys.argv[1]).serve()

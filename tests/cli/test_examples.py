@@ -46,7 +46,7 @@ IN_A_SHELL = [line for line in EXAMPLES if line not in IN_A_TERMINAL + WITH_SPAR
 SENDS = re.compile(r"ringmain (play|pub)|echo a line")
 MAKES_ITS_TOPICS = re.compile(r"ringmain (play|pub (chat|images|imu --type)|bridge zmq:|completion|bench)|echo")
 ENDLESS = re.compile(r"ringmain (metrics|echo|hz|bw|delay|record|bridge|pub .*--rate|play .*--loop)")
-ENDS = re.compile(r"--once|--count|--duration|--timeout|\||>")
+ENDS = re.compile(r"record upload|--once|--count|--duration|--timeout|\||>")
 BUSY_S = 0.02
 
 FIRST = load("bridge").EXAMPLES[0][1]
@@ -150,15 +150,18 @@ def traffic(desk: Path) -> Iterator[Traffic]:
 
 def prepare(line: str, desk: Path) -> None:
     """What the line names and another example makes."""
-    if re.match(r"ringmain (play|export|pipeline|info \./|metrics .*drive)", line):
+    if re.match(r"ringmain (play|export|pipeline|info \./|metrics .*drive|record upload)", line):
         from robot.messages import Imu
 
         with rm.Publisher("imu", type=Imu) as imu, rm.Publisher("camera") as camera:
             imu.send(Imu(1, (0.0, 0.0, 9.8)))
             camera.send(b"x")
-            subprocess.run(["ringmain", "record", "-o", "drive", "--oldest", "--messages", "2"], check=True, timeout=60)
+            sealed = ["--sealed-uri", f"file://{desk}/lake"] if "upload" in line else []
+            command = ["ringmain", "record", "-o", "drive", "--oldest", "--messages", "2", *sealed]
+            subprocess.run(command, check=True, timeout=60)
         (desk / "recordings").mkdir()
         shutil.copytree(desk / "drive", desk / "recordings/drive")
+        (desk / "rules.toml").write_text("[[rule]]\nmax_loss = 1.0\n")
     if "old/topic" in line:
         rm.Publisher("old/topic", persist=True).close()
 

@@ -163,7 +163,7 @@ def test_a_recorder_that_died_after_an_upload(tmp_path: Path, door: Door, uri: s
     assert [m.seq for m in rm.Recording(uri)] == list(range(20))
 
 
-def test_another_recordings_place_is_not_overwritten(tmp_path: Path, door: Door, uri: str, until: Until) -> None:
+def test_another_recording_is_not_overwritten(tmp_path: Path, door: Door, uri: str, until: Until) -> None:
     record(tmp_path / "one", 0, 1, uri).close()
     second = record(tmp_path / "two", 100, 1, uri)
     until(lambda: "has the recording of" in second.upload_problem)

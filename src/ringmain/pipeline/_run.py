@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, DeltaError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-from ringmain.errors import LakeError, RecordingCorrupt, SparkUnavailable
+from ringmain.errors import LakeError, RecordingCorrupt, RingmainError, SparkUnavailable
 from ringmain.pipeline import _frames as frames
 from ringmain.pipeline._aligned import Align, aligned
 from ringmain.pipeline._batch import BatchRun, Settings
@@ -30,6 +30,7 @@ from ringmain.pipeline._lake import Lake
 from ringmain.pipeline._ledger import BEGUN, LEDGER, Batch, reached
 from ringmain.pipeline._source import Recordings, as_path, options_for
 from ringmain.pipeline._work import silver_table
+from ringmain.recording._segment.store import shown
 from ringmain.spark._locations import absolute
 from ringmain.spark._plan import SPLIT_BYTES, Range
 from ringmain.spark._read_lake import frame_of
@@ -174,6 +175,14 @@ class Pipeline:
             pass  # a batch that was begun is run again by the next run
         except (PySparkException, RecordingCorrupt) as error:
             raise _plain(error) from error
+        except (RingmainError, FileNotFoundError):
+            raise
+        except (OSError, DeltaError) as error:
+            doing = "cannot be written" if tables.is_local else "cannot be reached"
+            raise LakeError(
+                f"the lake at {tables.uri} {doing}: {_sentence(error)}. Nothing is lost or doubled: "
+                "run the pipeline again"
+            ) from error
         summary.seconds = time.monotonic() - began
         return summary
 
@@ -323,6 +332,11 @@ def _plain(error: Exception) -> Exception:
     if text is None:
         return error
     return LakeError(text.replace("failOnDataLoss=false turns", "fail_on_data_loss=False (--skip-damage) turns"))
+
+
+def _sentence(error: Exception) -> str:
+    """An error of a store on one line, without colours and without what an address may have of credentials."""
+    return shown(" ".join(re.sub(r"\x1b\[\d*m", "", str(error)).split()))
 
 
 def _line(batch: Batch, summary: Summary) -> str:

@@ -38,6 +38,7 @@ class Recordings(RecordingStream):
         self._must_exist = must_exist
         self._known: dict[str, Source] = {}
         self._identities: dict[str, str] = {}
+        self._told: dict[str, str] = {}
         self._lives: dict[str, dict[Life, bytes]] = {}
         self.hosts: dict[str, Hosts] = {}
         """Who recorded what of each recording, as of the last call of `lives`."""
@@ -47,11 +48,12 @@ class Recordings(RecordingStream):
         self._known = {} if last is None else {one.recording: one for one in last.recordings}
 
     def find(self) -> None:
-        """Raises if there is no recording and there must be one."""
-        self._recordings()
+        """Look which recordings there are. Raises if there is none and there must be one."""
+        self._trackers = self._found()
 
     def start(self, consumer: str) -> Offset:
-        """Where the next batch begins."""
+        """Where the next batch begins, in the recordings that there are now."""
+        self.find()
         first = {key: str(tracker.first()) for key, tracker in self._recordings().items() if key not in self._known}
         return {"consumer": consumer, "at": {**{key: one.end for key, one in self._known.items()}, **first}}
 
@@ -59,6 +61,12 @@ class Recordings(RecordingStream):
         """How far it reads."""
         limited = self._options.max_bytes is not None
         return self.latestOffset(start, self.getDefaultReadLimit() if limited else ReadAllAvailable())
+
+    def commit(self, end: Offset) -> None:
+        """Tell the recordings' retention how far the lake has read, of those where that has changed."""
+        new = {key: position for key, position in end["at"].items() if self._told.get(key) != position}
+        super().commit({**end, "at": new})
+        self._told |= new
 
     def ranges(self, start: Offset, end: Offset) -> list[Range]:
         """The rows between two offsets."""
@@ -113,6 +121,10 @@ class Recordings(RecordingStream):
         return rows
 
     def _recordings(self) -> dict[str, Tracker]:
+        """As they were found for this batch."""
+        return self._trackers
+
+    def _found(self) -> dict[str, Tracker]:
         by_address = {one.location: one for one in self._known.values()}
         stores = find_recordings(self._options.path, must_exist=self._must_exist)
         present = {_location(store) for store in stores.values()}

@@ -125,7 +125,7 @@ class SegmentRef:
             except FileNotFoundError:
                 pass  # sealed since it was listed
         try:
-            filesystem, directory = self.place()
+            filesystem, directory = self.location()
             source = filesystem.open_input_file(f"{directory}/{sealed_name(self.number)}")
         except FileNotFoundError as error:
             raise RecordingNotFound(
@@ -133,7 +133,7 @@ class SegmentRef:
             ) from error
         return ParquetSegment(self.number, source)
 
-    def place(self) -> tuple[pafs.FileSystem, str]:
+    def location(self) -> tuple[pafs.FileSystem, str]:
         """Where the sealed file is: the file system, and the directory in it."""
         here = self.store.directory
         if here is not None and self.store.sealed_uri and (here / sealed_name(self.number)).exists():

@@ -162,6 +162,7 @@ class Uploader:
                 raise
         while self._numbers:
             upload_segment(self._store, self._numbers[0], sync=self._sync)
+            self.problem = ""
             with self._wake:
                 self._numbers.pop(0)
             self._after_due = True

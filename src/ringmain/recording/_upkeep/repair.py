@@ -140,7 +140,7 @@ def _repair_stream(store: Store, ref: SegmentRef, report: Report, *, damaged: bo
 
 def _repair_sealed(store: Store, ref: SegmentRef, report: Report) -> None:
     assert store.directory is not None
-    filesystem, directory = ref.place()
+    filesystem, directory = ref.location()
     name = sealed_name(ref.number)
     set_aside = store.directory / DAMAGED / name
     set_aside.parent.mkdir(exist_ok=True)
