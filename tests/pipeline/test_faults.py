@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ from pyarrow import fs as pafs
 
 from ringmain.errors import LakeError, RecordingNotFound
 from ringmain.pipeline import Lake, Pipeline
+from ringmain.pipeline import _batch as batch_module
 from ringmain.pipeline import _run as run_module
 from ringmain.pipeline._ledger import BEGUN, DONE, POINTS, Ledger
+from ringmain.pipeline._work import Report, Work
 from tests.pipeline.test_lake import s3 as s3
 from tests.spark.recordings import Imu, imu, rows, schema_of, writer
 
@@ -112,6 +115,22 @@ def test_a_file_deleted_by_hand_is_named(tmp_path: Path) -> None:
     (tmp_path / "lake" / "silver" / "one" / gone.name).unlink()
     with pytest.raises(FileNotFoundError, match=gone.name):
         lake.to_arrow("silver/one")
+
+
+def test_workers_that_do_not_share_the_lake_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have a directory of the same name, on a disk of their own."""
+    record_two(tmp_path / "recs")
+
+    class Elsewhere(batch_module.Work):
+        def run(self, number: int) -> Report:
+            return Work.run(replace(self, lake=Lake(str(tmp_path / "other"))), number)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(batch_module, "Work", Elsewhere)
+        with pytest.raises(LakeError, match="put the lake on a file system that all of them share"):
+            Pipeline().run(tmp_path / "recs", tmp_path / "lake")
+    Pipeline().run(tmp_path / "recs", tmp_path / "lake")
+    check(Lake(str(tmp_path / "lake")))
 
 
 def test_a_failing_step_leaves_the_batch_to_the_next_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

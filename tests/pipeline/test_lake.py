@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,28 @@ def test_of_two_writers_one_makes_the_table(lake: Lake) -> None:
     assert lake.to_arrow("silver/a").num_rows == 1
 
 
+def test_of_many_writers_that_make_a_table_one_commits(tmp_path: Path) -> None:
+    """All at the same moment, from no table at all."""
+    for n in range(20):
+        barrier, ended = threading.Barrier(4), list[object]()
+
+        def work(name: str = f"silver/t{n}", barrier: threading.Barrier = barrier, ended: list[object] = ended) -> None:
+            mine = Lake(str(tmp_path))
+            barrier.wait()
+            try:
+                ended.append(append(mine, 0, rows(1), name))
+            except LakeError as error:
+                ended.append(error)
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(ended) == 4
+        assert ended.count(True) == Lake(str(tmp_path)).to_arrow(f"silver/t{n}").num_rows <= 1
+
+
 def test_tables_gain_columns_and_are_read_every_way(lake: Lake) -> None:
     append(lake, 0, rows(0, 1))
     append(lake, 1, rows(2, note=["new"]))
@@ -102,7 +125,7 @@ def test_tables_gain_columns_and_are_read_every_way(lake: Lake) -> None:
     assert lake.tables() == ["gold/b~c", "silver/a"]
     found = lake.to_arrow("silver/a").sort_by("seq").to_pydict()
     assert (found["seq"], found["note"]) == ([0, 1, 2], [None, None, "new"])
-    assert lake.to_arrow("silver/a", version=0).num_rows == 2
+    assert lake.to_arrow("silver/a", version=1).num_rows == 2
     database = lake.to_duckdb()
     assert database.sql('select count(*), max(note) from silver.a, gold."b~c" b').fetchall() == [(3, "new")]
     assert [entry["operation"] for entry in lake.history("silver/a")][-1] in ("CREATE TABLE", "WRITE")
@@ -142,6 +165,19 @@ def test_the_ledger_says_how_far_the_lake_has_come(lake: Lake) -> None:
     assert [(one.batch, one.state) for one in ledger.batches()] == [(0, DONE), (1, DONE), (2, DONE)]
     sums = totals(ledger.batches())["a"]
     assert (sums.rows_in, sums.rows_out, sums.quarantined) == (9, 6, 3)
+
+
+def test_a_begun_batch_may_be_compacted(lake: Lake) -> None:
+    ledger = Ledger(lake)
+    ledger.begin(batch_of(0, "000000000:7"))
+    assert ledger.done(batch_of(0, "000000000:7", DONE))
+    ledger.begin(batch_of(1, "000000001:7"))
+    assert lake.compact("ops/batches", at_least=2) == 2
+    assert ledger.done(batch_of(1, "000000001:7", DONE))
+    last = ledger.last()
+    assert last is not None
+    assert (last.batch, last.state) == (1, DONE)
+    assert [one.batch for one in ledger.batches()] == [0, 1]
 
 
 def test_a_second_pipeline_is_told_who_is_first(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def test_from_recordings_to_gold(spark: Any, tmp_path: Path) -> None:
     tables = Lake(str(lake))
     assert tables.bronze().read_all().num_rows == tables.bronze(spark).count() == 197
     assert ringmain.spark.read_lake(spark, str(lake), "silver/imu").count() == 143
-    assert ringmain.spark.read_lake(spark, str(lake), "silver/imu", version=0).count() == 100
+    assert ringmain.spark.read_lake(spark, str(lake), "silver/imu", version=1).count() == 100
 
 
 def check_silver(lake: Path) -> None:

@@ -3,6 +3,7 @@ pipeline run on executors that share nothing with the driver but the file system
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -15,23 +16,25 @@ from pathlib import Path
 
 import pytest
 
+from ringmain.pipeline import Lake
 from tests.spark.recordings import record, rows, writer
+from tests.store import make_bucket, s3_server, storage_options
 
 pyspark = pytest.importorskip("pyspark")
 
 DRIVER = """
-import sys
+import json, sys
 import ringmain.spark
-from ringmain.pipeline import Pipeline
+from ringmain.pipeline import Lake, Pipeline
 
-master, recordings, lake = sys.argv[1:]
+master, recordings, lake, options = sys.argv[1:]
 spark = ringmain.spark.session(master=master, **{
     "spark.executor.cores": 1, "spark.executor.memory": "512m", "spark.driver.memory": "1g", "spark.cores.max": 2,
     "spark.sql.shuffle.partitions": 2})
 def who(batches):
     import os, pandas as pd
     for _ in batches: yield pd.DataFrame({"parent": [os.getppid()]})
-print("summary", Pipeline().run(recordings, lake, spark=spark, split_bytes=1))
+print("summary", Pipeline().run(recordings, Lake(lake, json.loads(options)), spark=spark, split_bytes=1))
 print("executors", spark.range(0, 8, 1, 8).mapInPandas(who, "parent long").distinct().count())
 spark.stop()
 """
@@ -89,21 +92,78 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             process.wait(60)
 
 
+@pytest.fixture(scope="module")
+def s3() -> Iterator[dict[str, str]]:
+    pytest.importorskip("moto", reason="the S3 server of these tests comes with the extra `dev`")
+    with s3_server() as endpoint:
+        make_bucket(endpoint, "lakes")
+        yield storage_options(endpoint)
+
+
 @pytest.mark.timeout(900)
 @pytest.mark.spark
-def test_the_pipeline_on_a_standalone_cluster(cluster: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("where", ["disk", "s3"])
+def test_the_pipeline_on_a_standalone_cluster(
+    cluster: str, tmp_path: Path, where: str, request: pytest.FixtureRequest
+) -> None:
+    options = request.getfixturevalue("s3") if where == "s3" else {}
+    lake = f"s3://lakes/{tmp_path.name}" if where == "s3" else str(tmp_path / "lake")
     for name, first in (("one", 0), ("two", 50)):
         made = writer(tmp_path / "recs" / name)
         made.declare("a", epoch=1)
         made.append("a", 1, rows(first, 100))
         made.close()
     done = subprocess.run(
-        [sys.executable, "-c", DRIVER, cluster, str(tmp_path / "recs"), str(tmp_path / "lake")],
+        [sys.executable, "-c", DRIVER, cluster, str(tmp_path / "recs"), lake, json.dumps(options)],
         capture_output=True, text=True, timeout=800, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-4000:]
     assert "200 rows in = 150 out + 0 quarantined + 50 duplicates" in done.stdout
     assert "executors 2" in done.stdout
+    assert Lake(lake, options).to_duckdb().sql("select count(*), count(distinct seq) from silver.a").fetchall() == [
+        (150, 150)
+    ]
+
+
+KILLED = """
+import os, sys, time
+import ringmain.spark
+from ringmain.pipeline import Pipeline, _batch
+
+master, recordings, out = sys.argv[1:]
+spark = ringmain.spark.session(master=master, **{
+    "spark.executor.cores": 1, "spark.executor.memory": "512m", "spark.driver.memory": "1g", "spark.cores.max": 2})
+
+class Slow(_batch.Work):
+    # The task with number 1 waits, when it has written its files, at its first try, until its executor is killed.
+    def run(self, number):
+        report = super().run(number)
+        if number == 1 and not os.path.exists(out + "/killed"):
+            daemon = open(f"/proc/{os.getppid()}/stat").read()
+            with open(out + "/victim.new", "w") as file:
+                file.write(daemon.rpartition(")")[2].split()[1])
+            os.rename(out + "/victim.new", out + "/victim")
+            time.sleep(120)
+        return report
+
+_batch.Work = Slow
+print("summary", Pipeline().run(recordings, out + "/lake", spark=spark, split_bytes=1))
+spark.stop()
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_the_pipeline_through_a_killed_executor(cluster: str, tmp_path: Path) -> None:
+    """What the dead task has written is not in the table; its second try is."""
+    record(tmp_path / "r", *[("a", 1, rows(n * 50, 50)) for n in range(4)])
+    out = tmp_path / "out"
+    out.mkdir()
+    errors = kill_executor([sys.executable, "-c", KILLED, cluster, str(tmp_path / "r"), str(out)], out)
+    lake = Lake(str(out / "lake"))
+    found = lake.to_duckdb().sql("select count(*), count(distinct seq) from silver.a").fetchall()
+    assert found == [(200, 200)], errors
+    assert len(list((out / "lake/silver/a").glob("*.parquet"))) == len(lake.files("silver/a")) + 1
 
 
 STREAM = """
@@ -147,9 +207,14 @@ def test_exactly_once_through_a_killed_executor(cluster: str, tmp_path: Path) ->
     path = record(tmp_path / "r", *[("a", 1, rows(n * 50, 50)) for n in range(6)], seal=False)
     out = tmp_path / "out"
     out.mkdir()
-    driver = subprocess.Popen(
-        [sys.executable, "-c", STREAM, cluster, str(path), str(out)], stderr=subprocess.PIPE, text=True
-    )
+    kill_executor([sys.executable, "-c", STREAM, cluster, str(path), str(out)], out)
+    found = sorted(int(n) for file in out.glob("*.csv") for n in file.read_text().split()[1:])
+    assert found == list(range(300))
+
+
+def kill_executor(command: list[str], out: Path) -> str:
+    """Run a driver, and kill the executor whose pid a task writes to `victim`. Returns what the driver says."""
+    driver = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         give_up = time.monotonic() + 400
         while not (out / "victim").exists():
@@ -165,5 +230,36 @@ def test_exactly_once_through_a_killed_executor(cluster: str, tmp_path: Path) ->
         driver.kill()
         driver.communicate()
     assert driver.returncode == 0, errors[-4000:]
-    found = sorted(int(n) for file in out.glob("*.csv") for n in file.read_text().split()[1:])
-    assert found == list(range(300))
+    return errors
+
+
+WITHOUT = """
+import sys
+
+class Without:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "ringmain":
+            raise ModuleNotFoundError("No module named 'ringmain'", name="ringmain")
+
+sys.meta_path.insert(0, Without())
+"""
+TOLD = """
+import os, sys
+import ringmain.spark
+from ringmain.pipeline import Pipeline
+
+recordings, folder = sys.argv[1:]
+os.environ["PYTHONPATH"] = folder
+Pipeline().run(recordings, folder + "/lake", split_bytes=1)
+"""
+
+
+@pytest.mark.spark
+def test_workers_without_ringmain_are_told(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(WITHOUT)
+    path = record(tmp_path / "r", ("a", 1, rows(0, 50)), ("a", 1, rows(50, 50)))
+    done = subprocess.run(
+        [sys.executable, "-c", TOLD, str(path), str(tmp_path)], capture_output=True, text=True, timeout=300, check=False
+    )
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("ringmain.errors.SparkUnavailable: Spark's workers have no module ringmain"), done.stderr

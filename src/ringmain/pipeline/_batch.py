@@ -7,6 +7,7 @@ are dropped. A batch whose counts do not match is not committed.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -81,6 +82,7 @@ class BatchRun:
         window_us = int(self.settings.window_s * 1e6)
         work = Work(self.lake, batch.batch, window_us, tasks, scan, typed, shared, hosts, self.settings.copy)
         reports = self._run(work)
+        self._check_files(reports)
         batch.topics = check_counts(batch, reports)
         reached("L2")
         files: dict[str, list[Written]] = {}
@@ -110,6 +112,16 @@ class BatchRun:
             return [work.run(number) for number in range(count)]
         rows = self._spark().range(0, count, 1, count).mapInArrow(work, REPORT).collect()
         return [msgspec.msgpack.decode(bytes(row.report), type=Report) for row in rows]
+
+    def _check_files(self, reports: list[Report]) -> None:
+        """Raises if workers have written to disks of their own."""
+        files = (one for report in reports for one in report.files) if self.lake.is_local else iter(())
+        for one in files:
+            if not os.path.exists(f"{self.lake.uri}/{one.table}/{one.name}"):
+                raise LakeError(
+                    f"Spark's workers wrote to {self.lake.uri}, and {one.table}/{one.name} is not here: "
+                    "put the lake on a file system that all of them share, or in an object store"
+                )
 
     def _columns(self, keys: Iterable[str], lives: dict[str, dict[Life, bytes]]) -> dict[str, Columns]:
         """How to decode the topics of these recordings, with the schemas of all their lives."""

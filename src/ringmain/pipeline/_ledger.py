@@ -111,9 +111,11 @@ class Ledger:
         files = self.lake.files(LEDGER)
         if not files:
             return None
-        newest = max(files, key=lambda one: one.most["batch"])
-        (rows,) = self.lake.read_files(LEDGER, [newest.name])
-        return _batch(max(rows.to_pylist(), key=lambda row: row["batch"]))
+        newest = max(one.most["batch"] for one in files)
+        names = [one.name for one in files if one.most["batch"] == newest]
+        rows = [row for table in self.lake.read_files(LEDGER, names) for row in table.to_pylist()]
+        # Where compaction has joined a begun batch with others, its row stays beside that of the same batch when done.
+        return _batch(max(rows, key=lambda row: (row["batch"], row["state"] == DONE)))
 
     def batches(self) -> list[Batch]:
         """Every batch that is done."""

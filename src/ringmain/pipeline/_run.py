@@ -45,6 +45,7 @@ Step = Callable[["DataFrame"], "DataFrame"]
 DEFAULT_BATCH_BYTES = "1GiB"
 MAX_PAYLOAD = "256MiB"
 COMPACT_EVERY = 8  # batches
+_MISSING = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 _OURS = re.compile(r"ringmain\.errors\.\w+: ([^\n]+)")
 
 
@@ -327,6 +328,12 @@ def _within(minutes: list[int]) -> Any:
 
 def _plain(error: Exception) -> Exception:
     """What went wrong, without the pages of Java around it: an error of ours may have come through two processes."""
+    missing = _MISSING.search(str(error))
+    if missing is not None:
+        return SparkUnavailable(
+            f"Spark's workers have no module {missing[1]}: install ringmain[spark] for the Python that they run "
+            "(PYSPARK_PYTHON), in the same version as here"
+        )
     ours = _OURS.findall(str(error))
     text = ours[-1] if ours else str(error) if isinstance(error, RecordingCorrupt) else None
     if text is None:

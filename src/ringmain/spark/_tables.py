@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
-from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
+from deltalake.transaction import AddAction, RemoveAction
 from pyarrow import fs as pafs
 
 from ringmain.errors import LakeError
@@ -148,24 +148,17 @@ class Tables:
             return False
         change = build(found)
         mark = CommitProperties(app_transactions=[Transaction(application, batch)])
-        actions = [one.action() for one in change.add]
         try:
-            if found is None:
-                schema = Schema.from_arrow(change.schema)
-                create_table_with_add_actions(
-                    self._address(name), schema, actions, "error", [], name=name,
-                    configuration=change.configuration(),
-                    storage_options=self.storage_options or None, commit_properties=mark,
-                )  # fmt: skip
-            else:
-                new = [f for f in Schema.from_arrow(change.schema).fields if f.name not in _names(found)]
-                if new:
-                    found.alter.add_columns(new)
-                now = int(time.time() * 1000)
-                removed = [RemoveAction(one.name, True, now, one.size, {}) for one in change.remove]
-                found.create_write_transaction(
-                    [*actions, *removed], "append", found.schema(), [], commit_properties=mark
-                )
+            found = found if found is not None else self._create(name, change)
+            new = [f for f in Schema.from_arrow(change.schema).fields if f.name not in _names(found)]
+            if new:
+                found.alter.add_columns(new)
+            if _has(found, batch, application):  # the handle is newer than the one that was asked above
+                return False
+            now = int(time.time() * 1000)
+            removed = [RemoveAction(one.name, True, now, one.size, {}) for one in change.remove]
+            actions: list[AddAction | RemoveAction] = [*(one.action() for one in change.add), *removed]
+            found.create_write_transaction(actions, "append", found.schema(), [], commit_properties=mark)
         except (CommitFailedError, DeltaError) as error:
             again = self.load(name)
             if again is not None and _has(again, batch, application):
@@ -177,6 +170,18 @@ class Tables:
                 ) from error
             raise
         return True
+
+    def _create(self, name: str, change: Change) -> DeltaTable:
+        """An empty table, made by this or by another writer. It gets its first rows by a commit like all others: of two
+        that create a table with rows, both may succeed."""
+        options = self.storage_options or None
+        DeltaTable.create(
+            self._address(name), Schema.from_arrow(change.schema), "ignore", name=name,
+            configuration=change.configuration(), storage_options=options,
+        )  # fmt: skip
+        found = self.load(name)
+        assert found is not None
+        return found
 
     def write(self, name: str, batch: int, rows: pa.Table) -> Written:
         """One file with these rows, not committed yet."""
