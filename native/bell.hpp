@@ -1,8 +1,12 @@
-// Waiting and waking. A wait is a futex on the very word whose change is awaited, so there is no separate
-// condition that could be missed: a reader sleeps on `commit`, a writer on the `hold` that blocks it or on `turn`.
-// The sleeper sets kSleeper in the word first; the exchange that changes the word returns it.
+// Waiting and waking. A reader sleeps on the topic's bell, a writer on that of the reader that blocks it, or on `turn`.
 //
-// Every sleep is bounded (kSlice_ns): a waker that dies between its exchange and its wake costs one slice at most.
+// A bell is a word of its own beside what is awaited (`commit`, a `hold`), so that this changes by a plain store. The sleeper
+// arms the bell, makes the process-wide barrier, looks once more, and sleeps while the bell keeps its value. The process
+// that changes the awaited word looks at the bell afterwards; if it is armed, it changes the bell and wakes all. Of the two
+// looks at least one finds the other side's store (barrier.hpp). A sleeper whose bell was rung between its look and its sleep
+// finds another value, and does not sleep: so clearing the mark of one sleeper cannot lose another.
+//
+// Every sleep is bounded: a waker that dies before its wake costs one slice.
 #pragma once
 
 #include <linux/futex.h>
@@ -14,7 +18,7 @@
 #include <climits>
 #include <cstdint>
 
-#include "word.hpp"
+#include "barrier.hpp"
 
 namespace ringmain {
 
@@ -39,7 +43,11 @@ inline timespec to_timespec(int64_t ns) {
 struct Bell {
     const uint32_t* word = nullptr;
     uint32_t value = 0;
+    bool sure = true;  // false: a ring may be missed, so a sleep on it is short
 };
+
+// Bit 0 of a bell's word: a process sleeps on it, or is about to. The rest counts how often it rang.
+constexpr uint32_t kArmed = 1;
 
 enum class Woken { changed, timed_out, interrupted };
 
@@ -55,6 +63,7 @@ inline Woken poll(int64_t timeout_ns) {
 }
 
 inline Woken sleep_on(Bell bell, int64_t timeout_ns) {
+    if (!bell.sure && timeout_ns > kPoll_ns) timeout_ns = kPoll_ns;
     timespec timeout = to_timespec(timeout_ns);
     long result = syscall(SYS_futex, bell.word, FUTEX_WAIT, bell.value, &timeout, nullptr, 0);
     if (result == 0 || errno == EAGAIN) return Woken::changed;
@@ -74,8 +83,10 @@ inline Woken sleep_on_any(const Bell* bells, size_t count, int64_t timeout_ns, s
         uint64_t value, address;
         uint32_t flags, reserved;
     } waiters[kMaxBells];
-    for (size_t i = 0; i < count; ++i)
+    for (size_t i = 0; i < count; ++i) {
         waiters[i] = {bells[i].value, reinterpret_cast<uint64_t>(bells[i].word), /* FUTEX_32 */ 2, 0};
+        if (!bells[i].sure && timeout_ns > kPoll_ns) timeout_ns = kPoll_ns;
+    }
     constexpr long kFutexWaitv = 449;  // the same number on x86_64 and aarch64
     timespec deadline = to_timespec(monotonic_ns() + timeout_ns);
     long result = syscall(kFutexWaitv, waiters, count, 0, &deadline, CLOCK_MONOTONIC);
@@ -88,5 +99,33 @@ inline Woken sleep_on_any(const Bell* bells, size_t count, int64_t timeout_ns, s
 }
 
 #endif
+
+// Rings a bell, armed or not: for what is rare. The value changes, so that a process about to sleep does not.
+inline void ring(Word<uint32_t>& bell) {
+    bell.fetch_add(2, std::memory_order_acq_rel);
+    wake(bell.futex());
+}
+
+// noinline: rare, and must not weigh on what is done for every message. Two that ring at once leave the bell armed: one
+// wake-up too many.
+[[gnu::noinline]] inline void ring_armed(Word<uint32_t>& bell) {
+    bell.fetch_add(kArmed, std::memory_order_acq_rel);
+    CRASH_POINT("bell: cleared, sleepers not woken");
+    wake(bell.futex());
+}
+
+// After the awaited word was stored, and a light barrier.
+inline void ring_if_armed(Word<uint32_t>& bell) {
+    // [ARMED] relaxed: the light barrier before and the sleeper's process-wide one order it. Pairs with [SLEEP].
+    if (bell.load(std::memory_order_relaxed) & kArmed) [[unlikely]]
+        ring_armed(bell);
+}
+
+// Before the last look at the awaited word.
+inline Bell arm(Word<uint32_t>& bell) {
+    // [SLEEP] acq_rel, then the process-wide barrier: armed before we look. Pairs with [ARMED].
+    uint32_t value = bell.fetch_or(kArmed, std::memory_order_acq_rel) | kArmed;
+    return {bell.futex(), value, process_barrier::make()};
+}
 
 }  // namespace ringmain

@@ -44,6 +44,7 @@ inline constexpr const char* kCrashPoints[] = {
     "publish: committed, turn kept",
     "publish: turn given back, bell not rung",
     "publish: about to sleep",
+    "bell: cleared, sleepers not woken",
     "read: message found, not copied",
     "read: hold moved, bell not rung",
     "read: hold announced",

@@ -38,12 +38,10 @@ constexpr uint64_t kMaxMessageBytes = 0xffffffff;  // `size` is 32 bits
 constexpr size_t kMaxParticipantNameBytes = 79;
 constexpr size_t kMaxEnvelopeNameBytes = 255;  // sender and kind
 
-// Positions are multiples of 8, so the low bits of a word that holds one are free. Bit 0 set: a process sleeps on
-// this word, and the process that changes it next must wake it. One exchange both publishes and finds out.
+// Positions are multiples of 8, so the low bits of a word that holds one are free.
 constexpr uint64_t kAlignBytes = 8;
-constexpr uint64_t kSleeper = 1;
-constexpr uint64_t kRetired =
-    2;  // in `commit`: the topic was removed, so what sleeping readers await has come
+constexpr uint64_t kSleeper = 1;  // in a `hold` of a pool: the publisher sleeps on this word
+constexpr uint64_t kRetired = 2;  // in `commit`: the topic was removed
 constexpr uint64_t kPositionMask = ~uint64_t{7};
 constexpr uint64_t kNoHold = kPositionMask;  // no position is this large
 // No ring gets this far in a century. Beyond it, sums of positions and capacities could overflow.
@@ -122,7 +120,7 @@ struct Header {
     alignas(128) Word<uint64_t> claim;
     Word<uint64_t> tail;
 
-    // Changed by the writer with every message. Sleeping readers set kSleeper in `commit`.
+    // Changed by the writer with every message.
     alignas(128) Word<uint64_t> commit;
     Word<uint64_t> newest;  // where the newest message begins; a hint for conflating readers
 
@@ -137,6 +135,10 @@ struct Header {
     Word<uint64_t> schema_bytes[2];  // how much of each half is used
     Word<uint32_t> roster_pid;  // who has the roster lock, for the error of a process that waits too long
     Word<uint64_t> roster_pid_namespace;  // of that pid; 0: unknown
+
+    // Looked at by the writer with every message, and seldom changed: on a line of their own.
+    alignas(128) Word<uint32_t> bell;  // readers sleep on it; bit 0: armed, the rest counts
+    Word<uint32_t> borrowing;          // 1: a reader borrows, or did: writers fence after a claim
 };
 
 struct alignas(256) Slot {
@@ -154,8 +156,7 @@ struct alignas(256) Slot {
     Word<uint32_t> waits_in_generation;  // its low 32 bits
 
     // The participant's own line. Only `hold` is part of the rule; the rest is statistics.
-    alignas(128) Word<uint64_t> hold;  // kNoHold, or the position from which the bytes must stay; bit 0: a
-                                       // writer sleeps
+    alignas(128) Word<uint64_t> hold;  // kNoHold, or the position from which the bytes must stay
     Word<uint64_t> position;           // reader: of the next message to read
     Word<uint64_t> sequence;           // reader: number of the next message to read
     Word<uint64_t> messages;           // moved so far
@@ -163,10 +164,11 @@ struct alignas(256) Slot {
     Word<uint64_t> lost;               // reader: messages lost
     Word<uint32_t> busy;       // the one writer: 1 while inside a publish; reader: 1 until it has attached
     Word<uint32_t> waits_for;  // writer: 1 + the slot it waits for, or 0
+    Word<uint32_t> awaited;    // the bell of writers that wait for this hold; as Header::bell
 
     // Identity again, written with the rest of it: there was no room left above.
-    Word<uint64_t> pid_namespace;  // the inode of the namespace that the pid is of; 0: unknown
-    Word<uint64_t> started_ticks;  // when the process began, clock ticks from boot; 0: unknown
+    alignas(64) Word<uint64_t> pid_namespace;  // the inode of the namespace that the pid is of; 0: unknown
+    Word<uint64_t> started_ticks;              // when the process began, clock ticks from boot; 0: unknown
 
     Word<uint64_t> blocked_ns;  // writer: how long its sends have waited for others
 };
@@ -188,10 +190,12 @@ static_assert(offsetof(Header, commit) == 512);
 static_assert(offsetof(Header, turn) == 640);
 static_assert(offsetof(Header, retired) == 768);
 static_assert(offsetof(Slot, waits_in_epoch) == 112);
-static_assert(offsetof(Slot, pid_namespace) == 184);
-static_assert(offsetof(Slot, blocked_ns) == 200);
+static_assert(offsetof(Slot, awaited) == 184);
+static_assert(offsetof(Slot, pid_namespace) == 192);
+static_assert(offsetof(Slot, blocked_ns) == 208);
 static_assert(offsetof(Header, roster_pid_namespace) == 808);
 static_assert(offsetof(Slot, hold) == 128);
+static_assert(offsetof(Header, bell) == 896);
 
 constexpr uint64_t kRosterOffset = kHeaderBytes;
 constexpr uint64_t kSchemaOffset = kRosterOffset + uint64_t{kSlotCount} * sizeof(Slot);

@@ -30,6 +30,7 @@ class Reader {
     Reader(Ring ring, uint32_t slot, Start on_lap, bool conflate, bool observes = false)
         : ring_(ring),
           slot_(slot),
+          fences_(!process_barrier::registered()),
           always_holds_(ring.contract.holds == Holds::always && !observes),
           holds_borrowed_(ring.contract.holds == Holds::while_borrowed && !observes),
           conflate_(conflate),
@@ -78,10 +79,11 @@ class Reader {
 
     // What to sleep on while there is no message. An empty bell: one has come meanwhile, or the topic was removed.
     Bell bell() {
-        uint64_t old = ring_.header.commit.fetch_or(kSleeper, std::memory_order_acq_rel);
+        Bell bell = arm(ring_.header.bell);
         CRASH_POINT("read: about to sleep");
-        if ((old & kPositionMask) != position_ || (old & kRetired)) return {};
-        return {ring_.header.commit.futex(), static_cast<uint32_t>(old | kSleeper)};
+        // [OBSERVE] acquire: pairs with [COMMIT]. A removal is seen here too, or has changed the bell: [RETIRE].
+        uint64_t commit = ring_.header.commit.load(std::memory_order_acquire);
+        return (commit & kPositionMask) != position_ || (commit & kRetired) ? Bell{} : bell;
     }
 
     // Finds the next message without moving on. After ok, the payload may be read; then still_whole(), then take().
@@ -111,20 +113,24 @@ class Reader {
     Status borrow(View& view) {
         if (!holds_borrowed_) return peek(view);
         if (hold_ != kNoHold) return peek(view);  // the hold of an older message covers all later ones
+        if (!borrows_) say_that_we_borrow();
         for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
-            announce_hold(position_);
+            if (!move_hold(position_)) return Status::taken_over;
+            // [HOLD] announced before we look at `claim`. Pairs with [LOOK] and [CLAIM].
+            fence(std::memory_order_seq_cst);
+            CRASH_POINT("read: hold announced");
             Status status = peek(view);
             if (status == Status::ok && view.position == hold_) {
                 held_from_ = hold_;
                 return status;
             }
             if (status != Status::ok) {
-                move_hold(kNoHold);
+                (void)move_hold(kNoHold);
                 return status;
             }
             // Lapped, or gone forward to the newest: the hold is not at the message found. Try again from there.
         }
-        move_hold(kNoHold);
+        (void)move_hold(kNoHold);
         return Status::corrupt;
     }
 
@@ -176,7 +182,9 @@ class Reader {
 
     Ring ring_;
     uint32_t slot_;
+    bool fences_;  // see light_barrier
     bool always_holds_, holds_borrowed_, conflate_;
+    bool borrows_ = false;  // the writers know that we borrow
     Start on_lap_;
     uint64_t position_ = 0;    // of the next message
     uint64_t expected_ = 0;    // its number
@@ -212,7 +220,12 @@ class Reader {
                 // The writer may have moved both between our two loads.
                 continue;
             }
-            if (always_holds_) announce_hold(there);
+            if (always_holds_) {
+                if (!move_hold(there)) return false;
+                // [HOLD] announced before we look at `claim`. We join only once, so that no writer needs to fence.
+                process_barrier::make_or_wait();
+                CRASH_POINT("read: hold announced");
+            }
             // relaxed: checked by intact().
             uint64_t seq = ring_.word_at(there).load(std::memory_order_relaxed);
             if (!intact(there)) continue;
@@ -253,24 +266,30 @@ class Reader {
         expected_ = seq;
     }
 
-    // [HOLD] seq_cst exchange, then a fence: announced before we look at `claim`. Pairs with [LOOK] and
-    // [CLAIM].
-    void announce_hold(uint64_t position) {
-        move_hold(position);
-        fence(std::memory_order_seq_cst);
-        CRASH_POINT("read: hold announced");
+    // From now on writers fence between `claim` and their look at the holds. Once for each reader: a fence for every stride
+    // costs the writers little, and the barrier would cost the borrower much.
+    [[gnu::noinline]] void say_that_we_borrow() {
+        // [BORROWING] relaxed, an exchange since several readers may store it, then the process-wide barrier: a writer that did not
+        // see it has announced its claim to us.
+        ring_.header.borrowing.exchange(1, std::memory_order_relaxed);
+        process_barrier::make_or_wait();
+        borrows_ = true;
     }
 
-    // Moves the hold. A move forward needs nothing more than the release: our reads of the bytes below come before
-    // the writer's next writes. Pairs with [LOOK]. False: the slot was no longer ours.
+    // Moves the hold. False: the slot is no longer ours, and the hold stays as it is.
     bool move_hold(uint64_t position) {
-        uint64_t old = own().hold.exchange(position, std::memory_order_seq_cst);
-        bool ours = (old & kPositionMask) == hold_;
+        // relaxed: only we change it, unless we were taken for dead. A reaper between this and the store is not noticed until
+        // the next move; what we stored then is dropped by the writer that it blocks (holds_wrongly).
+        if (own().hold.load(std::memory_order_relaxed) != hold_) [[unlikely]]
+            return false;
+        // [MOVE] release: our reads of the bytes below come before the writer's next writes. Pairs with [LOOK].
+        own().hold.store(position, std::memory_order_release);
+        light_barrier(fences_);  // before the look at the bell
         hold_ = position;
         if (held_from_ < position) held_from_ = position;
         CRASH_POINT("read: hold moved, bell not rung");
-        if (old & kSleeper) wake(own().hold.futex());
-        return ours;
+        ring_if_armed(own().awaited);
+        return true;
     }
 
     // relaxed: statistics.

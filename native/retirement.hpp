@@ -1,5 +1,5 @@
-// How the end of a topic's life reaches those who sleep on its words. Owns this invariant: the very word that a reader
-// awaits changes, so none sleeps on past the end, even if the remover dies before it has woken anyone.
+// How the end of a topic's life reaches those who sleep on its bell. Owns this invariant: a reader that is about to sleep
+// finds the mark in `commit`, or the kernel finds that its bell has changed.
 #pragma once
 
 #include "bell.hpp"
@@ -9,10 +9,10 @@ namespace ringmain {
 
 // Call under the roster lock, when no writer commits any more.
 inline void mark_retired(Header& header) {
-    // [RETIRE] acq_rel: a reader's fetch_or in Reader::bell comes either before, and then the kernel finds another value
-    // than the reader gives it, or after, and then it returns our bit, and the reader finds the topic removed. First,
-    // since a remover that died between the two would leave a sleeper whose word stays as it was.
+    // [RETIRE] the mark first, then the bell, acq_rel: a reader arms the bell either before that, and then the kernel finds
+    // another value than the reader gives it, or after, and then the reader sees the mark.
     header.commit.fetch_or(kRetired, std::memory_order_acq_rel);
+    header.bell.fetch_add(2, std::memory_order_acq_rel);
     // release: pairs with is_retired.
     header.retired.store(1, std::memory_order_release);
 }
@@ -25,7 +25,7 @@ inline bool is_retired(const Header& header) {
 
 // Wakes the readers, the writers that wait for the turn, and the processes that wait for readers.
 inline void wake_for_retirement(Header& header) {
-    wake(header.commit.futex());
+    wake(header.bell.futex());
     wake(header.turn.futex());
     header.membership.fetch_add(1, std::memory_order_release);
     wake(header.membership.futex());

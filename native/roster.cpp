@@ -1,7 +1,6 @@
 #include "roster.hpp"
 
 #include <fcntl.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -29,14 +28,6 @@ bool set_lock(int fd, int64_t byte, short type) {
     lock.l_start = byte;
     lock.l_len = 1;
     return fcntl(fd, F_OFD_SETLK, &lock) == 0;
-}
-
-// Makes every running thread of the machine pass a full barrier. It is slow, and only a takeover pays for it,
-// so that a publish need not (see Writer::begin). Where the kernel refuses, waits longer than any store stays in
-// a store buffer.
-void process_wide_barrier() {
-    constexpr int kGlobal = 1;  // MEMBARRIER_CMD_GLOBAL
-    if (syscall(SYS_membarrier, kGlobal, 0, 0) != 0) usleep(20'000);
 }
 
 void ring_membership(const TopicFile& topic_file) {
@@ -197,7 +188,8 @@ static void drop_hold(const TopicFile& topic_file, uint32_t index) {
     if (keeps_hold(topic_file, index)) return;
     Slot& slot = topic_file.slot(index);
     uint64_t old = slot.hold.exchange(kNoHold, memory_order_acq_rel);
-    if (old & kSleeper) wake(slot.hold.futex());
+    if (old & kSleeper) wake(slot.hold.futex());  // of a pool
+    ring(slot.awaited);
 }
 
 static bool turn_is_of(const TopicFile& topic_file, uint32_t index) {
@@ -266,7 +258,7 @@ static uint32_t wait_until_idle(const TopicFile& s, uint32_t newcomer) {
     bool fenced = false;
     for (uint32_t i : taken_slots(s)) {  // slots change under the roster lock, which we have
         if (i == newcomer || !slot_has_role(s, i, Role::writer) || !slot_alive(s, i)) continue;
-        if (!fenced) process_wide_barrier();
+        if (!fenced) process_barrier::make_or_wait();
         fenced = true;
         // [IDLE] acquire: we see what the old writer committed last. Pairs with [RELEASE] in Writer::end.
         while (s.slot(i).busy.load(memory_order_acquire) != 0 && slot_locked(s, i)) {

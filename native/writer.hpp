@@ -19,6 +19,7 @@ class Writer {
     Writer(Ring ring, uint32_t slot)
         : ring_(ring),
           slot_(slot),
+          fences_(!process_barrier::registered()),
           // An eighth of the ring at a time. At most 256 KiB: a longer stride would drop too much history of a big ring.
           stride_bytes_(std::min<uint64_t>(ring.capacity_bytes / 8, 256 * 1024)) {}
 
@@ -32,11 +33,11 @@ class Writer {
     // Takes the turn to write. Either end() or commit() must follow.
     Status begin() {
         if (ring_.contract.one_writer) {
-            // [BUSY] relaxed, then a compiler barrier: the processor may still let the load pass the store. A writer
+            // [BUSY] relaxed, then a light barrier: the processor may still let the load pass the store. A writer
             // that takes over makes up for it with a process-wide barrier (see Participant::take_turn), so a publish
             // pays nothing.
             own().busy.store(1, std::memory_order_relaxed);
-            compiler_barrier();
+            light_barrier(fences_);
             if (ring_.header.turn.load(std::memory_order_relaxed) == slot_ + 1) return Status::ok;
             own().busy.store(0, std::memory_order_release);
             return Status::taken_over;
@@ -71,12 +72,12 @@ class Writer {
             waited_for_turn_ = true;
             return {turn.futex(), seen | kTurnSleeper};
         }
-        Word<uint64_t>& word = ring_.slots[obstacle.slot].hold;
-        // seq_cst: either the holder's exchange returns our flag, or we see its new hold.
-        uint64_t seen = word.fetch_or(kSleeper, std::memory_order_seq_cst) | kSleeper;
-        uint64_t hold = seen & kPositionMask;
+        Slot& holder = ring_.slots[obstacle.slot];
+        Bell bell = ringmain::arm(holder.awaited);
+        // acquire: what the reader read before it moved its hold comes before what we write.
+        uint64_t hold = holder.hold.load(std::memory_order_acquire) & kPositionMask;
         if (hold == kNoHold || hold + ring_.capacity_bytes >= obstacle.end) return {};
-        return {word.futex(), static_cast<uint32_t>(seen)};
+        return bell;
     }
 
     std::byte* payload(uint64_t sender_size, uint64_t kind_size) const {
@@ -106,9 +107,9 @@ class Writer {
         // relaxed: made visible by [COMMIT].
         ring_.word_at(position_).store(seq_, std::memory_order_relaxed);
         ring_.header.newest.store(last_start_, std::memory_order_relaxed);
-        // [COMMIT] acq_rel exchange: the bytes above become visible, and we learn whether a reader sleeps: its
-        // fetch_or is either before (we see its bit) or after (it sees our position). Pairs with [OBSERVE].
-        uint64_t old = ring_.header.commit.exchange(position_, std::memory_order_acq_rel);
+        // [COMMIT] release: the bytes above become visible. Pairs with [OBSERVE].
+        ring_.header.commit.store(position_, std::memory_order_release);
+        light_barrier(fences_);  // before the look at the bell
         CRASH_POINT("publish: committed, turn kept");
         messages_ += std::exchange(sealed_, 0);
         bytes_ += std::exchange(sealed_bytes_, 0);
@@ -117,7 +118,7 @@ class Writer {
         own().bytes.store(bytes_, std::memory_order_relaxed);
         end();
         CRASH_POINT("publish: turn given back, bell not rung");
-        if (old & kSleeper) wake(ring_.header.commit.futex());
+        ring_if_armed(ring_.header.bell);
     }
 
     // Ends the turn. What was sealed and not committed is discarded.
@@ -140,6 +141,7 @@ class Writer {
   private:
     Ring ring_;
     uint32_t slot_;
+    bool fences_;                    // see light_barrier
     uint64_t position_ = 0;          // where the next message begins: `commit`, while it is our turn
     uint64_t seq_ = 0;               // its number
     uint64_t tail_ = 0, claim_ = 0;  // our copies of the words
@@ -184,13 +186,17 @@ class Writer {
         if (target > claim_) {
             if (Status status = drop_oldest(target); status != Status::ok) return status;
             CRASH_POINT("publish: tail moved, not claimed");
-            // [CLAIM] seq_cst exchange: announced before we look at the holds, and before any byte below is
-            // written. Pairs with [HOLD] (one of the two sees the other) and with [CHECK] (a reader of new bytes
-            // sees it).
-            ring_.header.claim.exchange(target, std::memory_order_seq_cst);
+            // [CLAIM] relaxed, then a release fence: announced before any byte below is written. Pairs with [CHECK]: a
+            // reader of new bytes sees it.
+            ring_.header.claim.store(target, std::memory_order_relaxed);
+            fence(std::memory_order_release);
             claim_ = target;
         }
-        fence(std::memory_order_seq_cst);
+        // Announced before we look at the holds, too: one of us and a reader that announces a hold sees the other. A reader
+        // that joins makes the process-wide barrier; one that borrows fences, and so do we once a reader does.
+        light_barrier(fences_);
+        // [BORROWING] relaxed: ordered by these barriers. Pairs with Reader::say_that_we_borrow.
+        if (ring_.header.borrowing.load(std::memory_order_relaxed)) fence(std::memory_order_seq_cst);
         CRASH_POINT("publish: claimed, not written");
         return look_at_holds(end);
     }
@@ -213,8 +219,8 @@ class Writer {
         uint64_t safe_end = claim_;
         uint32_t used = ring_.contract.holds == Holds::never ? 0 : ring_.slots_used();
         for (uint32_t i = 0; i < used; ++i) {
-            // [LOOK] seq_cst: after [CLAIM]. Pairs with [HOLD].
-            uint64_t hold = ring_.slots[i].hold.load(std::memory_order_seq_cst) & kPositionMask;
+            // [LOOK] acquire: what the reader has read comes before what we write. Pairs with [HOLD].
+            uint64_t hold = ring_.slots[i].hold.load(std::memory_order_acquire) & kPositionMask;
             if (hold == kNoHold || hold + ring_.capacity_bytes >= safe_end) continue;
             if (hold + ring_.capacity_bytes < end) {
                 obstacle = {i, false, end};

@@ -96,10 +96,30 @@ void compose(Writer& writer, uint32_t size, uint64_t id) {
     writer.seal(writer.seq(), 7, size, {}, {});
 }
 
+bool hold_moved(uint64_t slot, uint64_t end) {
+    auto& word = reinterpret_cast<Slot*>(control() + kRosterOffset)[slot].hold;
+    uint64_t hold = latest(&word, 8) & kPositionMask;
+    return hold == kNoHold || hold + topic.capacity_bytes >= end;
+}
+
 void wait_for_obstacle(const TopicFile& topic_file, Writer& writer) {
     Bell bell = writer.arm();
-    if (bell.word && sleep_on(bell, kSlice_ns) == Woken::timed_out)
-        reap_if_dead(topic_file, writer.obstacle.slot);
+    if (!bell.word) return;
+    const Obstacle& o = writer.obstacle;
+    awaits(o.is_turn ? nullptr : hold_moved, o.slot, o.end);
+    if (sleep_on(bell, kSlice_ns) == Woken::timed_out) reap_if_dead(topic_file, writer.obstacle.slot);
+}
+
+bool commit_moved(uint64_t position, uint64_t) {
+    uint64_t commit = latest(&reinterpret_cast<Header*>(control())->commit, 8);
+    return (commit & kPositionMask) != position || (commit & kRetired);
+}
+
+void sleep_until_more(Reader& reader) {
+    Bell bell = reader.bell();
+    if (!bell.word) return;
+    awaits(commit_moved, reader.position(), 0);
+    sleep_on(bell, kSlice_ns);
 }
 
 // Reads and checks one message. False: there was none.
@@ -184,8 +204,8 @@ void read_until_removed(ActorState& me, Reader& reader, const Reads& reads) {
         if (take_one(me, reader, reads)) continue;
         if (topic_file.retired()) {
             ended = !reader.has_more();
-        } else if (Bell bell = reader.bell(); bell.word) {
-            sleep_on(bell, kSlice_ns);
+        } else {
+            sleep_until_more(reader);
         }
     }
     refresh(self());
@@ -329,8 +349,7 @@ void read(const Reads& reads) {
             settle_reader(me, me.reader, 1001);
             if (reads.leaves_after && me.received >= static_cast<uint64_t>(reads.leaves_after)) break;
             if (take_one(me, reader, reads)) continue;
-            Bell bell = reader.bell();
-            if (bell.word) sleep_on(bell, kSlice_ns);
+            sleep_until_more(reader);
         }
     }
     if (reads.leaves_after)

@@ -106,6 +106,7 @@ void add_broadcast(std::vector<Case>& cases) {
     add("two readers", {writer({.sizes = {S, S, S}}, kBrim), reader(kTwice), reader(kTwice)});
     add("sleeps and is woken", {writer({.sizes = {S, S}}), reader({})});
     add("two sleep and are woken", {writer({.sizes = {S, S}}), reader({}), reader({})});
+    add("two sleep and are woken once", {writer({.sizes = {S}}), reader({}), reader({})});
     add("joins while it is written",
         {writer({.sizes = {S, S}}, kBrim), reader({.looks = 2, .start = Start::oldest, .joins = true})});
     add("taken over alive",
@@ -197,6 +198,7 @@ void add_reliable(std::vector<Case>& cases) {
         cases.push_back(make(name, Contract::reliable, parts, deaths, slices));
     };
     add("full, both sleep", {writer({.sizes = {S, S, S}}, kBrim), reader(kAll)});
+    add("full of one message, both sleep", {writer({.sizes = {S, S}}, kOne), reader(kAll)});
     add("full, a slice ends", {writer({.sizes = {S, S}}, kBrim), reader(kAll)}, 0, 1);
     add("two readers", {writer({.sizes = {S}}, kOne), reader(kAll), reader(kAll)});
     add("two writers", {writer({.sizes = {S}}, kOne), writer({.sizes = {S}}), reader(kAll)});
@@ -241,14 +243,35 @@ void add_removal(std::vector<Case>& cases) {
     add("removed, the remover dies", Contract::reliable, {mortal(writer(remover)), reader(until_removed)}, 1);
 }
 
+// Where the kernel has no process-wide barrier, all fence instead.
+void add_fallback(std::vector<Case>& cases) {
+    auto add = [&](const char* name, Contract contract, std::vector<Part> parts) {
+        cases.push_back(make(name, contract, parts));
+        cases.back().fallback = true;
+    };
+    add("no kernel barrier: sleeps and is woken", Contract::broadcast,
+        {writer({.sizes = {S, S}}), reader({})});
+    add("no kernel barrier: taken over alive", Contract::broadcast,
+        {writer({.sizes = {S, S}}), writer({.sizes = {S}, .joins = true, .takeover = true})});
+    add("no kernel barrier: full, both sleep", Contract::pipe,
+        {writer({.sizes = {S, S}}, kBrim), reader({})});
+    add("no kernel barrier: borrows", Contract::bus,
+        {writer({.sizes = {S, S}}, kBrim), reader({.looks = 1, .start = Start::oldest, .borrows = true})});
+    add("no kernel barrier: joins while it is written", Contract::reliable,
+        {writer({.sizes = {S, S}}, kBrim), reader({.start = Start::oldest, .joins = true})});
+}
+
 // Explored completely, too, but in minutes.
 bool takes_long(const Case& c) {
     std::string name = c.contract + ": " + c.name;
     for (const char* deep :
-         {"broadcast: taken over alive, read", "broadcast: removed while two readers sleep",
+         {"broadcast: two sleep and are woken", "reliable: two readers", "reliable: two readers die",
+          "broadcast: taken over alive, read", "broadcast: removed while two readers sleep",
           "broadcast: the writer dies, another comes",
           "broadcast: two writers die, another comes, read at the end",
           "pipe: the writer dies, another comes", "pipe: two writers die, another comes, read at the end",
+          "bus: two writers, borrows", "bus: two borrowers", "bus: a borrower dies, its reaper dies",
+          "reliable: two writers", "reliable: a writer gives up waiting, another does not",
           "bus: a writer leaves, or dies of it", "bus: a writer dies, another goes on",
           "reliable: a writer dies, another goes on", "reliable: a reader dies, its reaper dies",
           "reliable: two readers waited for the topic"})
@@ -265,6 +288,7 @@ std::vector<Case> all_cases() {
     add_bus(cases);
     add_reliable(cases);
     add_removal(cases);
+    add_fallback(cases);
     for (Case& c : cases) c.deep = takes_long(c);
     return cases;
 }

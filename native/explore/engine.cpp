@@ -288,6 +288,7 @@ int choose(int options) {
 }
 
 int slices() { return current_case->slices; }
+bool fallback() { return current_case->fallback; }
 bool plain() { return current_case->plain; }
 
 bool may_die(int actor) {

@@ -34,6 +34,7 @@ struct Case {
     std::vector<std::string> names;
     std::vector<int> mortal;  // actors that may die
     int deaths = 0;           // at most so many in one execution
+    bool fallback = false;    // the kernel has no process-wide barrier: all fence
     int slices = 0;           // so many sleeps may time out although no actor is dead
     bool deep = false;        // only with --deep
     bool stateless = false;   // states seen before are explored again: to check the hash
@@ -64,6 +65,7 @@ int actor_count();
 bool may_die(int actor);
 bool plain();  // interleave every access
 int slices();
+bool fallback();
 
 void reach();      // a step that others can notice follows: any actor may go first
 bool dies_here();  // does the actor die before the step it is about to make? If so the call does not return

@@ -5,7 +5,6 @@
 // futex compares and sleeps in one step. A wake-up carries no knowledge.
 #include <fcntl.h>
 #include <linux/futex.h>
-#include <sys/syscall.h>
 
 #include <cerrno>
 #include <cstdarg>
@@ -33,6 +32,8 @@ struct Sleeper {
     size_t watches = 0;  // napping: the location whose change it waits for
     size_t wants = 0;    // blocked: the lock
     bool until_death = false;
+    Came came = nullptr;  // has what it sleeps for come?
+    uint64_t a = 0, b = 0;
 };
 
 constexpr size_t kLocks = 1 + kSlots;  // of a file: the roster's, and one for each slot
@@ -54,7 +55,9 @@ void let_go(Lock& lock) {
         if (life(i) == Life::blocked && &locks[sleepers[i].wants] == &lock) unblock(i);
 }
 
-bool missed(const Sleeper& s) { return s.word && static_cast<uint32_t>(latest(s.word, 4)) != s.value; }
+bool missed(const Sleeper& s) {
+    return s.word && (static_cast<uint32_t>(latest(s.word, 4)) != s.value || (s.came && s.came(s.a, s.b)));
+}
 
 std::string who_waits() {
     std::string text;
@@ -160,15 +163,15 @@ bool kernel_is_quiet() {
     for (int i = 0; i < actor_count(); ++i) {
         if (life(i) == Life::done || life(i) == Life::dead) continue;
         any_waits = true;
-        auto* commit = control() + offsetof(Header, commit);
-        bool waits_for_messages = !sleepers[i].word || sleepers[i].word == commit;
+        auto* bell = control() + offsetof(Header, bell);
+        bool waits_for_messages = !sleepers[i].word || sleepers[i].word == bell;
         if (life(i) != Life::asleep || !waits_for_messages) only_legitimate = false;
         if (life(i) == Life::asleep && missed(sleepers[i])) any_missed = true;
     }
     if (!any_waits) return true;
     if (closing()) fail("the last look at the ring did not come to an end:" + who_waits());
     if (any_missed && deaths_so_far() == 0)
-        fail("a lost wake-up: the word has changed and its sleeper was not woken:" + who_waits());
+        fail("a lost wake-up: what was awaited has come, and the sleeper was not woken:" + who_waits());
     bool last = only_legitimate && !any_missed;
     if (!last && (deaths_so_far() == 0 || ++expiries > kMaxExpiries))
         fail("an actor waits forever:" + who_waits());
@@ -180,6 +183,13 @@ bool kernel_is_quiet() {
         unblock(i);
     }
     return false;
+}
+
+void awaits(Came came, uint64_t a, uint64_t b) {
+    sleepers[self()] = {};
+    sleepers[self()].came = came;
+    sleepers[self()].a = a;
+    sleepers[self()].b = b;
 }
 
 void await_end(bool or_death) {
@@ -200,14 +210,16 @@ Woken sleep_on(Bell bell, int64_t) {
     reach();
     count_step();
     Sleeper& s = sleepers[self()];
-    s = {bell.word, bell.value, Woken::changed};
+    s.word = bell.word;
+    s.value = bell.value;
+    s.how = Woken::changed;
     dies_here();
     bool slice_is_over = slices_left > 0 && choose(2) == 1;
     if (slice_is_over) {
         --slices_left;
         s.how = Woken::timed_out;
         if (tracing()) record("sleeps for a slice on " + name_of(bell.word));
-    } else if (!missed(s)) {
+    } else if (static_cast<uint32_t>(latest(s.word, 4)) == s.value) {
         if (tracing()) record("sleeps on " + name_of(bell.word));
         observe(7);  // having slept differs from being about to sleep
         block(Life::asleep);
@@ -218,6 +230,29 @@ Woken sleep_on(Bell bell, int64_t) {
     observe(static_cast<uint64_t>(how) + 8);
     return how;
 }
+
+namespace process_barrier {
+
+bool registered() { return !fallback(); }
+
+bool make() {
+    if (self() == kNoActor) return true;
+    if (fallback()) {
+        explore::fence(std::memory_order_seq_cst);
+        return true;  // all fence, so that no ring is missed
+    }
+    reach();
+    dies_here();
+    count_step();
+    if (tracing()) record("process-wide barrier");
+    barrier_for_all();
+    observe(5);
+    return true;
+}
+
+void make_or_wait() { make(); }
+
+}  // namespace process_barrier
 
 void wake(const uint32_t* word, int how_many) {
     if (self() == kNoActor) return;
@@ -259,17 +294,6 @@ int explored_usleep(unsigned) {
     if (look_again(self(), where)) return 0;
     sleepers[self()].watches = where;
     block(Life::napping);
-    return 0;
-}
-
-long explored_syscall(long number, ...) {
-    if (number != SYS_membarrier) give_up("a system call that is not modelled");
-    reach();
-    dies_here();
-    count_step();
-    if (tracing()) record("process-wide barrier");
-    barrier_for_all();
-    observe(5);
     return 0;
 }
 

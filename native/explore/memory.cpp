@@ -11,6 +11,10 @@
 // stores of others can see only one version, whenever it comes. Which accesses are not ordered is found on the way,
 // with the epochs of a race detector: a surprise is remembered and starts the search again, so the search that
 // ends has met none. Two plain stores that are not ordered are themselves an error: two writers at once.
+//
+// The process-wide barrier orders all that came before it with all that comes after it, and it may come at any time: so once a
+// case uses it, stores to control words that others look at are interleaved, ordered or not. Message bytes are not: they
+// are read only behind such a word.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -162,9 +166,14 @@ void about_to_load(size_t where) {
         static_cast<uint8_t>(1 + minds[self()].current.at[epoch_of(self())]);
 }
 
+bool is_control(const void* address) {
+    return static_cast<const std::byte*>(address) < memory + kControlBytes;
+}
+
 void about_to_store(size_t where, bool updates) {
     Location& l = locations[where];
-    if ((l.contended && others(l.writers)) || barriers || plain()) reach();
+    bool heard = barriers && is_control(address_of[where]) && others(l.lookers);
+    if ((l.contended && others(l.writers)) || heard || plain()) reach();
     if (!l.idle()) dies_here();
     bool surprise = !(l.writers & bit(self())) || (updates && !(l.lookers & bit(self())));
     l.writers |= bit(self());
@@ -442,9 +451,18 @@ void barrier_for_all() {
         barriers = true;
         start_again();
     }
+    // Who has looked where is not learnt from a barrier, which might as well have come earlier: such a look still races.
+    auto without_epochs = [](Knowledge knows, const Knowledge& before) {
+        for (int i = 0; i < actor_count(); ++i) knows.at[epoch_of(i)] = before.at[epoch_of(i)];
+        return knows;
+    };
+    Knowledge before = total;
     for (int i = 0; i < actor_count(); ++i) total.join(minds[i].acquirable);
+    total = without_epochs(total, before);
     for (int i = 0; i < actor_count(); ++i) {
-        minds[i].current = minds[i].acquirable = minds[i].released = total;
+        minds[i].current = without_epochs(total, minds[i].current);
+        minds[i].acquirable = without_epochs(total, minds[i].acquirable);
+        minds[i].released = minds[i].current;
         minds[i].has_released = true;
         end_epoch(minds[i], i);
     }
@@ -524,7 +542,9 @@ std::string name_of(const void* address) {
                               {offsetof(Header, slots_used), "slots_used"},
                               {offsetof(Header, membership), "membership"},
                               {offsetof(Header, roster_pid), "roster_pid"},
-                              {offsetof(Header, roster_pid_namespace), "roster_pid_namespace"}});
+                              {offsetof(Header, roster_pid_namespace), "roster_pid_namespace"},
+                              {offsetof(Header, bell), "bell"},
+                              {offsetof(Header, borrowing), "borrowing"}});
     size_t slot = (offset - kRosterOffset) / sizeof(Slot), at = (offset - kRosterOffset) % sizeof(Slot);
     return "slot " + std::to_string(slot) + " " +
            named(at, {{offsetof(Slot, state), "state"},
@@ -542,7 +562,8 @@ std::string name_of(const void* address) {
                       {offsetof(Slot, bytes), "bytes"},
                       {offsetof(Slot, lost), "lost"},
                       {offsetof(Slot, busy), "busy"},
-                      {offsetof(Slot, waits_for), "waits_for"}});
+                      {offsetof(Slot, waits_for), "waits_for"},
+                      {offsetof(Slot, awaited), "awaited"}});
 }
 
 }  // namespace ringmain::explore

@@ -60,6 +60,9 @@ void kernel_forget();
 void kernel_reset();
 void await_end(bool or_death = false);  // waits until all other actors are done or waiting, or one dies
 uint64_t kernel_hash();
+// What the actor is about to sleep for, as it stands: a sleep past it is a lost wake-up.
+using Came = bool (*)(uint64_t, uint64_t);
+void awaits(Came came, uint64_t a, uint64_t b);
 void kernel_buries(int actor);
 void kernel_notices(size_t where);  // a store
 bool kernel_is_quiet();             // no actor can go on: false if that woke one; fails if it is a deadlock

@@ -24,6 +24,7 @@ class Mutant:
 
 
 WRITER, READER, ROSTER, RETIREMENT = "writer.hpp", "reader.hpp", "roster.cpp", "retirement.hpp"
+BELL, BARRIER = "bell.hpp", "barrier.hpp"
 
 MUTANTS = [
     Mutant(
@@ -32,24 +33,40 @@ MUTANTS = [
         "bus: borrows",
         WRITER,
         (
-            ("            ring_.header.claim.exchange(target, std::memory_order_seq_cst);\n", ""),
+            (
+                "            ring_.header.claim.store(target, std::memory_order_relaxed);\n",
+                "",
+            ),
             (
                 "        return look_at_holds(end);\n",
                 "        Status status = look_at_holds(end);\n"
-                "        if (status == Status::ok) ring_.header.claim.exchange(claim_, std::memory_order_seq_cst);\n"
+                "        if (status == Status::ok) ring_.header.claim.store(claim_, std::memory_order_relaxed);\n"
                 "        return status;\n",
             ),
         ),
     ),
     Mutant(
         "no-fence-after-claim",
-        "no seq_cst fence between the claim and what follows",
+        "no seq_cst fence between the claim and the look at the holds, though a reader borrows",
         "bus: borrows",
         WRITER,
         (
             (
-                '        fence(std::memory_order_seq_cst);\n        CRASH_POINT("publish: claimed',
-                '        CRASH_POINT("publish: claimed',
+                "        if (ring_.header.borrowing.load(std::memory_order_relaxed)) "
+                "fence(std::memory_order_seq_cst);\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "claim-not-released",
+        "no release fence between the claim and the bytes below it",
+        "broadcast: lapped",
+        WRITER,
+        (
+            (
+                "            fence(std::memory_order_release);\n",
+                "",
             ),
         ),
     ),
@@ -82,21 +99,75 @@ MUTANTS = [
         WRITER,
         (
             (
-                "commit.exchange(position_, std::memory_order_acq_rel)",
-                "commit.exchange(position_, std::memory_order_relaxed)",
+                "commit.store(position_, std::memory_order_release)",
+                "commit.store(position_, std::memory_order_relaxed)",
             ),
         ),
     ),
     Mutant(
-        "commit-in-two-steps",
-        "commit is loaded and then stored, not exchanged",
+        "bell-before-commit",
+        "the writer looks at the bell before it commits",
         "broadcast: sleeps",
         WRITER,
         (
             (
-                "        uint64_t old = ring_.header.commit.exchange(position_, std::memory_order_acq_rel);\n",
-                "        uint64_t old = ring_.header.commit.load(std::memory_order_acquire);\n"
-                "        ring_.header.commit.store(position_, std::memory_order_release);\n",
+                "        ring_.header.commit.store(position_, std::memory_order_release);\n        "
+                "light_barrier(fences_);",
+                "        bool armed = ring_.header.bell.load(std::memory_order_relaxed) & kArmed;\n"
+                "        ring_.header.commit.store(position_, std::memory_order_release);\n"
+                "        light_barrier(fences_);",
+            ),
+            (
+                "        ring_if_armed(ring_.header.bell);\n",
+                "        if (armed) ring_armed(ring_.header.bell);\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "bell-without-barrier",
+        "a process that arms a bell looks again without the process-wide barrier",
+        "broadcast: sleeps",
+        BELL,
+        (
+            (
+                "return {bell.futex(), value, process_barrier::make()};",
+                "return {bell.futex(), value};",
+            ),
+        ),
+    ),
+    Mutant(
+        "bell-cleared-in-place",
+        "a rung bell goes back to the value that it had before it was armed",
+        "broadcast: two sleep",
+        BELL,
+        (
+            (
+                "    bell.fetch_add(kArmed, std::memory_order_acq_rel);\n",
+                "    bell.exchange(0, std::memory_order_acq_rel);\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "bell-wakes-one",
+        "the writer wakes one of the readers",
+        "broadcast: two sleep",
+        BELL,
+        (
+            (
+                '    CRASH_POINT("bell: cleared, sleepers not woken");\n    wake(bell.futex());\n',
+                "    wake(bell.futex(), 1);\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "fallback-without-fence",
+        "a process that is not registered does not fence either",
+        "no kernel barrier: sleeps",
+        BARRIER,
+        (
+            (
+                "    if (fences) [[unlikely]]\n        fence(std::memory_order_seq_cst);\n    else\n",
+                "    (void)fences;\n",
             ),
         ),
     ),
@@ -140,11 +211,16 @@ MUTANTS = [
         (("(waited_for_turn_ ? kTurnSleeper : 0)", "0"),),
     ),
     Mutant(
-        "sleeps-without-flag",
-        "a writer sleeps on a hold without setting the flag in the word",
-        "reliable: full, both sleep",
+        "sleeps-without-arming",
+        "a writer sleeps until a hold moves without arming the bell beside it",
+        "reliable: full of one",
         WRITER,
-        (("word.fetch_or(kSleeper, std::memory_order_seq_cst) | kSleeper", "word.load(std::memory_order_seq_cst)"),),
+        (
+            (
+                "Bell bell = ringmain::arm(holder.awaited);",
+                "Bell bell{holder.awaited.futex(), holder.awaited.load(std::memory_order_acquire)};",
+            ),
+        ),
     ),
     Mutant(
         "sealed-not-forgotten",
@@ -198,8 +274,50 @@ MUTANTS = [
         READER,
         (
             (
-                "        move_hold(position);\n        fence(std::memory_order_seq_cst);\n",
-                "        move_hold(position);\n",
+                "            fence(std::memory_order_seq_cst);\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "borrowing-without-barrier",
+        "the first borrower does not make sure that writers fence",
+        "bus: borrows",
+        READER,
+        (
+            (
+                "        process_barrier::make_or_wait();\n        borrows_ = true;\n",
+                "        borrows_ = true;\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "joins-without-barrier",
+        "a reader that joins looks at claim without the process-wide barrier",
+        "reliable: joins while",
+        READER,
+        (
+            (
+                "                process_barrier::make_or_wait();\n                CRASH_POINT",
+                "                CRASH_POINT",
+            ),
+        ),
+    ),
+    Mutant(
+        "awaited-looked-at-first",
+        "a reader looks for waiting writers before it moves its hold",
+        "reliable: full of one",
+        READER,
+        (
+            (
+                "        own().hold.store(position, std::memory_order_release);\n"
+                "        light_barrier(fences_);  // before the look at the bell\n",
+                "        bool armed = own().awaited.load(std::memory_order_relaxed) & kArmed;\n"
+                "        own().hold.store(position, std::memory_order_release);\n",
+            ),
+            (
+                "        ring_if_armed(own().awaited);\n",
+                "        if (armed) ring_armed(own().awaited);\n",
             ),
         ),
     ),
@@ -215,7 +333,7 @@ MUTANTS = [
         "a takeover looks at the busy flag without the process-wide barrier",
         "broadcast: taken over alive",
         ROSTER,
-        (("if (!fenced) process_wide_barrier();", ""),),
+        (("if (!fenced) process_barrier::make_or_wait();", ""),),
     ),
     Mutant(
         "takeover-without-waiting",
@@ -266,24 +384,42 @@ MUTANTS = [
     ),
     Mutant(
         "removal-changes-no-word",
-        "the remover sets `retired` and wakes, but `commit` stays as it was",
+        "the remover sets `retired` and wakes, but `commit` and the bell stay as they were",
         "removed while a reader sleeps",
         RETIREMENT,
-        (("    header.commit.fetch_or(kRetired, std::memory_order_acq_rel);\n", ""),),
+        (
+            (
+                "    header.commit.fetch_or(kRetired, std::memory_order_acq_rel);\n"
+                "    header.bell.fetch_add(2, std::memory_order_acq_rel);\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "removal-keeps-the-bell",
+        "the remover marks `commit`, and the bell stays as it was",
+        "removed while a reader sleeps",
+        RETIREMENT,
+        (
+            (
+                "    header.bell.fetch_add(2, std::memory_order_acq_rel);\n",
+                "",
+            ),
+        ),
     ),
     Mutant(
         "sleeps-in-a-removed-topic",
         "a reader that finds the topic removed as it goes to sleep sleeps all the same",
         "removed while a reader sleeps",
         READER,
-        ((" || (old & kRetired)", ""),),
+        ((" || (commit & kRetired)", ""),),
     ),
     Mutant(
         "removal-wakes-one",
         "the remover wakes one of the readers",
         "removed while two readers sleep",
         RETIREMENT,
-        (("    wake(header.commit.futex());\n", "    wake(header.commit.futex(), 1);\n"),),
+        (("    wake(header.bell.futex());\n", "    wake(header.bell.futex(), 1);\n"),),
     ),
     Mutant(
         "enrolled-without-hold",

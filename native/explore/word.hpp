@@ -66,6 +66,12 @@ inline void copy_out(void* to, const std::byte* shared, size_t size) { explore::
 inline void compiler_barrier() {}
 inline void pause() {}
 
+namespace process_barrier {
+bool registered();
+bool make();
+void make_or_wait();
+}  // namespace process_barrier
+
 Woken sleep_on(Bell bell, int64_t timeout_ns);
 void wake(const uint32_t* word, int how_many = INT_MAX);
 

@@ -207,17 +207,18 @@ bool add_constants(PyObject* module) {
         FIELD(Header, commit) && FIELD(Header, newest) && FIELD(Header, turn) && FIELD(Header, retired) &&
         FIELD(Header, slots_used) && FIELD(Header, membership) && FIELD(Header, schema_version) &&
         FIELD(Header, schema_bytes) && FIELD(Header, roster_pid) && FIELD(Header, roster_pid_namespace) &&
-        FIELD(Slot, state) && FIELD(Slot, role) && FIELD(Slot, pid) && FIELD(Slot, uid) &&
-        FIELD(Slot, generation) && FIELD(Slot, joined_ns) && FIELD(Slot, name) &&
-        FIELD(Slot, waits_in_epoch) && FIELD(Slot, waits_in_slot) && FIELD(Slot, waits_in_generation) &&
-        FIELD(Slot, hold) && FIELD(Slot, position) && FIELD(Slot, sequence) && FIELD(Slot, messages) &&
-        FIELD(Slot, bytes) && FIELD(Slot, lost) && FIELD(Slot, busy) && FIELD(Slot, waits_for) &&
-        FIELD(Slot, pid_namespace) && FIELD(Slot, started_ticks) && FIELD(Slot, blocked_ns) &&
-        FIELD(MessageHeader, seq) && FIELD(MessageHeader, time_ns) && FIELD(MessageHeader, size) &&
-        FIELD(MessageHeader, sender_size) && FIELD(MessageHeader, kind_size) && FIELD(MessageHeader, flags) &&
-        put("Header", sizeof(Header)) && put("Slot", sizeof(Slot)) &&
-        put("MessageHeader", sizeof(MessageHeader)) && put("roster_offset", kRosterOffset) &&
-        put("schema_offset", kSchemaOffset) && put("slot_count", kSlotCount) && put("version", kVersion);
+        FIELD(Header, bell) && FIELD(Header, borrowing) && FIELD(Slot, state) && FIELD(Slot, role) &&
+        FIELD(Slot, pid) && FIELD(Slot, uid) && FIELD(Slot, generation) && FIELD(Slot, joined_ns) &&
+        FIELD(Slot, name) && FIELD(Slot, waits_in_epoch) && FIELD(Slot, waits_in_slot) &&
+        FIELD(Slot, waits_in_generation) && FIELD(Slot, hold) && FIELD(Slot, position) &&
+        FIELD(Slot, sequence) && FIELD(Slot, messages) && FIELD(Slot, bytes) && FIELD(Slot, lost) &&
+        FIELD(Slot, busy) && FIELD(Slot, waits_for) && FIELD(Slot, awaited) && FIELD(Slot, pid_namespace) &&
+        FIELD(Slot, started_ticks) && FIELD(Slot, blocked_ns) && FIELD(MessageHeader, seq) &&
+        FIELD(MessageHeader, time_ns) && FIELD(MessageHeader, size) && FIELD(MessageHeader, sender_size) &&
+        FIELD(MessageHeader, kind_size) && FIELD(MessageHeader, flags) && put("Header", sizeof(Header)) &&
+        put("Slot", sizeof(Slot)) && put("MessageHeader", sizeof(MessageHeader)) &&
+        put("roster_offset", kRosterOffset) && put("schema_offset", kSchemaOffset) &&
+        put("slot_count", kSlotCount) && put("version", kVersion);
 #undef FIELD
     return done && PyModule_AddObjectRef(module, "LAYOUT", offsets.get()) == 0 && add_contracts(module) &&
            add_crash_points(module) &&

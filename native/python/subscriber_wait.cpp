@@ -95,8 +95,8 @@ static bool screened(const SubscriberState& s, const View& view) {
     for (;;) {
         Status status = borrowing ? reader.borrow(view) : reader.peek(view);
         if (status == Status::empty) return 0;
-        if (status == Status::corrupt) {
-            raise_corrupt(s.topic);
+        if (status == Status::corrupt || status == Status::taken_over) {
+            status == Status::corrupt ? raise_corrupt(s.topic) : raise_evicted(s);
             return -1;
         }
         if (!s.screens) [[likely]]

@@ -195,6 +195,32 @@ def test_a_filter_that_refuses_to_wait_for_several_words_costs_no_processor_time
     assert ready == "2"
 
 
+@pytest.mark.parametrize("contract", ["broadcast", "pipe", "bus", "reliable"])
+def test_a_filter_that_refuses_the_process_wide_barrier_loses_no_message(contract, child):
+    """That process fences on its own, and looks every millisecond while it waits; its peer has the barrier."""
+    echo = child(
+        FILTER
+        + f"""
+    import errno, os
+    refuse({{"x86_64": 324, "aarch64": 283}}[os.uname().machine], errno.ENOSYS)  # membarrier
+    with rm.Subscriber("there", spin=0) as sub, rm.Publisher("back", contract="{contract}", capacity=4096) as pub:
+        say("ready")
+        for _ in range(200):
+            with sub.borrow(timeout=20) as message: data = bytes(message.data)
+            pub.send(data, timeout=20)
+"""
+    )
+    echo.line()
+    with (
+        rm.Publisher("there", contract=contract, capacity=4096) as pub,
+        rm.Subscriber("back", spin=0) as sub,
+    ):
+        for i in range(200):
+            pub.send(b"%d" % i, timeout=20)
+            assert sub.recv(timeout=20) == b"%d" % i
+        echo.finish()
+
+
 EXITS = {
     "recv": "sub.recv()",
     "iterate": "list(sub)",
