@@ -133,6 +133,19 @@ def test_tables_gain_columns_and_are_read_every_way(lake: Lake) -> None:
         lake.to_arrow("silver/x")
 
 
+def test_the_one_liners_of_the_guide(tmp_path: Path) -> None:
+    """Those of libraries that are installed; DuckDB's and Spark's own Delta need an extension or a jar."""
+    lake = Lake(str(tmp_path))
+    append(lake, 0, rows(0, 1))
+    append(lake, 1, rows(2))
+    lake.write("silver/a", 2, rows(3))  # a try that died: a pattern of file names would find it
+    assert len(lake.to_arrow("silver/a").to_pandas()) == 3
+    assert lake.to_duckdb().sql("select count(*) from silver.a").fetchall() == [(3,)]
+    polars = pytest.importorskip("polars")
+    assert len(lake.to_polars("silver/a").collect()) == 3
+    assert len(polars.scan_delta(f"{lake.uri}/silver/a").collect()) == 3
+
+
 def test_small_files_are_compacted_and_old_ones_vacuumed(lake: Lake) -> None:
     for batch in range(6):
         append(lake, batch, rows(batch))
