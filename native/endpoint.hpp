@@ -42,11 +42,12 @@ constexpr uint32_t kDefaultMode = 0600;
 std::unique_ptr<Participant> join_as_writer(const std::shared_ptr<Directory>& directory,
                                             const std::string& topic, const WriterRequest& request);
 
-// When to join as an observer instead of as a reader: never; on pipes, which have only one reader; always.
+// When to join as an observer instead of as a reader: never; where another reader would miss what we get, on pipes and
+// shared contracts; always.
 enum class ObserveMode { never, pipes, always };
 
 constexpr bool observes(ObserveMode mode, Contract contract) {
-    return mode == ObserveMode::always || (mode == ObserveMode::pipes && traits(contract).one_reader);
+    return mode == ObserveMode::always || (mode == ObserveMode::pipes && traits(contract).takes_away());
 }
 
 // Opens the topic to read. If there is none, returns nullptr and makes the process a reader that waits for it: in `waiting`

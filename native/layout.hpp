@@ -27,10 +27,14 @@
 namespace ringmain {
 
 constexpr uint64_t kMagic = 0x4e49414d474e4952;  // "RINGMAIN"
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kVersion = 3;
 
 constexpr uint32_t kSlotCount = 128;
 constexpr uint32_t kOnlyReaderSlot = 0;  // of a contract with one reader; its hold outlives it
+constexpr uint32_t kQueueSlot =
+    0;  // of a shared contract: no participant has it, its hold is the queue's cursor
+constexpr uint32_t kMaxWorkers =
+    4094;  // the readers of a shared contract have slots below this: see TaskMark
 constexpr uint64_t kHeaderBytes = 4096;
 constexpr uint64_t kMaxCapacityBytes = uint64_t{1} << 40;
 constexpr uint64_t kMaxSchemaBytes = uint64_t{1} << 24;
@@ -49,7 +53,15 @@ constexpr uint64_t kMaxPosition = kNoHold - 4 * kMaxCapacityBytes;
 
 // Two are not contracts of topics: `frames` marks a pool of buffers (pool_layout.hpp), `waiting` the file in which readers
 // wait for a topic that does not exist yet. Their control parts are the same.
-enum class Contract : uint32_t { broadcast = 1, pipe = 2, bus = 3, reliable = 4, frames = 5, waiting = 6 };
+enum class Contract : uint32_t {
+    broadcast = 1,
+    pipe = 2,
+    bus = 3,
+    reliable = 4,
+    work = 5,
+    frames = 6,
+    waiting = 7
+};
 
 // When a reader's hold keeps the writer from overwriting: the essential difference between contracts.
 enum class Holds : uint8_t { never, while_borrowed, always };
@@ -60,25 +72,30 @@ struct ContractTraits {
     bool one_writer;
     bool one_reader;  // it has slot kOnlyReaderSlot
     Holds holds;
-    bool keeps_unread;  // unread messages stay, held by kOnlyReaderSlot, while there is no reader
+    bool
+        keeps_unread;  // unread messages stay, held by kOnlyReaderSlot or kQueueSlot, while there is no reader
+    bool shared;       // each message goes to one of the readers: see worker.hpp
 
+    // Does what a reader gets go to no other?
+    constexpr bool takes_away() const { return one_reader || shared; }
     // A reader that always holds makes the writer wait; otherwise it is lapped.
     constexpr bool writer_waits() const { return holds == Holds::always; }
 };
 
 // clang-format off
 inline constexpr ContractTraits kContracts[] = {
-    // name       one_writer  one_reader  holds                  keeps_unread
-    {"broadcast", true,       false,      Holds::never,          false},
-    {"pipe",      true,       true,       Holds::always,         true},
-    {"bus",       false,      false,      Holds::while_borrowed, false},
-    {"reliable",  false,      false,      Holds::always,         false},
-    {"frames",    true,       false,      Holds::never,          false},
-    {"waiting",   false,      false,      Holds::never,          false},
+    // name       one_writer  one_reader  holds                  keeps_unread  shared
+    {"broadcast", true,       false,      Holds::never,          false,        false},
+    {"pipe",      true,       true,       Holds::always,         true,         false},
+    {"bus",       false,      false,      Holds::while_borrowed, false,        false},
+    {"reliable",  false,      false,      Holds::always,         false,        false},
+    {"work",      false,      false,      Holds::always,         true,         true},
+    {"frames",    true,       false,      Holds::never,          false,        false},
+    {"waiting",   false,      false,      Holds::never,          false,        false},
 };
 // clang-format on
 inline constexpr uint32_t kContractCount = sizeof kContracts / sizeof *kContracts;
-inline constexpr uint32_t kTopicContractCount = 4;  // the first rows: what a topic can have
+inline constexpr uint32_t kTopicContractCount = 5;  // the first rows: what a topic can have
 
 constexpr bool is_contract(Contract c) { return static_cast<uint32_t>(c) - 1 < kContractCount; }
 constexpr const ContractTraits& traits(Contract c) { return kContracts[static_cast<uint32_t>(c) - 1]; }
@@ -139,6 +156,11 @@ struct Header {
     // Looked at by the writer with every message, and seldom changed: on a line of their own.
     alignas(128) Word<uint32_t> bell;  // readers sleep on it; bit 0: armed, the rest counts
     Word<uint32_t> borrowing;          // 1: a reader borrows, or did: writers fence after a claim
+
+    // Of a shared contract: see worker.hpp.
+    alignas(128) Word<uint32_t> work_bell;  // changes when there may be a message to take
+    Word<uint32_t> work_idle;               // 1: a worker may sleep on `work_bell`
+    Word<uint64_t> returned;                // counts how often what a worker held went back to the queue
 };
 
 struct alignas(256) Slot {
@@ -171,6 +193,12 @@ struct alignas(256) Slot {
     Word<uint64_t> started_ticks;              // when the process began, clock ticks from boot; 0: unknown
 
     Word<uint64_t> blocked_ns;  // writer: how long its sends have waited for others
+
+    // Of a worker: between these two positions are the messages that it may have taken and not finished.
+    Word<uint64_t> taken_from;  // kNoHold: none
+    Word<uint64_t> taken_until;
+    Word<uint64_t> taken_ns;     // wall clock: when it took the oldest of them
+    Word<uint64_t> redelivered;  // how many messages it got that another worker had given back
 };
 
 struct MessageHeader {
@@ -179,7 +207,7 @@ struct MessageHeader {
     uint32_t size;
     uint8_t sender_size;
     uint8_t kind_size;
-    uint16_t flags;
+    uint16_t flags;  // of a shared contract: who has taken it, and how often it was given back (TaskMark)
 };
 
 static_assert(sizeof(Header) <= kHeaderBytes);
@@ -196,6 +224,8 @@ static_assert(offsetof(Slot, blocked_ns) == 208);
 static_assert(offsetof(Header, roster_pid_namespace) == 808);
 static_assert(offsetof(Slot, hold) == 128);
 static_assert(offsetof(Header, bell) == 896);
+static_assert(offsetof(Slot, taken_from) == 216);
+static_assert(offsetof(Header, work_bell) == 1024);
 
 constexpr uint64_t kRosterOffset = kHeaderBytes;
 constexpr uint64_t kSchemaOffset = kRosterOffset + uint64_t{kSlotCount} * sizeof(Slot);

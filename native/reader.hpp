@@ -38,6 +38,9 @@ class Reader {
 
     uint64_t position() const { return position_; }
     uint64_t sequence() const { return expected_; }
+    uint64_t messages() const { return messages_; }
+    // On a shared contract a Worker takes and holds, and this only counts: all that it is shown stays where it is.
+    void only_counts() { held_from_ = 0; }
     bool always_holds() const { return always_holds_; }
     // Does a borrowed message stay where it is?
     bool keeps_borrowed() const { return always_holds_ || holds_borrowed_; }

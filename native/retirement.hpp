@@ -13,6 +13,7 @@ inline void mark_retired(Header& header) {
     // another value than the reader gives it, or after, and then the reader sees the mark.
     header.commit.fetch_or(kRetired, std::memory_order_acq_rel);
     header.bell.fetch_add(2, std::memory_order_acq_rel);
+    header.work_bell.fetch_add(1, std::memory_order_acq_rel);  // what a worker sleeps on
     // release: pairs with is_retired.
     header.retired.store(1, std::memory_order_release);
 }
@@ -26,6 +27,7 @@ inline bool is_retired(const Header& header) {
 // Wakes the readers, the writers that wait for the turn, and the processes that wait for readers.
 inline void wake_for_retirement(Header& header) {
     wake(header.bell.futex());
+    wake(header.work_bell.futex());
     wake(header.turn.futex());
     header.membership.fetch_add(1, std::memory_order_release);
     wake(header.membership.futex());

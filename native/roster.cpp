@@ -8,6 +8,7 @@
 
 #include "process.hpp"
 #include "text.hpp"
+#include "worker.hpp"
 
 namespace ringmain {
 
@@ -164,6 +165,9 @@ ParticipantInfo look_at(const TopicFile& topic_file, uint32_t index, bool alive)
     m.blocked_ns = slot.blocked_ns.load(memory_order_relaxed);
     m.hold = slot.hold.load(memory_order_relaxed) & kPositionMask;
     m.waits_for = slot.waits_for.load(memory_order_relaxed);
+    bool has_taken = slot.taken_from.load(memory_order_relaxed) != kNoHold;
+    m.taken_ns = has_taken ? slot.taken_ns.load(memory_order_relaxed) : 0;
+    m.redelivered = slot.redelivered.load(memory_order_relaxed);
     char name[sizeof slot.name];
     copy_out(name, reinterpret_cast<const std::byte*>(slot.name), sizeof name);
     m.name = printable({name, strnlen(name, sizeof name)});
@@ -179,13 +183,29 @@ uint32_t living_readers(const TopicFile& topic_file) {
     return readers;
 }
 
+static WorkQueue work_of(const TopicFile& s) {
+    return WorkQueue({s.header(), &s.slot(0), s.data(), s.capacity_bytes, traits(s.contract)});
+}
+
+bool reap_dead_workers(const TopicFile& topic_file) {
+    bool reaped = false;
+    for (uint32_t i : taken_slots(topic_file)) {
+        // relaxed: a look, which the reaping repeats under the lock.
+        if (topic_file.slot(i).taken_from.load(memory_order_relaxed) == kNoHold) continue;
+        if (slot_has_role(topic_file, i, Role::reader)) reaped |= reap_if_dead(topic_file, i);
+    }
+    return reaped;
+}
+
 // A pipe's reader slot keeps its hold, so that the next reader goes on where this one stopped.
+// The queue of a shared contract has a slot that no participant takes.
 static bool keeps_hold(const TopicFile& topic_file, uint32_t index) {
     return traits(topic_file.contract).keeps_unread && index == kOnlyReaderSlot;
 }
 
 static void drop_hold(const TopicFile& topic_file, uint32_t index) {
     if (keeps_hold(topic_file, index)) return;
+    if (traits(topic_file.contract).shared) work_of(topic_file).return_taken(index);
     Slot& slot = topic_file.slot(index);
     uint64_t old = slot.hold.exchange(kNoHold, memory_order_acq_rel);
     if (old & kSleeper) wake(slot.hold.futex());  // of a pool
@@ -307,12 +327,14 @@ bool disposable(const TopicFile& topic_file) {
                        AT_SYMLINK_NOFOLLOW) != 0;
     }
     if (!traits(topic_file.contract).keeps_unread) return true;
+    if (traits(topic_file.contract).shared) return !work_of(topic_file).unfinished();
     uint64_t read = topic_file.slot(kOnlyReaderSlot).hold.load(memory_order_acquire) & kPositionMask;
     return read == (topic_file.header().commit.load(memory_order_acquire) & kPositionMask);
 }
 
 bool retire_if_dead(TopicFile& topic_file, const RosterLock& lock) {
-    if (topic_file.retired() || !disposable(topic_file) || reap_all(topic_file, lock) != 0) return false;
+    // Reaped first: a dead worker gives its message back, and then the topic is not disposable.
+    if (topic_file.retired() || reap_all(topic_file, lock) != 0 || !disposable(topic_file)) return false;
     // If a writer only seems dead (it has lost its lock), its next message must fail: no process would read it.
     topic_file.header().turn.exchange(kTurnOver, memory_order_acq_rel);
     topic_file.retire();
@@ -345,8 +367,10 @@ uint32_t Participant::find_slot(Role role, const RosterLock& lock) const {
     const TopicFile& s = *topic_file_;
     bool one_reader = traits(s.contract).one_reader;
     bool only_reader = one_reader && role == Role::reader;
-    uint32_t first = one_reader && !only_reader ? kOnlyReaderSlot + 1 : 0;
+    bool shared = traits(s.contract).shared;
+    uint32_t first = shared ? kQueueSlot + 1 : one_reader && !only_reader ? kOnlyReaderSlot + 1 : 0;
     uint32_t end = only_reader ? kOnlyReaderSlot + 1 : kSlotCount;
+    if (shared && role == Role::reader) end = std::min(end, kMaxWorkers);
     uint32_t found = end;
     for (uint32_t i = first; i < end && found == end; ++i) {
         if (slot_taken(s, i)) reap_if_dead(s, i, lock);
@@ -386,6 +410,9 @@ static void write_identity(const TopicFile& s, uint32_t index, const Participant
          {&slot.position, &slot.sequence, &slot.messages, &slot.bytes, &slot.lost, &slot.blocked_ns})
         word->store(0, memory_order_relaxed);
     slot.waits_for.store(0, memory_order_relaxed);
+    slot.taken_from.store(kNoHold, memory_order_relaxed);
+    for (auto* word : {&slot.taken_until, &slot.taken_ns, &slot.redelivered})
+        word->store(0, memory_order_relaxed);
     write_name(slot, who.name);
     // A free slot holds nothing, but a process may have written where it must not.
     if ((slot.hold.load(memory_order_acquire) & kPositionMask) != kNoHold) drop_hold(s, index);
@@ -439,13 +466,14 @@ Participant::Participant(std::shared_ptr<TopicFile> topic_file, Role role, std::
 
 // ------------------------------------------------------------------------------------- readers that wait
 
-// The slot for a reader that waits; kSlotCount: none. In a waiting file the role `observer` says: reads, but on a contract
-// with one reader only observes.
+// The slot for a reader that waits; kSlotCount: none. In a waiting file the role `observer` says: reads, but observes
+// where another reader would miss what it gets.
 static uint32_t slot_to_enrol(const TopicFile& topic_file, Role role) {
     bool one_reader = traits(topic_file.contract).one_reader;
-    if (one_reader && role != Role::reader) return kSlotCount;
-    uint32_t end = one_reader ? kOnlyReaderSlot + 1 : kSlotCount;
-    for (uint32_t i = 0; i < end; ++i)
+    if (traits(topic_file.contract).takes_away() && role != Role::reader) return kSlotCount;
+    bool shared = traits(topic_file.contract).shared;
+    uint32_t end = one_reader ? kOnlyReaderSlot + 1 : shared ? std::min(kSlotCount, kMaxWorkers) : kSlotCount;
+    for (uint32_t i = shared ? kQueueSlot + 1 : 0; i < end; ++i)
         if (!slot_taken(topic_file, i)) return i;
     return kSlotCount;
 }
@@ -466,7 +494,9 @@ void enrol_waiting(const TopicFile& topic_file, const TopicFile& waiting, const 
         slot.waits_in_generation.store(static_cast<uint32_t>(who.generation), memory_order_relaxed);
         slot.position.store(origin, memory_order_relaxed);
         slot.busy.store(0, memory_order_relaxed);
-        if (traits(topic_file.contract).holds == Holds::always) slot.hold.store(origin, memory_order_relaxed);
+        const ContractTraits& contract = traits(topic_file.contract);
+        if (contract.holds == Holds::always && !contract.shared)
+            slot.hold.store(origin, memory_order_relaxed);
         occupy(topic_file, index, SlotState::enrolled);
     }
 }

@@ -28,6 +28,8 @@ struct ParticipantInfo {
     uint64_t position = 0, sequence = 0, messages = 0, bytes = 0, lost = 0, blocked_ns = 0;
     uint64_t hold = kNoHold;
     uint32_t waits_for = 0;
+    uint64_t taken_ns = 0;  // worker: since when it has its oldest message; 0: it has none
+    uint64_t redelivered = 0;
     bool alive = false;
     std::string name;
     // "writer 'camera' (pid 12)", or "writer 'camera' (user 0, pid 12 in another pid namespace (4026532281))"
@@ -68,6 +70,8 @@ uint32_t living_readers(const TopicFile& topic_file);
 // process wrote into its slot. True if anything was given back.
 bool reap_if_dead(const TopicFile& topic_file, uint32_t slot, const RosterLock&);
 bool reap_if_dead(const TopicFile& topic_file, uint32_t slot);  // takes the lock
+// Of a shared contract: gives back the messages of workers that have died. True if any had died with one.
+bool reap_dead_workers(const TopicFile& topic_file);
 // Reaps every dead participant; returns how many are alive.
 uint32_t reap_all(const TopicFile& topic_file, const RosterLock&);
 

@@ -262,7 +262,9 @@ void TopicFile::map(Access access) {
         return;
     }
     int control_protection = only_looks(access) ? PROT_READ : PROT_READ | PROT_WRITE;
-    int data_protection = access == Access::write ? PROT_READ | PROT_WRITE : PROT_READ;
+    // A worker marks the messages that it takes.
+    bool writes = access == Access::write || (access == Access::read && traits(contract).shared);
+    int data_protection = writes ? PROT_READ | PROT_WRITE : PROT_READ;
     // A mapping keeps its open file description alive, and with it the locks, even in a forked child that has closed the
     // descriptor: a parent that dies would look alive. So we map through another description, which has no locks. A fork
     // waits until it is closed, so that no child keeps it.
@@ -401,7 +403,10 @@ std::shared_ptr<TopicFile> TopicFile::create(std::shared_ptr<Directory> director
     h.epoch = s.epoch;
     std::memcpy(h.name, topic.data(), topic.size());
     for (auto* word : {&h.claim, &h.tail, &h.commit}) word->store(lab::origin(), std::memory_order_relaxed);
-    for (uint32_t i = 0; i < kSlotCount; ++i) s.slot(i).hold.store(kNoHold, std::memory_order_relaxed);
+    for (uint32_t i = 0; i < kSlotCount; ++i) {
+        s.slot(i).hold.store(kNoHold, std::memory_order_relaxed);
+        s.slot(i).taken_from.store(kNoHold, std::memory_order_relaxed);
+    }
     if (traits(s.contract).keeps_unread) {  // holds from the beginning, before its reader joins
         s.slot(kOnlyReaderSlot).hold.store(lab::origin(), std::memory_order_relaxed);
         h.slots_used.store(1, std::memory_order_relaxed);

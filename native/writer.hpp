@@ -1,7 +1,7 @@
 // The writer's side of the rule: take the turn, make room, announce, look at the holds, write, commit. See ring.hpp.
 #pragma once
 
-#include "ring.hpp"
+#include "worker.hpp"
 
 namespace ringmain {
 
@@ -119,6 +119,7 @@ class Writer {
         end();
         CRASH_POINT("publish: turn given back, bell not rung");
         ring_if_armed(ring_.header.bell);
+        if (ring_.contract.shared) WorkQueue(ring_).call();
     }
 
     // Ends the turn. What was sealed and not committed is discarded.
@@ -139,6 +140,8 @@ class Writer {
     }
 
   private:
+    static constexpr int kMaxLooks = 1000;  // with honest workers a few are enough
+
     Ring ring_;
     uint32_t slot_;
     bool fences_;                    // see light_barrier
@@ -216,11 +219,31 @@ class Writer {
     // a hold only moves forward, and a new one is only good if it is at or above claim - capacity, and claim is
     // already announced. So one look is enough for a whole stride.
     Status look_at_holds(uint64_t end) {
+        if (!ring_.contract.shared) return look_once(end);
+        for (int attempt = 0; attempt < kMaxLooks; ++attempt) {
+            // [RETURNED] seq_cst: while this stays the same, holds go from the queue, which is looked at first, to workers
+            // and not back. Otherwise a message could go to a slot that we have looked at from one that we have not.
+            uint64_t returned = ring_.header.returned.load(std::memory_order_seq_cst);
+            uint64_t safe_before = safe_end_;
+            Status status = look_once(end);
+            if (status != Status::ok || ring_.header.returned.load(std::memory_order_seq_cst) == returned)
+                return status;
+            safe_end_ = safe_before;
+        }
+        obstacle = {kQueueSlot, false, end};
+        return Status::blocked;
+    }
+
+    Status look_once(uint64_t end) {
         uint64_t safe_end = claim_;
         uint32_t used = ring_.contract.holds == Holds::never ? 0 : ring_.slots_used();
         for (uint32_t i = 0; i < used; ++i) {
             // [LOOK] acquire: what the reader has read comes before what we write. Pairs with [HOLD].
-            uint64_t hold = ring_.slots[i].hold.load(std::memory_order_acquire) & kPositionMask;
+            // seq_cst on a shared contract: a worker that found the cursor where it was has announced its hold to us.
+            const Word<uint64_t>& word = ring_.slots[i].hold;
+            uint64_t hold = (ring_.contract.shared ? word.load(std::memory_order_seq_cst)
+                                                   : word.load(std::memory_order_acquire)) &
+                            kPositionMask;
             if (hold == kNoHold || hold + ring_.capacity_bytes >= safe_end) continue;
             if (hold + ring_.capacity_bytes < end) {
                 obstacle = {i, false, end};

@@ -35,6 +35,9 @@ struct ActorState {
     Participant* waiting = nullptr;
     Storage<Writer> writer;
     Storage<Reader> reader;
+    Storage<Worker> worker;
+    View task;  // taken, not finished
+    bool has_task = false;
     uint64_t first = 0, next = 0, received = 0, lost = 0;  // reader's account
 };
 ActorState actor_states[kMaxActors];
@@ -216,14 +219,17 @@ void read_until_removed(ActorState& me, Reader& reader, const Reads& reads) {
 
 void open_topic(Contract contract, uint64_t capacity_bytes) {
     topic = {contract, capacity_bytes};
-    for (ActorState& me : actor_states) me.first = me.next = me.received = me.lost = 0;
+    for (ActorState& me : actor_states) me.first = me.next = me.received = me.lost = 0, me.has_task = false;
     set_capacity(capacity_bytes);
     auto& header = *reinterpret_cast<Header*>(control());
     auto& waiting = *reinterpret_cast<Header*>(control() + kFirstWaitingSlot * sizeof(Slot));
     for (Header* each : {&header, &waiting})
         each->flags.store(kPersist, std::memory_order_relaxed);  // removal is not explored here
     auto* slots = reinterpret_cast<Slot*>(control() + kRosterOffset);
-    for (size_t i = 0; i < kSlots; ++i) slots[i].hold.store(kNoHold, std::memory_order_relaxed);
+    for (size_t i = 0; i < kSlots; ++i) {
+        slots[i].hold.store(kNoHold, std::memory_order_relaxed);
+        slots[i].taken_from.store(kNoHold, std::memory_order_relaxed);
+    }
     if (traits(contract).keeps_unread) {
         slots[kOnlyReaderSlot].hold.store(0, std::memory_order_relaxed);
         header.slots_used.store(1, std::memory_order_relaxed);
@@ -356,6 +362,110 @@ void read(const Reads& reads) {
         me.participant->leave();
     else
         last_look(me, reader, reads);
+}
+
+// ------------------------------------------------------------------------------------------------- workers
+
+namespace {
+
+Worker& make_worker(int actor) {
+    ActorState& me = actor_states[actor];
+    me.received = 0;
+    return me.worker.make(ring_of(**me.topic_file), me.participant->slot());
+}
+
+bool take_task(ActorState& me, int actor, const Works& works) {
+    Worker& worker = me.worker.get();
+    Status status = worker.take(me.task, [&](const View& v) { return !works.odd_only || v.seq % 2 == 1; });
+    require(status == Status::ok || status == Status::empty, "a worker finds the words corrupt");
+    if (status == Status::ok) note_taken(me.task.seq, actor);
+    me.has_task = status == Status::ok;
+    require(worker.release(me.has_task ? me.task.position : kNoHold),
+            "a living worker's slot was given to another");
+    worker.pass_on(me.has_task);
+    return me.has_task;
+}
+
+// Reads and checks the message, and finishes it or gives it back.
+void do_task(ActorState& me, const Works& works) {
+    Worker& worker = me.worker.get();
+    uint64_t head = 0, foot = 0, again = 0;
+    require(me.task.size >= 8, "torn: a message of impossible size");
+    copy_out(&head, me.task.payload(), 8);
+    copy_out(&foot, me.task.payload() + me.task.size - 8, 8);
+    require(head == foot, "torn: the first and the last word are of different messages");
+    note_delivered(me.task.seq, head);
+    uint32_t returns = worker.returns(me.task);
+    copy_out(&again, me.task.payload(), 8);
+    require(again == head, "a held message was overwritten");
+    ++me.received;
+    me.has_task = false;
+    note_released(me.task.seq);
+    bool ours;
+    if (me.received <= static_cast<uint64_t>(works.gives_back)) {
+        note_given_back(me.task.seq, returns);
+        ours = worker.give_back(me.task, true);
+    } else {
+        note_worked(me.task.seq);
+        ours = worker.finish(me.task);
+    }
+    require(ours, "a living worker's message was given to another");
+    require(worker.release(kNoHold), "a living worker's slot was given to another");
+}
+
+void settle_worker(const ActorState& me, uint64_t more) {
+    settle(me.worker.bytes, sizeof me.worker.bytes, mix(mix(me.received, me.has_task), more));
+    forget_stale_looks();
+}
+
+// As the binding does: after a slice, looks whether another worker has died with a message.
+void sleep_for_work(ActorState& me) {
+    Bell bell = me.worker.get().bell();
+    if (!bell.word) return;
+    if (sleep_on(bell, kSlice_ns) == Woken::timed_out)
+        reap_dead_workers(**me.topic_file);
+    else
+        me.worker.get().woken();
+}
+
+}  // namespace
+
+void add_worker(int actor, const Works& works) {
+    join(actor, Role::reader, false);
+    make_worker(actor);
+    if (works.has_first) require(take_task(actor_states[actor], actor, works), "there is no first message");
+}
+
+void work(const Works& works) {
+    ActorState& me = actor_states[self()];
+    if (works.joins) {
+        join(self(), Role::reader, false);
+        make_worker(self());
+    }
+    if (me.has_task) do_task(me, works);
+    if (works.only_first) return;
+    auto enough = [&] {
+        return works.leaves_after && me.received >= static_cast<uint64_t>(works.leaves_after);
+    };
+    for (int i = 0; !enough() && !closing() && (works.looks == 0 || i < works.looks); ++i) {
+        settle_worker(me, works.looks ? static_cast<uint64_t>(i) : 1001);
+        if (take_task(me, self(), works))
+            do_task(me, works);
+        else if (works.until_removed && (*me.topic_file)->retired())
+            return;
+        else if (works.looks == 0)
+            sleep_for_work(me);
+    }
+    if (works.leaves_after) return me.participant->leave();
+    settle_worker(me, 1000);
+    if (may_die(self())) return;  // others look to the end
+    if (works.looks) await_end();
+    refresh(self());
+    require(!works.until_removed || !(*me.topic_file)->retired(),
+            "a worker sleeps on, though the topic was removed");
+    reap_dead_workers(**me.topic_file);
+    while (take_task(me, self(), works)) do_task(me, works);
+    if (!works.odd_only) require_all_worked();
 }
 
 }  // namespace ringmain::explore

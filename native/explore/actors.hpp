@@ -40,10 +40,24 @@ struct Reads {
     bool until_removed = false;  // sleeps when there is nothing, and ends with the topic's life
 };
 
+// On a shared contract.
+struct Works {
+    int looks = 0;  // so many tries, then only the last look at the end; 0: sleeps when there is nothing
+    bool joins = false;
+    bool has_first = false;      // it took the first message before the execution begins
+    bool only_first = false;     // and does nothing more
+    int gives_back = 0;          // so many of the messages it gets
+    int leaves_after = 0;        // so many messages; 0: stays
+    bool odd_only = false;       // it wants messages with odd numbers
+    bool until_removed = false;  // sleeps when there is nothing, and ends with the topic's life
+};
+
 void open_topic(Contract contract, uint64_t capacity_bytes);
 // In setup: joins. The writer may send messages before the execution begins.
 void add_writer(int actor, const std::vector<uint32_t>& sent_before = {});
 void add_reader(int actor, const Reads& reads);
+
+void add_worker(int actor, const Works& works);
 
 void enrol(int creator);  // those that wait for the topic; before anything is sent
 
@@ -52,5 +66,6 @@ uint64_t account();  // what each reader got and lost, and what was committed
 // The actors themselves.
 void write(const Sends& sends);
 void read(const Reads& reads);
+void work(const Works& works);
 
 }  // namespace ringmain::explore

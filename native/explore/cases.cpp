@@ -1,6 +1,7 @@
 #include "cases.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "actors.hpp"
 
@@ -20,6 +21,8 @@ const char* name_of(Contract c) {
             return "pipe";
         case Contract::bus:
             return "bus";
+        case Contract::work:
+            return "work";
         default:
             return "reliable";
     }
@@ -33,10 +36,14 @@ struct Part {
     Reads reads;
     std::vector<uint32_t> before;
     bool mortal = false;
+    std::optional<Works> works;
+
+    bool joins() const { return writes ? sends.joins : works ? works->joins : reads.joins; }
 };
 
 Part writer(Sends sends, std::vector<uint32_t> before = {}) { return {"writer", true, sends, {}, before}; }
 Part reader(Reads reads) { return {"reader", false, {}, reads, {}}; }
+Part worker(Works works) { return {"worker", false, {}, {}, {}, false, works}; }
 Part mortal(Part part) {
     part.mortal = true;
     return part;
@@ -55,6 +62,8 @@ Case make(std::string name, Contract contract, std::vector<Part> parts, int deat
         if (part.mortal) c.mortal.push_back(static_cast<int>(i));
         if (part.writes)
             c.actors.push_back([part] { write(part.sends); });
+        else if (part.works)
+            c.actors.push_back([part] { work(*part.works); });
         else
             c.actors.push_back([part] { read(part.reads); });
     }
@@ -68,10 +77,12 @@ Case make(std::string name, Contract contract, std::vector<Part> parts, int deat
         for (bool writers : {true, false})
             for (size_t i = 0; i < parts.size(); ++i) {
                 const Part& part = parts[i];
-                if (part.writes != writers || (part.writes ? part.sends.joins : part.reads.joins)) continue;
+                if (part.writes != writers || part.joins()) continue;
                 if (part.reads.waited) continue;
                 if (part.writes)
                     add_writer(static_cast<int>(i), part.before);
+                else if (part.works)
+                    add_worker(static_cast<int>(i), *part.works);
                 else
                     add_reader(static_cast<int>(i), part.reads);
             }
@@ -226,6 +237,39 @@ void add_reliable(std::vector<Case>& cases) {
         {writer({.sizes = {S}}, kOne), reader(kWaited), mortal(reader(kWaited))}, 1);
 }
 
+void add_work(std::vector<Case>& cases) {
+    auto add = [&](const char* name, std::vector<Part> parts, int deaths = 0, int slices = 0) {
+        cases.push_back(make(name, Contract::work, parts, deaths, slices));
+    };
+    const Works once{.looks = 1}, sleeps{};
+    const Works returns{.has_first = true, .only_first = true, .gives_back = 1};
+    const Works has_first{.looks = 1, .has_first = true}, gives_back{.looks = 1, .gives_back = 1};
+    const Part sent = writer({}, {S}), sent_two = writer({}, {S, S}), full = writer({.sizes = {S}}, kOne);
+    add("one worker, full, both sleep", {full, worker(sleeps)});
+    add("two workers look", {sent_two, worker(once), worker(once)});
+    add("two workers, full", {full, worker(once), worker(once)});
+    add("two workers sleep", {writer({.sizes = {S}}), worker(sleeps), worker(sleeps)});
+    add("two workers sleep, two messages", {writer({.sizes = {S, S}}), worker(sleeps), worker(sleeps)});
+    add("given back while the writer looks", {full, worker(sleeps), worker(returns)});
+    add("given back while another passes it", {sent_two, worker(once), worker(gives_back)});
+    add("given back to a worker that sleeps",
+        {sent, worker(sleeps), worker({.has_first = true, .gives_back = 1})});
+    add("joins while it is written", {full, worker({.looks = 1, .joins = true})});
+    add("leaves with work to do", {sent_two, worker({.leaves_after = 1}), worker(once)});
+    add("one wants only some, and passes the call on",
+        {writer({.sizes = {S}}), worker({.odd_only = true}), worker(sleeps)});
+    add("a worker dies", {sent, mortal(worker(once)), worker(sleeps)}, 1);
+    add("a worker dies with a message that is in the way", {full, mortal(worker(has_first)), worker(sleeps)},
+        1);
+    add("a worker dies as it gives back", {sent_two, mortal(worker(returns)), worker(once)}, 1);
+    add("a worker dies as it passes what another gives back",
+        {sent_two, mortal(worker(once)), worker(returns)}, 1);
+    add("a worker dies, its reaper dies",
+        {sent, mortal(worker(has_first)), mortal(worker(once)), worker(once)}, 2);
+    add("removed while a worker sleeps",
+        {writer({.sizes = {S}, .removes = true}), worker({.until_removed = true})});
+}
+
 // The topic is removed while others sleep on its words: none sleeps on past the end of its life.
 void add_removal(std::vector<Case>& cases) {
     const Reads until_removed{.start = Start::oldest, .until_removed = true};
@@ -264,17 +308,31 @@ void add_fallback(std::vector<Case>& cases) {
 // Explored completely, too, but in minutes.
 bool takes_long(const Case& c) {
     std::string name = c.contract + ": " + c.name;
-    for (const char* deep :
-         {"broadcast: two sleep and are woken", "reliable: two readers", "reliable: two readers die",
-          "broadcast: taken over alive, read", "broadcast: removed while two readers sleep",
-          "broadcast: the writer dies, another comes",
-          "broadcast: two writers die, another comes, read at the end",
-          "pipe: the writer dies, another comes", "pipe: two writers die, another comes, read at the end",
-          "bus: two writers, borrows", "bus: two borrowers", "bus: a borrower dies, its reaper dies",
-          "reliable: two writers", "reliable: a writer gives up waiting, another does not",
-          "bus: a writer leaves, or dies of it", "bus: a writer dies, another goes on",
-          "reliable: a writer dies, another goes on", "reliable: a reader dies, its reaper dies",
-          "reliable: two readers waited for the topic"})
+    for (const char* deep : {"broadcast: two sleep and are woken",
+                             "reliable: two readers",
+                             "reliable: two readers die",
+                             "broadcast: taken over alive, read",
+                             "broadcast: removed while two readers sleep",
+                             "broadcast: the writer dies, another comes",
+                             "broadcast: two writers die, another comes, read at the end",
+                             "pipe: the writer dies, another comes",
+                             "pipe: two writers die, another comes, read at the end",
+                             "bus: two writers, borrows",
+                             "bus: two borrowers",
+                             "bus: a borrower dies, its reaper dies",
+                             "reliable: two writers",
+                             "reliable: a writer gives up waiting, another does not",
+                             "bus: a writer leaves, or dies of it",
+                             "bus: a writer dies, another goes on",
+                             "reliable: a writer dies, another goes on",
+                             "reliable: a reader dies, its reaper dies",
+                             "reliable: two readers waited for the topic",
+                             "work: two workers, full",
+                             "work: two workers sleep",
+                             "work: two workers sleep, two messages",
+                             "work: given back while the writer looks",
+                             "work: one wants only some, and passes the call on",
+                             "work: a worker dies with a message that is in the way"})
         if (name == deep) return true;
     return false;
 }
@@ -287,6 +345,7 @@ std::vector<Case> all_cases() {
     add_pipe(cases);
     add_bus(cases);
     add_reliable(cases);
+    add_work(cases);
     add_removal(cases);
     add_fallback(cases);
     for (Case& c : cases) c.deep = takes_long(c);

@@ -5,6 +5,7 @@
 #include "actors.hpp"
 #include "layout.hpp"
 #include "model.hpp"
+#include "worker.hpp"
 
 namespace ringmain::explore {
 
@@ -14,6 +15,9 @@ constexpr size_t kMaxMessages = 48;
 struct Number {
     std::array<uint64_t, 4> sealed;  // by several writers, if some did not commit
     uint64_t delivered;
+    int taken_by;  // 1 + the actor that has it
+    bool worked;
+    uint64_t given_back;
 };
 std::array<Number, kMaxMessages> numbers;
 uint64_t ghosts;  // hash of the above, updated with it
@@ -59,6 +63,56 @@ void note_delivered(uint64_t seq, uint64_t id) {
             "two readers got different messages of one number");
     if (numbers[seq].delivered == 0) ghosts += mix(~seq, id);
     numbers[seq].delivered = id;
+}
+
+void note_taken(uint64_t seq, int actor) {
+    Number& number = numbers[seq];
+    require(number.taken_by == 0 || life(number.taken_by - 1) == Life::dead,
+            "a message was taken by two living workers");
+    ghosts -= mix(mix(seq, 71), static_cast<uint64_t>(number.taken_by));
+    number.taken_by = actor + 1;
+    ghosts += mix(mix(seq, 71), static_cast<uint64_t>(number.taken_by));
+}
+
+void note_released(uint64_t seq) {
+    ghosts -= mix(mix(seq, 71), static_cast<uint64_t>(numbers[seq].taken_by));
+    numbers[seq].taken_by = 0;
+    ghosts += mix(mix(seq, 71), 0);
+}
+
+void note_given_back(uint64_t seq, uint32_t returns_before) {
+    Number& number = numbers[seq];
+    require(returns_before >= number.given_back, "a message was given back, and that was not counted");
+    require(returns_before <= number.given_back + static_cast<uint64_t>(deaths_so_far()),
+            "a message counts as given back more often than it was");
+    ghosts += mix(seq, 72);
+    ++number.given_back;
+}
+
+void note_worked(uint64_t seq) {
+    if (!numbers[seq].worked) ghosts += mix(seq, 73);
+    numbers[seq].worked = true;
+}
+
+bool work_waits() {
+    auto* slots = reinterpret_cast<const Slot*>(control() + kRosterOffset);
+    uint64_t at = latest(&slots[kQueueSlot].hold, 8) & kPositionMask;
+    uint64_t commit = latest(&header().commit, 8) & kPositionMask;
+    while (at < commit) {
+        uint64_t word = latest(data() + (at + 16) % topic.capacity_bytes, 8);
+        if (TaskMark::of(word).owner == TaskMark::kFree) return true;
+        at += footprint(static_cast<uint32_t>(word), static_cast<uint8_t>(word >> 32),
+                        static_cast<uint8_t>(word >> 40));
+    }
+    return false;
+}
+
+void require_all_worked() {
+    // Others may be about to finish what they have taken: the last of all actors checks.
+    for (int i = 0; i < actor_count(); ++i)
+        if (i != self() && life(i) != Life::done && life(i) != Life::dead) return;
+    for (uint64_t seq = 0; seq < committed_number(); ++seq)
+        require(numbers[seq].worked, "a message was lost: no worker got it, though one looked to the end");
 }
 
 uint64_t committed_number() {

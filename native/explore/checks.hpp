@@ -8,6 +8,13 @@ namespace ringmain::explore {
 void note_sealed(uint64_t seq, uint64_t id);     // a writer has sealed this message with this number
 void note_dropped(uint64_t seq, uint64_t id);    // and ended its turn without a commit
 void note_delivered(uint64_t seq, uint64_t id);  // a reader received it
-uint64_t committed_number();                     // of the next message
+// Of a shared contract: an actor has the message, no longer has it, or has read it to its end.
+void note_taken(uint64_t seq, int actor);
+void note_released(uint64_t seq);
+void note_given_back(uint64_t seq, uint32_t returns_before);
+void note_worked(uint64_t seq);
+void require_all_worked();
+
+uint64_t committed_number();  // of the next message
 
 }  // namespace ringmain::explore

@@ -164,9 +164,12 @@ bool kernel_is_quiet() {
         if (life(i) == Life::done || life(i) == Life::dead) continue;
         any_waits = true;
         auto* bell = control() + offsetof(Header, bell);
-        bool waits_for_messages = !sleepers[i].word || sleepers[i].word == bell;
+        auto* work_bell = control() + offsetof(Header, work_bell);
+        bool works = sleepers[i].word == work_bell;
+        bool waits_for_messages = !sleepers[i].word || sleepers[i].word == bell || works;
         if (life(i) != Life::asleep || !waits_for_messages) only_legitimate = false;
-        if (life(i) == Life::asleep && missed(sleepers[i])) any_missed = true;
+        // A call wakes one worker of several: the others have missed something only if there is work for them.
+        if (life(i) == Life::asleep && (works ? work_waits() : missed(sleepers[i]))) any_missed = true;
     }
     if (!any_waits) return true;
     if (closing()) fail("the last look at the ring did not come to an end:" + who_waits());

@@ -544,7 +544,11 @@ std::string name_of(const void* address) {
                               {offsetof(Header, roster_pid), "roster_pid"},
                               {offsetof(Header, roster_pid_namespace), "roster_pid_namespace"},
                               {offsetof(Header, bell), "bell"},
-                              {offsetof(Header, borrowing), "borrowing"}});
+                              {offsetof(Header, borrowing), "borrowing"},
+
+                              {offsetof(Header, work_bell), "work_bell"},
+                              {offsetof(Header, work_idle), "work_idle"},
+                              {offsetof(Header, returned), "returned"}});
     size_t slot = (offset - kRosterOffset) / sizeof(Slot), at = (offset - kRosterOffset) % sizeof(Slot);
     return "slot " + std::to_string(slot) + " " +
            named(at, {{offsetof(Slot, state), "state"},
@@ -563,7 +567,12 @@ std::string name_of(const void* address) {
                       {offsetof(Slot, lost), "lost"},
                       {offsetof(Slot, busy), "busy"},
                       {offsetof(Slot, waits_for), "waits_for"},
-                      {offsetof(Slot, awaited), "awaited"}});
+                      {offsetof(Slot, awaited), "awaited"},
+
+                      {offsetof(Slot, taken_from), "taken_from"},
+                      {offsetof(Slot, taken_until), "taken_until"},
+                      {offsetof(Slot, taken_ns), "taken_ns"},
+                      {offsetof(Slot, redelivered), "redelivered"}});
 }
 
 }  // namespace ringmain::explore

@@ -72,6 +72,7 @@ uint64_t ghost_hash();
 void ghost_reset();
 void begin_closing();  // engine.cpp
 int deaths_so_far();
+bool work_waits();   // is a message of a shared contract free?
 void check_words();  // after each change of claim, commit or tail
 
 }  // namespace ringmain::explore

@@ -25,6 +25,7 @@ class Mutant:
 
 WRITER, READER, ROSTER, RETIREMENT = "writer.hpp", "reader.hpp", "roster.cpp", "retirement.hpp"
 BELL, BARRIER = "bell.hpp", "barrier.hpp"
+WORKER = "worker.hpp"
 
 MUTANTS = [
     Mutant(
@@ -434,6 +435,40 @@ MUTANTS = [
         "reliable: a reader waited",
         ROSTER,
         (("if (slot_enrolled(topic_file, slot)) return waiter_alive(topic_file, topic_file.slot(slot));", ""),),
+    ),
+    Mutant(
+        "passes-without-second-look",
+        "a worker that moves the cursor past the messages of others does not look at them again",
+        "work: given back while another passes it",
+        WORKER,
+        (
+            (
+                "            if (queue_.look(at).owner != TaskMark::kFree) continue;\n",
+                "            if (at != kNoHold) continue;\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "reaper-forgets-work",
+        "a dead worker's messages are not given back",
+        "work: a worker dies",
+        ROSTER,
+        (("    if (traits(topic_file.contract).shared) work_of(topic_file).return_taken(index);\n", ""),),
+    ),
+    Mutant(
+        "takes-without-compare",
+        "a worker marks a free message by a store",
+        "work: two workers look",
+        WORKER,
+        (
+            (
+                "                    if (!word.compare_exchange(seen, TaskMark{slot_ + 1, mark.returns}.in(seen),\n"
+                "                                               std::memory_order_seq_cst))\n"
+                "                        continue;\n",
+                "                    word.exchange(TaskMark{slot_ + 1, mark.returns}.in(seen),\n"
+                "                                  std::memory_order_seq_cst);\n",
+            ),
+        ),
     ),
 ]
 

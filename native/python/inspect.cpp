@@ -14,12 +14,36 @@ namespace {
 
 PyObject* participant_record(const ParticipantInfo& p) {
     return Py_BuildValue(
-        "{sIsssIsIsKsKsOsKsKsKsKsKsKsKsKsOsIsKsOss}", "slot", p.slot, "role", role_name(p.role), "pid", p.pid,
-        "uid", p.uid, "pid_namespace", p.pid_namespace, "started_ticks", p.started_ticks, "same_namespace",
-        p.same_namespace ? Py_True : Py_False, "generation", p.generation, "joined_ns", p.joined_ns,
-        "position", p.position, "sequence", p.sequence, "messages", p.messages, "bytes", p.bytes, "lost",
-        p.lost, "hold", p.hold, "holding", p.hold == kNoHold ? Py_False : Py_True, "waits_for", p.waits_for,
-        "blocked_ns", p.blocked_ns, "alive", p.alive ? Py_True : Py_False, "name", p.name.c_str());
+        "{sIsssIsIsKsKsOsKsKsKsKsKsKsKsKsOsIsKsOsssKsK}", "slot", p.slot, "role", role_name(p.role), "pid",
+        p.pid, "uid", p.uid, "pid_namespace", p.pid_namespace, "started_ticks", p.started_ticks,
+        "same_namespace", p.same_namespace ? Py_True : Py_False, "generation", p.generation, "joined_ns",
+        p.joined_ns, "position", p.position, "sequence", p.sequence, "messages", p.messages, "bytes", p.bytes,
+        "lost", p.lost, "hold", p.hold, "holding", p.hold == kNoHold ? Py_False : Py_True, "waits_for",
+        p.waits_for, "blocked_ns", p.blocked_ns, "alive", p.alive ? Py_True : Py_False, "name",
+        p.name.c_str(), "taken_ns", p.taken_ns, "redelivered", p.redelivered);
+}
+
+// Of a shared contract: how many messages are free, and how many each slot has taken, as a list of (slot, count). Nothing is
+// held during the walk: where a writer laps it, it ends.
+PyObject* count_work(const Ring& ring, const TopicFile& s) {
+    uint64_t commit = ring.header.commit.load(std::memory_order_acquire) & kPositionMask;
+    WorkQueue queue(ring);
+    uint64_t at = queue.cursor();
+    for (uint32_t i : taken_slots(s))
+        if (slot_has_role(s, i, Role::reader))
+            at = std::min(at, s.slot(i).taken_from.load(std::memory_order_relaxed));
+    uint64_t waiting = 0;
+    std::vector<uint64_t> taken(kSlotCount);
+    while (at < commit && commit - at <= ring.capacity_bytes) {
+        TaskMark mark = queue.look(at);
+        if (mark.owner == TaskMark::kFree) ++waiting;
+        if (mark.owner > 0 && mark.owner <= kSlotCount) ++taken[mark.owner - 1];
+        at += Envelope::load(ring, at).bytes();
+    }
+    Ref list(PyList_New(0));
+    for (uint32_t i = 0; i < kSlotCount; ++i)
+        if (taken[i] && !append(list, Ref(Py_BuildValue("IK", i, taken[i])))) return nullptr;
+    return list ? Py_BuildValue("KO", waiting, list.get()) : nullptr;
 }
 
 // The number of the next message. It is the only word of the ring that is needed, so the ring is not mapped.
@@ -42,13 +66,19 @@ PyObject* inspection(const std::shared_ptr<Directory>& directory, std::string_vi
     for (uint32_t i : taken_slots(*s))
         if (!append(participants, Ref(participant_record(look_at(*s, i, slot_alive(*s, i)))))) return nullptr;
     if (!participants) return nullptr;
+    Ref work(Ref::to(Py_None));
+    if (traits(s->contract).shared) {  // whose messages have to be looked at
+        std::shared_ptr<TopicFile> mapped = TopicFile::open(directory, topic, Access::observe);
+        work = Ref(count_work(ring_of(*mapped), *mapped));
+    }
+    if (!work) return nullptr;
     uint32_t turn = h.turn.load(std::memory_order_relaxed) & ~kTurnSleeper;
-    return Py_BuildValue("{sssKsKsKsKsKsOsy#sIsO}", "contract", traits(s->contract).name, "capacity_bytes",
+    return Py_BuildValue("{sssKsKsKsKsKsOsy#sIsOsO}", "contract", traits(s->contract).name, "capacity_bytes",
                          s->capacity_bytes, "epoch", s->epoch, "next_sequence", next, "position", commit,
                          "used_bytes", commit >= tail ? std::min(commit - tail, s->capacity_bytes) : 0,
                          "persist", s->persists() ? Py_True : Py_False, "schema", schema.data(),
                          static_cast<Py_ssize_t>(schema.size()), "turn", turn, "participants",
-                         participants.get());
+                         participants.get(), "work", work.get());
 }
 
 // inspect(directory, topic): an Inspection, as _ring.pyi types it.

@@ -24,6 +24,7 @@ struct Borrowed {
         auto at = std::find(s.leases.begin(), s.leases.end(), position);
         if (at != s.leases.end()) s.leases.erase(at);
         s.reader->release(s.keep());
+        if (s.work) s.work->worker.release(s.work->keep(s.leases));
     }
 };
 
@@ -35,6 +36,7 @@ struct LeaseState {
     Ref sender, kind;
     Ref data_ref;  // a weak reference to the view that was given out: to release it, not to keep it
     uint64_t lost = 0;
+    uint32_t redelivered = 0;
     bool open = true;
     bool is_base = false;  // something may show the message and refer only to this object: see keeps_object()
 };
@@ -48,9 +50,16 @@ SubscriberState& subscriber_of(const LeaseState& l) {
     return *reinterpret_cast<SubscriberObject*>(l.subscriber.get())->state;
 }
 
+// On a shared contract: the message is done, or another worker shall have it.
+void end_task(const LeaseState& l, bool failed) {
+    if (l.keeper && l.keeper.hold().still_there() && subscriber_of(l).work)
+        end_loan(subscriber_of(l), l.view.position, failed);
+}
+
 // Ends the block. The message goes back once nothing shows it any more.
-void end(LeaseState& l) {
+void end(LeaseState& l, bool failed) {
     l.open = false;
+    end_task(l, failed);
     Ref view = live_target(l.data_ref);
     l.data_ref = Ref();
     if (Keeper<Borrowed> mapping; view && !torch_may_use_views() && mapping.make()) {
@@ -73,7 +82,7 @@ PyObject* leave(PyObject* self, PyObject* args) {
     const SubscriberState& s = subscriber_of(l);
     bool whole =
         !l.keeper.hold().still_there() || s.reader->keeps_borrowed() || s.reader->still_whole(l.view);
-    end(l);
+    end(l, failed);
     if (!whole && !failed)
         return raise(
             "Lapped",
@@ -88,6 +97,12 @@ PyObject* release(PyObject* self, PyObject*) {
     Ref no_error(PyTuple_New(0));
     Ref done(no_error ? leave(self, no_error.get()) : nullptr);
     if (!done) return nullptr;
+    Py_RETURN_NONE;
+}
+
+PyObject* reject_lease(PyObject* self, PyObject*) {
+    LeaseState& l = state_of(self);
+    if (l.open) end(l, true);
     Py_RETURN_NONE;
 }
 
@@ -120,28 +135,36 @@ PyObject* get_data(PyObject* self, void*) {
 PyObject* get_seq(PyObject* self, void*) { return PyLong_FromUnsignedLongLong(state_of(self).view.seq); }
 PyObject* get_time(PyObject* self, void*) { return PyLong_FromLongLong(state_of(self).view.time_ns); }
 PyObject* get_lost(PyObject* self, void*) { return PyLong_FromUnsignedLongLong(state_of(self).lost); }
+PyObject* get_redelivered(PyObject* self, void*) {
+    return PyLong_FromUnsignedLong(state_of(self).redelivered);
+}
 PyObject* get_sender(PyObject* self, void*) { return state_of(self).sender.new_ref(); }
 PyObject* get_kind(PyObject* self, void*) { return state_of(self).kind.new_ref(); }
 
 Py_ssize_t length(PyObject* self) { return static_cast<Py_ssize_t>(state_of(self).view.size); }
 
 void destroy(PyObject* self) {
-    delete reinterpret_cast<LeaseObject*>(self)->state;
+    LeaseState* l = reinterpret_cast<LeaseObject*>(self)->state;
+    if (l && l->open) end_task(*l, true);  // dropped, and no block has ended
+    delete l;
     deallocate(self);
 }
 
 PyMethodDef methods[] = {{"__enter__", enter, METH_NOARGS, nullptr},
                          {"__exit__", leave, METH_VARARGS, nullptr},
                          {"release", release, METH_NOARGS, "release()\n--\n\nGive the message back."},
+                         {"_reject", reject_lease, METH_NOARGS, "Give the message back to the queue."},
                          {nullptr, nullptr, 0, nullptr}};
 
-PyGetSetDef attributes[] = {{"data", get_data, nullptr, "The message in place, read-only.", nullptr},
-                            {"seq", get_seq, nullptr, "Its sequence number.", nullptr},
-                            {"time_ns", get_time, nullptr, "When it was published.", nullptr},
-                            {"sender", get_sender, nullptr, "Who sent it.", nullptr},
-                            {"kind", get_kind, nullptr, "What kind it is.", nullptr},
-                            {"lost", get_lost, nullptr, "Messages lost just before it.", nullptr},
-                            {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyGetSetDef attributes[] = {
+    {"data", get_data, nullptr, "The message in place, read-only.", nullptr},
+    {"seq", get_seq, nullptr, "Its sequence number.", nullptr},
+    {"time_ns", get_time, nullptr, "When it was published.", nullptr},
+    {"sender", get_sender, nullptr, "Who sent it.", nullptr},
+    {"kind", get_kind, nullptr, "What kind it is.", nullptr},
+    {"lost", get_lost, nullptr, "Messages lost just before it.", nullptr},
+    {"redelivered", get_redelivered, nullptr, "How often another worker had it before.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
                        {Py_tp_methods, methods},
@@ -190,6 +213,7 @@ PyObject* borrow(PyObject*, PyObject* args) {
             return PyErr_Occurred() ? nullptr : raise_timeout(*s, deadline);
         }
         l->lost = s->reader->take(view);
+        if (s->work) l->redelivered = lend(*s, view);
         s->leases.push_back(view.position);
         Borrowed& borrowed = l->keeper.hold();
         borrowed.subscriber = Ref::to(self);

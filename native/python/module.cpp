@@ -181,11 +181,11 @@ bool add_contracts(PyObject* module) {
     Ref rows(PyList_New(0));
     for (uint32_t i = 0; i < kTopicContractCount; ++i) {
         const ContractTraits& contract = kContracts[i];
-        Ref row(Py_BuildValue("{sssOsOsssO}", "name", contract.name, "one_writer",
-                              contract.one_writer ? Py_True : Py_False, "one_reader",
-                              contract.one_reader ? Py_True : Py_False, "holds",
-                              kHolds[static_cast<size_t>(contract.holds)], "keeps_unread",
-                              contract.keeps_unread ? Py_True : Py_False));
+        Ref row(Py_BuildValue(
+            "{sssOsOsssOsO}", "name", contract.name, "one_writer", contract.one_writer ? Py_True : Py_False,
+            "one_reader", contract.one_reader ? Py_True : Py_False, "holds",
+            kHolds[static_cast<size_t>(contract.holds)], "keeps_unread",
+            contract.keeps_unread ? Py_True : Py_False, "shared", contract.shared ? Py_True : Py_False));
         if (!append(rows, std::move(row))) return false;
     }
     return rows && PyModule_AddObjectRef(module, "CONTRACTS", rows.get()) == 0;
@@ -207,18 +207,20 @@ bool add_constants(PyObject* module) {
         FIELD(Header, commit) && FIELD(Header, newest) && FIELD(Header, turn) && FIELD(Header, retired) &&
         FIELD(Header, slots_used) && FIELD(Header, membership) && FIELD(Header, schema_version) &&
         FIELD(Header, schema_bytes) && FIELD(Header, roster_pid) && FIELD(Header, roster_pid_namespace) &&
-        FIELD(Header, bell) && FIELD(Header, borrowing) && FIELD(Slot, state) && FIELD(Slot, role) &&
+        FIELD(Header, bell) && FIELD(Header, borrowing) && FIELD(Header, work_bell) &&
+        FIELD(Header, work_idle) && FIELD(Header, returned) && FIELD(Slot, state) && FIELD(Slot, role) &&
         FIELD(Slot, pid) && FIELD(Slot, uid) && FIELD(Slot, generation) && FIELD(Slot, joined_ns) &&
         FIELD(Slot, name) && FIELD(Slot, waits_in_epoch) && FIELD(Slot, waits_in_slot) &&
         FIELD(Slot, waits_in_generation) && FIELD(Slot, hold) && FIELD(Slot, position) &&
         FIELD(Slot, sequence) && FIELD(Slot, messages) && FIELD(Slot, bytes) && FIELD(Slot, lost) &&
         FIELD(Slot, busy) && FIELD(Slot, waits_for) && FIELD(Slot, awaited) && FIELD(Slot, pid_namespace) &&
-        FIELD(Slot, started_ticks) && FIELD(Slot, blocked_ns) && FIELD(MessageHeader, seq) &&
-        FIELD(MessageHeader, time_ns) && FIELD(MessageHeader, size) && FIELD(MessageHeader, sender_size) &&
-        FIELD(MessageHeader, kind_size) && FIELD(MessageHeader, flags) && put("Header", sizeof(Header)) &&
-        put("Slot", sizeof(Slot)) && put("MessageHeader", sizeof(MessageHeader)) &&
-        put("roster_offset", kRosterOffset) && put("schema_offset", kSchemaOffset) &&
-        put("slot_count", kSlotCount) && put("version", kVersion);
+        FIELD(Slot, started_ticks) && FIELD(Slot, blocked_ns) && FIELD(Slot, taken_from) &&
+        FIELD(Slot, taken_until) && FIELD(Slot, taken_ns) && FIELD(Slot, redelivered) &&
+        FIELD(MessageHeader, seq) && FIELD(MessageHeader, time_ns) && FIELD(MessageHeader, size) &&
+        FIELD(MessageHeader, sender_size) && FIELD(MessageHeader, kind_size) && FIELD(MessageHeader, flags) &&
+        put("Header", sizeof(Header)) && put("Slot", sizeof(Slot)) &&
+        put("MessageHeader", sizeof(MessageHeader)) && put("roster_offset", kRosterOffset) &&
+        put("schema_offset", kSchemaOffset) && put("slot_count", kSlotCount) && put("version", kVersion);
 #undef FIELD
     return done && PyModule_AddObjectRef(module, "LAYOUT", offsets.get()) == 0 && add_contracts(module) &&
            add_crash_points(module) &&

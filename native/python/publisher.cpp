@@ -358,6 +358,9 @@ PyObject* all_read(PyObject* self, void*) {
     if (!p) return nullptr;
     const TopicFile& s = p->participant->topic_file();
     uint64_t commit = s.header().commit.load(std::memory_order_acquire) & kPositionMask;
+    if (traits(s.contract).shared)
+        for (uint32_t i : taken_slots(s))
+            if (slot_has_role(s, i, Role::reader) && look_at(s, i, true).hold != kNoHold) Py_RETURN_FALSE;
     if (traits(s.contract).keeps_unread)  // its reader counts even before it has joined
         return PyBool_FromLong(
             (s.slot(kOnlyReaderSlot).hold.load(std::memory_order_acquire) & kPositionMask) >= commit);

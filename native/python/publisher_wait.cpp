@@ -67,9 +67,18 @@ PublisherState* usable_slowly(PyObject* self) {
 static std::string describe_obstacle(const PublisherState& p) {
     const TopicFile& s = p.participant->topic_file();
     const Obstacle& o = p.writer->obstacle;
+    if (p.ring().contract.shared && !o.is_turn && o.slot == kQueueSlot)
+        return living_readers(s) == 0 ? "a worker to take its messages: none has come yet"
+                                      : "its workers, which have yet to take the oldest messages";
     if (!slot_taken(s, o.slot)) return "its reader, who has not come yet";
     ParticipantInfo m = look_at(s, o.slot, true);
     if (o.is_turn) return m.describe() + ", whose turn it is to write";
+    if (p.ring().contract.shared) {
+        double since_s = static_cast<double>(wall_ns() - static_cast<int64_t>(m.taken_ns)) / 1e9;
+        char text[64];
+        snprintf(text, sizeof text, ", which has had a message for %.3g s", m.taken_ns ? since_s : 0.0);
+        return m.describe() + text;
+    }
     uint64_t behind = (s.header().commit.load(std::memory_order_relaxed) & kPositionMask) - m.hold;
     uint64_t next = p.writer->seq();
     return m.describe() + ", " + std::to_string(next > m.sequence ? next - m.sequence : 0) + " messages (" +

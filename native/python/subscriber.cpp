@@ -94,8 +94,9 @@ PyObject* receive(PyObject* self, SubscriberState& s, Deadline& deadline, bool w
             drop_all(nullptr);
             return nullptr;
         }
-        return PyObject_CallFunction(message_class, "NKLNNKO", data, view.seq, view.time_ns, sender, kind,
-                                     lost, s.topic_str.get());
+        uint32_t redelivered = s.work ? s.work->fresh.back().returns : 0;
+        return PyObject_CallFunction(message_class, "NKLNNKOI", data, view.seq, view.time_ns, sender, kind,
+                                     lost, s.topic_str.get(), redelivered);
     }
 }
 
@@ -113,6 +114,8 @@ PyObject* receive_within(PyObject* self, PyObject* const* args, Py_ssize_t count
     if (!turn.entered() || !usable_subscriber(self)) return nullptr;
     Deadline deadline(timeout_ns);
     PyObject* result = receive(self, *s, deadline, whole);
+    if (s->work) [[unlikely]]
+        note_object(*s, result);
     if (!result && !PyErr_Occurred()) raise_timeout(*s, deadline);
     return result;
 }
@@ -131,6 +134,8 @@ PyObject* receive_now(PyObject* self, bool whole) {
     if (!turn.entered() || !usable_subscriber(self)) return nullptr;
     Deadline deadline(0);
     PyObject* result = receive(self, *s, deadline, whole);
+    if (s->work) [[unlikely]]
+        note_object(*s, result);
     if (result || PyErr_Occurred()) return result;
     Py_RETURN_NONE;
 }
@@ -145,6 +150,8 @@ PyObject* next(PyObject* self) {
     if (!turn.entered() || s->closed || s->closing) return nullptr;
     Deadline deadline(kForever);
     PyObject* result = receive(self, *s, deadline, false);
+    if (s->work) [[unlikely]]
+        note_object(*s, result);
     if (!result && s->closed) clear_if_closed();
     return result;
 }
@@ -193,6 +200,7 @@ PyObject* recv_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
     if (s->reader && !s->reader->release(s->keep()) && !PyErr_Occurred()) raise_evicted(*s);
     if (PyErr_Occurred() && taken == 0) return nullptr;
     PyErr_Clear();  // what was taken is not discarded: the next call meets the same error first
+    if (s->work) note_objects(*s, list.get());
     return list.release();
 }
 
@@ -329,7 +337,31 @@ PyObject* screen(PyObject* self, PyObject* args) {
     if (!PyArg_ParseTuple(args, "OO", &senders, &kinds) || !read_names(senders, s->ignored_senders) ||
         !read_names(kinds, s->ignored_kinds))
         return nullptr;
-    s->screens = !s->ignored_senders.empty() || !s->ignored_kinds.empty();
+    s->screens = s->work || !s->ignored_senders.empty() || !s->ignored_kinds.empty();
+    if (s->work) s->work->worker.look_again();
+    Py_RETURN_NONE;
+}
+
+PyObject* set_max_deliveries(PyObject* self, PyObject* count) {
+    uint64_t most = 0;
+    if (!parse_count("max_deliveries", count, most)) return nullptr;
+    reinterpret_cast<SubscriberObject*>(self)->state->max_deliveries = static_cast<uint32_t>(most);
+    Py_RETURN_NONE;
+}
+
+// reject(object): gives back a message that was received; False: it is none of them.
+PyObject* reject_received(PyObject* self, PyObject* object) {
+    SubscriberState* s = usable_subscriber(self);
+    if (!s) return nullptr;
+    OneAtATime turn(s->caller);
+    if (!turn.entered || !usable_subscriber(self)) return nullptr;
+    return PyBool_FromLong(s->work && s->attached() && reject(*s, object));
+}
+
+PyObject* give_back_all(PyObject* self, PyObject*) {
+    SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
+    // While a thread is inside a receiving call there is nothing: the call finished what came before it.
+    if (!s->closed && s->work && s->attached() && !s->work->unfinished.empty()) give_back_received(*s);
     Py_RETURN_NONE;
 }
 
@@ -445,6 +477,9 @@ PyMethodDef methods[] = {
     {"_open", open, METH_VARARGS, "Join the topic, if it is there."},
     {"_close", close, METH_NOARGS, "Leave the topic."},
     {"_screen", screen, METH_VARARGS, "Set which senders and kinds to skip."},
+    {"_set_max_deliveries", set_max_deliveries, METH_O, "After how many deliveries to call _bury; 0: never."},
+    {"_reject", reject_received, METH_O, "Give back a message that was received."},
+    {"_give_back_all", give_back_all, METH_NOARGS, "Give back all that was received and not finished."},
     {"_set_decoder", set_decoder, METH_O, "Set what turns bytes into an object, or None."},
     {"_describe", describe, METH_NOARGS, "An EndpointRecord, or None before the topic exists."},
     {"_directory_count", directory_count, METH_NOARGS,

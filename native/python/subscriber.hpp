@@ -9,6 +9,7 @@
 #include "event.hpp"
 #include "py.hpp"
 #include "spin.hpp"
+#include "work.hpp"
 
 namespace ringmain::py {
 
@@ -17,13 +18,15 @@ struct SubscriberState {
     std::unique_ptr<Participant> participant;
     std::unique_ptr<Participant> waiting;  // while there is no topic: our part in its waiting file
     std::unique_ptr<Reader> reader;
+    std::unique_ptr<Work> work;   // on a shared contract: what is taken, and not finished
+    uint32_t max_deliveries = 0;  // then a message goes to topic `NAME.dead`; 0: never
     std::string directory_path, topic, name;
     Start start = Start::latest, on_lap = Start::latest;
     bool conflate = false;
     ObserveMode observe = ObserveMode::never;
     Spin spin;
     std::vector<std::string> ignored_senders, ignored_kinds;
-    bool screens = false;      // is anything ignored?
+    bool screens = false;      // is anything ignored, or does `work` take the messages?
     Ref decoder;               // buffer -> object, for typed topics
     uint64_t lost_before = 0;  // in earlier lives of the topic
     bool came_first = false;   // we were here before this life of the topic: read it from its beginning
@@ -79,7 +82,8 @@ int wait_for_message(PyObject* self, SubscriberState& s, Deadline& deadline, Vie
 }
 
 // The same, without waiting.
-int message_now(PyObject* self, SubscriberState& s, View& view, bool borrowing = false);
+// On a shared contract, 1 says that there may be one, and `view` is not set; with `taking`, it is taken.
+int message_now(PyObject* self, SubscriberState& s, View& view, bool borrowing = false, bool taking = false);
 
 // The same, for messages after the first of a call: stays in this life of the topic, so it runs no Python code, and moves
 // no hold, so the call can still go back to its first message.
@@ -119,8 +123,13 @@ class Receiving {
     OneAtATime turn_;
 
   public:
-    Receiving(PyObject* self, SubscriberState& s) : self_(self), s_(s), turn_(s.caller) {}
+    Receiving(PyObject* self, SubscriberState& s) : self_(self), s_(s), turn_(s.caller) {
+        if (s.work && turn_.entered && s.attached()) [[unlikely]]
+            finish_received(s);
+    }
     ~Receiving() {
+        if (s_.work && turn_.entered && s_.attached()) [[unlikely]]
+            end_of_call(s_);
         if (s_.event && turn_.entered) [[unlikely]]
             update_descriptor(self_, s_);
     }
@@ -139,6 +148,8 @@ void clear_if_closed();
 inline bool interrupted() { return PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception); }
 // Turns the exception of a decoder into a DecodeError with that cause; not one that is no error.
 PyObject* raise_decode_error(const SubscriberState& s, uint64_t seq);
+// Is it ignored? Read from shared memory: check still_whole() afterwards.
+bool screened(const SubscriberState& s, const View& view);
 // Sender and kind, as new references. Read from shared memory: check still_whole() afterwards.
 PyObject* sender_of(SubscriberState& s, const View& view);
 PyObject* kind_of(SubscriberState& s, const View& view);

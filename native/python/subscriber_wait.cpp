@@ -15,6 +15,8 @@ SubscriberState* usable_subscriber(PyObject* self) {
 static void detach(SubscriberState& s) {
     s.lost_before = s.lost();
     s.reader.reset();
+    s.work.reset();
+    s.screens = !s.ignored_senders.empty() || !s.ignored_kinds.empty();
     s.leases.clear();
     if (s.participant && s.participant->topic_file().forked) s.participant->abandon();
     s.participant.reset();
@@ -24,9 +26,11 @@ void leave_topic(SubscriberState& s) {
     s.closed = true;
     end_watches(&s);  // of tasks, which now meet `Closed`, and of fileno()
     if (s.event) s.event->ring(0);
+    if (s.work && s.attached()) finish_received(s);
     s.lost_before = s.lost();
     std::unique_ptr<Participant> participant = std::move(s.participant);
     s.reader.reset();
+    s.work.reset();
     WithoutGil unlocked;
     participant.reset();
     stop_waiting(s.waiting);
@@ -47,14 +51,23 @@ int attach(PyObject* self, SubscriberState& s) {
         s.participant = join_or_wait(s.directory, s.topic, s.name, s.observe, s.waiting);
         if (s.participant) {
             s.came_first |= s.participant->enrolled();
-            s.reader = std::make_unique<Reader>(ring_of(s.participant->topic_file()), s.participant->slot(),
-                                                s.on_lap, s.conflate,
-                                                observes(s.observe, s.participant->topic_file().contract));
+            const TopicFile& topic_file = s.participant->topic_file();
+            bool observer = observes(s.observe, topic_file.contract);
+            bool works = traits(topic_file.contract).shared && !observer;
+            s.reader = std::make_unique<Reader>(ring_of(topic_file), s.participant->slot(), s.on_lap,
+                                                s.conflate || works, observer || works);
+            if (works) {
+                s.reader->only_counts();
+                s.work = std::make_unique<Work>(ring_of(topic_file), s.participant->slot());
+                s.screens = true;
+                reap_dead_workers(topic_file);
+            }
             if (s.reader->attach(s.came_first ? Start::oldest : s.start, s.came_first) != Status::ok)
                 throw Failure{Fault::corrupt, corrupt_text(s.topic)};
         }
     } catch (const Failure& failure) {
         s.reader.reset();
+        s.work.reset();
         s.participant.reset();
         raise(failure);
         return -1;
@@ -83,7 +96,7 @@ static size_t bare_kind_size(const View& view) {
     return std::memcmp(view.kind() + bare, ";00-", 4) == 0 ? bare : view.kind_size;
 }
 
-static bool screened(const SubscriberState& s, const View& view) {
+bool screened(const SubscriberState& s, const View& view) {
     return (!s.ignored_senders.empty() && is_one_of(s.ignored_senders, view.sender(), view.sender_size)) ||
            (!s.ignored_kinds.empty() && is_one_of(s.ignored_kinds, view.kind(), bare_kind_size(view)));
 }
@@ -109,19 +122,27 @@ static bool screened(const SubscriberState& s, const View& view) {
     }
 }
 
-int another_message(SubscriberState& s, View& view) { return look(s, view, false, false); }
+int another_message(SubscriberState& s, View& view) {
+    return s.work ? take_work(nullptr, s, view) : look(s, view, false, false);
+}
 
-int message_now(PyObject* self, SubscriberState& s, View& view, bool borrowing) {
+static bool has_more(const SubscriberState& s) {
+    return s.work ? s.work->worker.has_more() : s.reader->has_more();
+}
+
+int message_now(PyObject* self, SubscriberState& s, View& view, bool borrowing, bool taking) {
     for (;;) {
         if (!s.attached()) [[unlikely]] {
             int attached = attach(self, s);
             if (attached != 1) return attached;
         }
-        int found = look(s, view, borrowing, true);
+        int found = !s.work  ? look(s, view, borrowing, true)
+                    : taking ? take_work(self, s, view)
+                             : has_more(s);
         if (found != 0) [[likely]]
             return found;
         // Empty. If the file has lost its name, the topic's next life is another file.
-        if (!s.participant->topic_file().retired() || s.reader->has_more()) return 0;
+        if (!s.participant->topic_file().retired() || has_more(s)) return 0;
         if (!s.leases.empty()) return 0;
         detach(s);
         s.came_first = true;
@@ -137,8 +158,7 @@ static bool deleted(const TopicFile& topic_file) {
 }
 
 void leave_if_deleted(SubscriberState& s) {
-    if (!s.attached() || !s.leases.empty() || s.reader->has_more() || !deleted(s.participant->topic_file()))
-        return;
+    if (!s.attached() || !s.leases.empty() || has_more(s) || !deleted(s.participant->topic_file())) return;
     detach(s);
     s.came_first = true;
 }
@@ -158,32 +178,36 @@ Awaited awaited(SubscriberState& s, const Listening& listening) {
     if (!s.attached()) return {listening.bell, !listening.listens};
     // We stay in a life that has ended as long as its messages are borrowed; no bell rings when they are given back.
     if (s.participant->topic_file().retired() && !s.leases.empty()) return {{}, false};
-    Bell bell = s.reader->bell();
+    Bell bell = s.work ? s.work->worker.bell() : s.reader->bell();
     return {bell, !bell.word};
 }
 
 int wait_for_message(PyObject* self, SubscriberState& s, Deadline& deadline, View& view, bool borrowing) {
     for (bool spin = true;;) {
         Listening listening = listen(s);
-        int found = message_now(self, s, view, borrowing);
+        int found = message_now(self, s, view, borrowing, true);
         if (found != 0) [[likely]]
             return found;
         int64_t left = deadline.left_ns();
         if (left == 0) return 0;
         if (spin && s.attached()) {
             Reader& reader = *s.reader;
-            auto has_more = [&] { return reader.has_more(); };
+            auto comes = [&] { return has_more(s); };
             auto stop = [&] {
                 return PyErr_CheckSignals() != 0 || s.closing || s.participant->topic_file().retired();
             };
-            if (s.spin.until(left, has_more, stop, reader.sequence())) continue;
+            if (s.spin.until(left, comes, stop, reader.sequence())) continue;
             if (PyErr_Occurred()) return -1;
         }
         Awaited next = awaited(s, listening);
         if (next.at_once) continue;
         // Nothing came in a whole slice: do not spin again.
         spin = sleep_without_gil(next.bell, std::min(kSlice_ns, deadline.left_ns())) != Woken::timed_out;
-        if (PyErr_CheckSignals() != 0) return -1;
+        if (s.work && spin) s.work->worker.woken();
+        bool stops = PyErr_CheckSignals() != 0;
+        if (s.work && (stops || s.closing))
+            s.work->worker.pass_on(true);  // the message that woke us is for another
+        if (stops) return -1;
         if (s.closing) {
             if (s.leases.empty()) leave_topic(s);
             raise("Closed", "the subscriber of topic '" + s.topic + "' was closed while it waited");

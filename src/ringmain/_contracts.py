@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from ringmain import _native
 
-ContractName = Literal["broadcast", "pipe", "bus", "reliable"]
+ContractName = Literal["broadcast", "pipe", "bus", "reliable", "work"]
 
 
 class Contract(NamedTuple):
@@ -24,6 +24,14 @@ class Contract(NamedTuple):
     keeps_unread: bool
     """Unread messages stay while there is no reader, also when the last participant leaves."""
 
+    shared: bool
+    """Each message goes to one of the readers."""
+
+    @property
+    def takes_away(self) -> bool:
+        """Does what a reader gets go to no other?"""
+        return self.one_reader or self.shared
+
     @property
     def writer_waits(self) -> bool:
         """For slow readers. Otherwise they are lapped."""
@@ -36,5 +44,6 @@ SLOW_READER: dict[ContractName, str] = {
     "broadcast": "is lapped, and told how many messages it lost; the writer never waits",
     "pipe": "the writer waits, even for a reader that has not come yet",
     "bus": "is lapped, but a message it has borrowed is never overwritten",
+    "work": "holds up no other worker; the writers wait when the ring is full",
     "reliable": "without a reader messages are overwritten; otherwise the writers wait until every reader has read",
 }

@@ -37,9 +37,13 @@ class Endpoint(Closing):
         """Leave the topic. The last participant to leave removes it, unless it persists. Closing twice is harmless."""
         self._close()  # type: ignore[attr-defined]
 
+    def _abandon(self) -> None:
+        """The program ends before it has closed this. A subscriber of `work` gives back what it has not finished."""
+
     def __del__(self) -> None:
         if not getattr(self, "closed", True):
             warnings.warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
+            self._abandon()
             self._close()  # type: ignore[attr-defined]
 
     def __repr__(self) -> str:
@@ -51,4 +55,5 @@ class Endpoint(Closing):
 def _close_all() -> None:
     for endpoint in list(_open):
         with suppress(Exception):  # a view is still alive, or a library is shut down already: the kernel frees the rest
+            endpoint._abandon()
             endpoint.close()

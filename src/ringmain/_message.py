@@ -21,6 +21,8 @@ class Message(msgspec.Struct, frozen=True):
     """How many messages were lost just before this one."""
     topic: str = ""
     """The topic that it came on."""
+    redelivered: int = 0
+    """On `work`: how often another worker had it before and gave it back; 15 stands for 15 or more."""
 
     @property
     def text(self) -> str:

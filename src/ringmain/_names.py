@@ -76,6 +76,13 @@ def check_mode(mode: int) -> int:
     return mode
 
 
+def check_max_deliveries(count: int | None) -> int:
+    """0: no limit."""
+    if count is not None and not 1 <= count <= 15:
+        raise ValueError(f"max_deliveries is from 1 to 15, or None, not {count}")
+    return count or 0
+
+
 def check_min_readers(count: int) -> int:
     """How many readers must take part: 0 or more, and no more than a topic has slots."""
     if isinstance(count, bool) or not isinstance(count, int):

@@ -29,7 +29,7 @@ class Participation(NamedTuple):
 class Publisher(Endpoint, _native.Publisher, metaclass=backends.EndpointType):
     """Sends messages to a topic, creating it if need be.
 
-    contract: "broadcast", "pipe", "bus" or "reliable"; None: that of the existing topic, or "broadcast".
+    contract: "broadcast", "pipe", "bus", "reliable" or "work"; None: that of the existing topic, or "broadcast".
     capacity: of the ring, in bytes or like "64MiB", rounded up to a power of two; None: that of the existing topic, or
         1 MiB.
     type: what `send` takes: a `msgspec.Struct`, dataclass, `dict`, `numpy.ndarray`, ...; None for bytes.

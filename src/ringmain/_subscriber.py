@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from ringmain import _names, _native, backends
 from ringmain._contracts import CONTRACTS
-from ringmain._endpoint import Endpoint
 from ringmain._message import Message
 from ringmain._screens import Screened
 from ringmain._topic_info import parse_schema
+from ringmain._working import Working
 from ringmain.backends.shm import LOCKSTEP_VARIABLE
 from ringmain.errors import Closed, RingmainError, TopicMismatch
 
@@ -24,7 +24,7 @@ S = TypeVar("S", bound="Subscriber")
 W = TypeVar("W", bound="_native.Subscriber | _native.FrameSubscriber")
 
 
-class Subscriber(Screened, Endpoint, _native.Subscriber, metaclass=backends.EndpointType):
+class Subscriber(Screened, Working, _native.Subscriber, metaclass=backends.EndpointType):
     """Receives a topic's messages. The topic need not exist yet, and may be recreated meanwhile.
 
     start: "latest" begins with the next message, "oldest" with the oldest that is still there.
@@ -32,11 +32,13 @@ class Subscriber(Screened, Endpoint, _native.Subscriber, metaclass=backends.Endp
     conflate: deliver only the newest message; the ones skipped do not count as lost.
     type: what is received: a `msgspec.Struct`, dataclass, `dict`, `numpy.ndarray`, ...; None for bytes.
     ignore_senders, ignore_kinds: messages to skip without copying them; may be changed at any time.
+    max_deliveries: on `work`, a message that workers gave back, or died with, so often goes to topic `NAME.dead`
+        instead. From 1 to 15; None: never.
     name: this participant's name, as `ringmain.info` shows it.
     spin: seconds to spin before sleeping. None: adaptive, at most 20 µs.
     backend: "shm", "zmq" or "fake"; None takes RINGMAIN_BACKEND, or shm. address: for zmq, where to connect.
     observe: "always" reads as an observer: no writer waits for it, so it can be lapped on every contract, and on a pipe
-        the one reader still gets every message. "pipes": observe pipes, read other topics. "never": read.
+        the one reader still gets every message. "pipes": observe pipes and work, read other topics. "never": read.
     """
 
     _backend = "shm"
@@ -70,6 +72,7 @@ class Subscriber(Screened, Endpoint, _native.Subscriber, metaclass=backends.Endp
         backend: backends.Backend | None = None,
         address: Any = None,
         observe: Observe = "never",
+        max_deliveries: int | None = None,
     ) -> None:
         backends.check_no_address(address)
         self.topic = _names.check_topic(topic)
@@ -91,7 +94,9 @@ class Subscriber(Screened, Endpoint, _native.Subscriber, metaclass=backends.Endp
             "spin": spin,
             "backend": "shm",
             "observe": observe,
+            "max_deliveries": max_deliveries,
         }
+        self._set_max_deliveries(_names.check_max_deliveries(max_deliveries))
         self._open(
             self._directory,
             self.topic,
@@ -106,6 +111,7 @@ class Subscriber(Screened, Endpoint, _native.Subscriber, metaclass=backends.Endp
 
     def _attached(self) -> None:
         """Called after each join: at once, when the topic appears, when it is recreated."""
+        self._check_work(self.contract, self._options["conflate"])
         if not self._takes_descriptors and self._options["observe"] != "always" and self._has_frames():
             raise TopicMismatch(
                 f"'{self.topic}' is a frame topic: what travels in it are descriptors of frames, not messages. Receive "

@@ -43,6 +43,12 @@ class Participant:
     """Is it in our pid namespace? Only then is `pid` a process here, which can be looked up or sent a signal."""
     started_ticks: int = 0
     """When its process began, in clock ticks from boot, as in /proc/PID/stat; 0 if unknown."""
+    taken: int = 0
+    """Worker: messages that it has taken and not finished."""
+    taken_ns: int = 0
+    """Worker: since when it has the oldest of them, wall clock; 0 if it has none."""
+    redelivered: int = 0
+    """Worker: messages it was given that another worker had given back."""
 
     @property
     def pid_text(self) -> str:
@@ -68,6 +74,8 @@ class TopicInfo:
     readers: list[Participant]
     """Observers are among them."""
     backend: Backend = "shm"
+    waiting: int | None = None
+    """On `work`: messages that no worker has taken. None on other contracts."""
 
 
 def parse_schema(schema: bytes) -> Schema | None:

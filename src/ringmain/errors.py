@@ -143,7 +143,8 @@ def _rebuild_mismatch(writer: str, reader: str, differences: Sequence[str], topi
 
 
 class DecodeError(RingmainError, ValueError):
-    """One message's payload does not decode. The subscriber has moved past it, to the next one."""
+    """One message's payload does not decode. The subscriber has moved past it, to the next one; on `work`, the message
+    is given back."""
 
     def __init__(self, topic: str, seq: int, reason: str) -> None:
         self.topic = topic
@@ -151,7 +152,7 @@ class DecodeError(RingmainError, ValueError):
         self.reason = reason
         super().__init__(
             f"message {seq} of topic {topic!r} does not decode: {reason}. "
-            "It was skipped; receive again for the next one."
+            "It was skipped, or on a work topic given back; receive again for the next one."
         )
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -35,9 +35,10 @@ BEGIN, END = "<!-- table: make lab -->\n", "<!-- end of table -->\n"
 
 
 def ring_points() -> list[str]:
-    """The crash points that the scenarios must reach. Those of frames are reached in tests/frames."""
+    """The crash points that the scenarios must reach. Those of frames are reached in tests/frames, those of workers in
+    tests/lab/test_work.py."""
     labels = importlib.import_module("ringmain._ring_lab").CRASH_POINTS
-    return [label for label in labels if not label.startswith("frame:")]
+    return [label for label in labels if not label.startswith(("frame:", "work:", "reap: message given back"))]
 
 
 @dataclass(frozen=True)

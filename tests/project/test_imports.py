@@ -23,7 +23,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "_message_stream",
         "_screens",
     ),  # the table of backends, which loads one when it is chosen
-    ("_endpoint", "_publisher", "_subscriber", "_inspect", "_aio", "_syncqueue"),
+    ("_endpoint", "_working", "_publisher", "_subscriber", "_inspect", "_aio", "_syncqueue"),
     ("backends._python", "backends.shm._backend", "backends.zmq", "backends.fake"),  # the backends themselves
     ("frames", "_latest", "_bridge"),
     ("recording",),

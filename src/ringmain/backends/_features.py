@@ -31,6 +31,11 @@ FEATURES = (
     Feature("contract pipe"),
     Feature("contract bus", zmq=_NO_TURNS + "; use broadcast, one topic a writer"),
     Feature("contract reliable", zmq=_NO_TURNS + "; use pipe, one topic a reader"),
+    Feature(
+        "contract work",
+        zmq="a PUSH socket hands messages out, and what a worker that dies had in its queue is gone; use pipe, one "
+        "topic a worker",
+    ),
     Feature("send, send_many, kinds and senders"),
     Feature("recv, recv_many, recv_into, recv_batch, iteration"),
     Feature("reserve, stream, borrow"),

@@ -19,6 +19,9 @@ from ringmain.backends import BACKENDS, _features
 from ringmain.testing import fake
 from tests.conftest import PATIENCE_S as PATIENCE_S
 
+TO_ALL = tuple(name for name, contract in CONTRACTS.items() if not contract.shared)
+"""Where every reader gets every message: tests/ring/test_work.py has what is different on `work`."""
+
 
 class Setting:
     """A backend, a contract, and endpoints that are closed when the test ends."""

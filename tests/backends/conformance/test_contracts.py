@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 
 import ringmain as rm
-from tests.backends.conformance.conftest import PATIENCE_S, Setting
+from tests.backends.conformance.conftest import PATIENCE_S, TO_ALL, Setting
 
 BYTES = "what fits is counted in bytes"
 
@@ -187,6 +187,7 @@ def test_a_topic_that_persists_outlives_its_participants(setting: Setting) -> No
 
 
 @pytest.mark.needs("topics and info")
+@pytest.mark.contracts(*TO_ALL)
 def test_info_knows_the_participants(setting: Setting) -> None:
     pub, _ = setting.pair(pub={"name": "w", "capacity": 4096}, name="r")
     pub.send_many([b"123", b"4567"])

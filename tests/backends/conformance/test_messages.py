@@ -18,7 +18,7 @@ import pytest
 import ringmain as rm
 from ringmain import typed
 from ringmain.backends import PublisherProtocol, SubscriberProtocol
-from tests.backends.conformance.conftest import PATIENCE_S, Setting
+from tests.backends.conformance.conftest import PATIENCE_S, TO_ALL, Setting
 
 
 class Point(msgspec.Struct):
@@ -133,6 +133,7 @@ def test_a_buffer_that_is_too_small_leaves_the_message(setting: Setting) -> None
     assert sub.recv(timeout=PATIENCE_S) == b"12345"
 
 
+@pytest.mark.contracts(*TO_ALL)
 def test_gaps_in_the_numbers_are_counted(setting: Setting) -> None:
     pub, sub = setting.pair()
     pub.send(b"first")
@@ -143,6 +144,7 @@ def test_gaps_in_the_numbers_are_counted(setting: Setting) -> None:
     assert pub.next_sequence == 6
 
 
+@pytest.mark.contracts(*TO_ALL)
 def test_what_is_screened_is_not_delivered_and_not_lost(setting: Setting) -> None:
     pub, sub = setting.pair(ignore_kinds={"noise"})
     for kind in ("noise", "signal", "noise", "other"):
@@ -234,6 +236,7 @@ def test_a_second_writer_must_send_what_readers_of_the_first_can_read(setting: S
     assert "More" in setting.publisher(type=More).schema.type_name
 
 
+@pytest.mark.contracts(*TO_ALL)
 def test_a_message_that_does_not_decode_is_skipped(setting: Setting) -> None:
     pub, sub = setting.pair(type=Point)
     pub.send(b"not a point")

@@ -13,7 +13,7 @@ from typing import ClassVar
 import pytest
 
 import ringmain as rm
-from tests.backends.conformance.conftest import PATIENCE_S, Setting
+from tests.backends.conformance.conftest import PATIENCE_S, TO_ALL, Setting
 
 
 def test_a_timeout_says_for_whom_it_waited(setting: Setting) -> None:
@@ -96,6 +96,7 @@ def test_a_thread_that_waits_is_woken(setting: Setting) -> None:
     assert received == [b"%d" % i for i in range(50)]
 
 
+@pytest.mark.contracts(*TO_ALL)
 def test_conflate_delivers_the_newest(setting: Setting) -> None:
     pub, sub = setting.pair(conflate=True)
     for i in range(20):

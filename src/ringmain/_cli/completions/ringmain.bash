@@ -65,7 +65,7 @@ _shtab_ringmain_clean_pos_0_COMPGEN=_shtab_cmd_compgen_952d1bd3
 _shtab_ringmain_doctor_pos_0_COMPGEN=_shtab_cmd_compgen_952d1bd3
 _shtab_ringmain_demo___out_COMPGEN=_shtab_compgen_files
 
-_shtab_ringmain_pub___contract_choices=(broadcast pipe bus reliable)
+_shtab_ringmain_pub___contract_choices=(broadcast pipe bus reliable work)
 _shtab_ringmain_top___sort_choices=(name rate bandwidth full lost behind)
 _shtab_ringmain_record___fsync_choices=(never interval seal)
 _shtab_ringmain_query___format_choices=(table json csv)

@@ -89,7 +89,7 @@ complete -c ringmain -n '_shtab_ringmain_using pub' -l sender -x -d 'written on 
 complete -c ringmain -n '_shtab_ringmain_using pub' -l kind -x -d 'written on every message'
 complete -c ringmain -n '_shtab_ringmain_using pub' -l wait-readers -x -d 'wait for N readers first (default: 1)'
 complete -c ringmain -n '_shtab_ringmain_using pub' -l timeout -x -d 'give up (exit code 4) when there is no reader, or no space, for S seconds'
-complete -c ringmain -n '_shtab_ringmain_using pub' -l contract -xka "broadcast pipe bus reliable" -d 'default: broadcast'
+complete -c ringmain -n '_shtab_ringmain_using pub' -l contract -xka "broadcast pipe bus reliable work" -d 'default: broadcast'
 complete -c ringmain -n '_shtab_ringmain_using pub' -l capacity -x -d 'of the ring, like 64MiB (default: 1MiB)'
 complete -c ringmain -n '_shtab_ringmain_using pub' -l type -x -d 'the type of its messages'
 complete -c ringmain -n '_shtab_ringmain_using pub' -l persist -d 'keep the topic when the last participant leaves'

@@ -264,7 +264,7 @@ _shtab_ringmain_pub_options=(
   "--kind[written on every message]:kind:"
   "--wait-readers[wait for N readers first (default\: 1)]:N:"
   "--timeout[give up (exit code 4) when there is no reader, or no space, for S seconds]:S:"
-  "--contract[default\: broadcast]:contract:(broadcast pipe bus reliable)"
+  "--contract[default\: broadcast]:contract:(broadcast pipe bus reliable work)"
   "--capacity[of the ring, like 64MiB (default\: 1MiB)]:BYTES:"
   "--type[the type of its messages]:MODULE:CLASS:"
   "--persist[keep the topic when the last participant leaves]"

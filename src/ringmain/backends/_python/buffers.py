@@ -124,6 +124,7 @@ class PythonLease(_native.HeapBuffer):
         self._own(record.data, borrowed)
         self.seq, self.time_ns, self.sender, self.kind = record.seq, record.time_ns, record.sender, record.kind
         self.lost = lost
+        self.redelivered = record.returns
         self._open = True
         self._data: Any = None
 
@@ -151,6 +152,8 @@ class PythonLease(_native.HeapBuffer):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> Literal[False]:
+        if self._open:
+            self._subscriber._end_task(self._record, kind is not None)
         if self._open and not self._end(self._data) and kind is None:
             raise Lapped(
                 f"message {self.seq} of topic '{self._subscriber.topic}' was overwritten while it was borrowed: do "
@@ -169,6 +172,12 @@ class PythonLease(_native.HeapBuffer):
         """Give the message back. On `broadcast`, raises `Lapped` if the writer has overwritten it."""
         self.__exit__(None, None, None)
 
+    def _reject(self) -> None:
+        if self._open:
+            self._subscriber._end_task(self._record, True)
+            self._end(self._data)
+
     def __del__(self) -> None:
         if self._open:
+            self._subscriber._end_task(self._record, True)
             self._end(None)

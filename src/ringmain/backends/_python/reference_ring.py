@@ -8,7 +8,7 @@ not exist here. Nothing here waits, locks or reads a clock: fake/_world.py does 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from ringmain import _native
@@ -47,7 +47,7 @@ def needed_capacity(contract: ContractName, size: int, envelope: int) -> int:
     return round_capacity(needed if CONTRACTS[contract].writer_waits else 2 * needed)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Record:
     """A message where it lies: from `position` up to `end`."""
 
@@ -58,6 +58,11 @@ class Record:
     sender: str
     kind: str
     data: bytes
+    owner: Slot | None = None
+    """On a shared contract: the worker that has taken it."""
+    done: bool = False
+    returns: int = 0
+    """How often a worker gave it back."""
 
 
 @dataclass(slots=True, eq=False)
@@ -74,6 +79,8 @@ class Slot:
     bytes: int = 0
     lost: int = 0
     waits_for: str | None = None
+    taken: int = 0
+    redelivered: int = 0
     enrolled: bool = False
     """For a subscriber that waited for the topic, until its next call."""
     settle: Callable[[], None] | None = None
@@ -122,9 +129,15 @@ class Ring:
             if slot.settle is not None:
                 slot.settle()
         holds: list[tuple[int, Slot | None]] = [(s.hold, s) for s in self.slots if s.hold is not None]
-        if self.traits.keeps_unread and not self.readers():
+        if self.traits.shared:
+            holds.append((next((record.position for record in self.free()), self.commit), None))
+        elif self.traits.keeps_unread and not self.readers():
             holds.append((self.unread_hold, None))
         return holds
+
+    def free(self) -> Iterator[Record]:
+        """On a shared contract: the messages that no worker has taken, oldest first."""
+        return (record for record in self.records.values() if record.owner is None and not record.done)
 
     def intact(self, position: int) -> bool:
         return self.claim <= position + self.capacity
@@ -141,6 +154,8 @@ class Ring:
     @property
     def disposable(self) -> bool:
         """May it be removed when the last participant has left?"""
+        if self.traits.shared:
+            return not self.persist and all(record.done for record in self.records.values())
         return not self.persist and (not self.traits.keeps_unread or self.unread_hold == self.commit)
 
 

@@ -9,10 +9,12 @@ from abc import abstractmethod
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any
 
+from ringmain import _names
 from ringmain._contracts import CONTRACTS
 from ringmain._message import Message
 from ringmain._screens import Screened, split_kind
 from ringmain._subscriber import Subscriber
+from ringmain._working import Working
 from ringmain.backends._python import reference_ring
 from ringmain.backends._python.buffers import PythonLease
 from ringmain.backends._python.endpoint import PythonEndpoint, check_count, parse_timeout, seconds
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 NO_TOPIC = "there is no such topic (no publisher has opened it)"
 
 
-class PythonSubscriber(Screened, PythonEndpoint):
+class PythonSubscriber(Screened, Working, PythonEndpoint):
     """A subscriber in Python. A backend provides `_next`, `_take`, `_anext` and what a lease needs."""
 
     _role = "subscriber"
@@ -38,6 +40,7 @@ class PythonSubscriber(Screened, PythonEndpoint):
             if value not in ("latest", "oldest"):
                 raise ValueError(f"{what} is 'latest' or 'oldest', not '{value}'")
         self._screen_by(asked.ignore_senders, asked.ignore_kinds)
+        self._max_deliveries = _names.check_max_deliveries(asked.max_deliveries)
 
     _contract: str | None = None
     _epoch: int | None = None
@@ -56,7 +59,7 @@ class PythonSubscriber(Screened, PythonEndpoint):
 
     def _observes(self, contract: str) -> bool:
         observe = self._asked.observe
-        return observe == "always" or (observe == "pipes" and CONTRACTS[contract].one_reader)
+        return observe == "always" or (observe == "pipes" and CONTRACTS[contract].takes_away)
 
     # ---------------------------------------------------------------------------------- for the backend
 
@@ -79,6 +82,26 @@ class PythonSubscriber(Screened, PythonEndpoint):
     def _borrowed(self, record: reference_ring.Record) -> PythonLease:
         """Take the message, and keep it until `_give_back`."""
         return PythonLease(self, record, self._take(record))
+
+    def _begin_call(self) -> None:
+        """A receiving call begins. Where the contract is shared, what was received before is done."""
+        self._usable()
+
+    def _received(self, record: reference_ring.Record, what: Any) -> None:
+        """The caller gets this for the message. For `reject`, where the contract is shared."""
+
+    def _undecodable(self, record: reference_ring.Record) -> None:
+        """Move on past a message that is not what it should be."""
+        self._take(record)
+
+    def _end_task(self, record: reference_ring.Record, failed: bool) -> None:
+        """Where the contract is shared: the block of a borrowed message has ended."""
+
+    def _reject(self, task: Any) -> bool:
+        return False
+
+    def _give_back_all(self) -> None:
+        """Where the contract is shared: what was received and is not finished."""
 
     def _give_back(self, record: reference_ring.Record) -> bool:
         """The block has ended. Was the message intact until now?"""
@@ -107,14 +130,18 @@ class PythonSubscriber(Screened, PythonEndpoint):
         try:
             data = self._decode(record)
         except DecodeError:
-            self._take(record)
+            self._undecodable(record)
             raise
         # Taken only now: Ctrl-C in a decoder must not lose the message.
         lost = self._take(record)
-        return Message(data, record.seq, record.time_ns, record.sender, record.kind, lost, self.topic)
+        message = Message(
+            data, record.seq, record.time_ns, record.sender, record.kind, lost, self.topic, record.returns
+        )
+        self._received(record, message)
+        return message
 
     def _wait_for_one(self, timeout: float | None) -> reference_ring.Record:
-        self._usable()
+        self._begin_call()
         timeout_ns = parse_timeout(timeout)
         record = self._next(timeout_ns)
         if record is None:
@@ -132,12 +159,12 @@ class PythonSubscriber(Screened, PythonEndpoint):
         return self._message(self._wait_for_one(timeout))
 
     def try_recv_message(self) -> Message | None:
-        self._usable()
+        self._begin_call()
         record = self._next(0)
         return None if record is None else self._message(record)
 
     def recv_many(self, max_messages: int, timeout: float | None = 0) -> list[Any]:
-        self._usable()
+        self._begin_call()
         max_messages = check_count("max_messages", max_messages)
         received: list[Any] = []
         timeout_ns = parse_timeout(timeout)
@@ -151,9 +178,10 @@ class PythonSubscriber(Screened, PythonEndpoint):
             except DecodeError:
                 if received:  # the list ends before it, and the next call begins with it
                     break
-                self._take(record)
+                self._undecodable(record)
                 raise
             self._take(record)
+            self._received(record, data)
             received.append(data)
         return received
 
@@ -174,7 +202,7 @@ class PythonSubscriber(Screened, PythonEndpoint):
         self, max_messages: int = 65536, *, timeout: float | None = 0, max_bytes: int = 64 * 1024 * 1024
     ) -> Any:
         """All messages that are there, as a `pyarrow.RecordBatch` with the columns of the native `Batch`."""
-        self._usable()
+        self._begin_call()
         rows: list[tuple[reference_ring.Record, int]] = []
         taken_bytes = 0
         timeout_ns = parse_timeout(timeout)
@@ -206,7 +234,7 @@ class PythonSubscriber(Screened, PythonEndpoint):
 
     async def arecv_message(self, timeout: float | None = None) -> Message:
         """As `recv_message`, without blocking the event loop."""
-        self._usable()
+        self._begin_call()
         timeout_ns = parse_timeout(timeout)
         record = await self._anext(timeout_ns)
         if record is None:

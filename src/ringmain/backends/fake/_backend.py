@@ -53,11 +53,12 @@ def _describe(ring: Ring) -> TopicInfo:
         writers=[p for p in participants if p.role == "writer"],
         readers=[p for p in participants if p.role != "writer"],
         backend="fake",
+        waiting=len(list(ring.free())) if ring.traits.shared else None,
     )
 
 
 def _participant(ring: Ring, slot: Slot) -> Participant:
-    reader = slot.role != "writer"
+    reader = slot.role != "writer" and (not ring.traits.shared or slot.role == "observer")
     return Participant(
         pid=os.getpid(),
         pid_namespace=_names.pid_namespace(),
@@ -73,6 +74,8 @@ def _participant(ring: Ring, slot: Slot) -> Participant:
         holding=slot.hold is not None,
         waits_for=slot.waits_for,
         joined_ns=slot.joined_ns,
+        taken=slot.taken,
+        redelivered=slot.redelivered,
     )
 
 

@@ -137,6 +137,8 @@ class FakePublisher(FakeEndpoint, PythonPublisher):
     @property
     def all_read(self) -> bool:
         self._usable()
+        if self._ring.traits.shared:
+            return all(record.done for record in self._ring.records.values())
         if self._ring.traits.keeps_unread:
             return self._ring.unread_hold >= self._ring.commit
         return all(slot.position >= self._ring.commit for slot in self._ring.readers())

@@ -14,6 +14,7 @@ from ringmain._topic_info import Role
 from ringmain.backends._python import reference_ring
 from ringmain.backends._python.buffers import Borrowed, PythonLease
 from ringmain.backends._python.endpoint import parse_timeout
+from ringmain.backends._python.reference_work import Worker
 from ringmain.backends._python.subscriber import NO_TOPIC, PythonSubscriber
 from ringmain.backends.fake import _virtual_loop
 from ringmain.backends.fake._endpoint import FakeEndpoint
@@ -41,7 +42,7 @@ class FakeSubscriber(FakeEndpoint, PythonSubscriber):
         if self._reader is not None or self._observes(ring.contract) or taken:
             return
         slot = reference_ring.Slot(self.name, "reader", self._world.now_ns, settle=self._settle, enrolled=True)
-        slot.hold = ring.commit if ring.traits.writer_waits else None
+        slot.hold = ring.commit if ring.traits.writer_waits and not ring.traits.shared else None
         self._world.join(ring, slot)
         self._enrolled = ring, slot
 
@@ -60,9 +61,13 @@ class FakeSubscriber(FakeEndpoint, PythonSubscriber):
             slot = reference_ring.Slot(self.name, role, self._world.now_ns, settle=self._settle)
             self._world.join(ring, slot)
         self._contract, self._epoch = ring.contract, ring.epoch
-        self._reader = reference_ring.Reader(ring, slot, asked.on_lap, asked.conflate)
+        if ring.traits.shared and slot.role == "reader":
+            self._reader = Worker(ring, slot, lambda record: not self._screened(record))
+        else:
+            self._reader = reference_ring.Reader(ring, slot, asked.on_lap, asked.conflate)
         self._reader.attach("oldest" if self._came_first else asked.start, self._came_first)
         try:
+            self._check_work(ring.contract, asked.conflate)
             self._check_schema()
         except BaseException:
             self._detach()
@@ -76,6 +81,8 @@ class FakeSubscriber(FakeEndpoint, PythonSubscriber):
         if self._reader is not None:
             self._lost_before += self._reader.lost
             reader, self._reader = self._reader, None
+            if isinstance(reader, Worker):
+                reader.give_back_all()
             self._contract = self._epoch = None
             self._world.leave_ring(reader.ring, reader.slot)
             self._borrowed_refs.clear()
@@ -97,7 +104,14 @@ class FakeSubscriber(FakeEndpoint, PythonSubscriber):
         lease = PythonLease(self, record, 0)
         self._borrowed_refs.append(lease.borrowed)
         lease.lost = self._take(record)
+        if isinstance(self._reader, Worker):
+            self._reader.lend(record)
         return lease
+
+    def _end_task(self, record: reference_ring.Record, failed: bool) -> None:
+        if isinstance(self._reader, Worker) and record.owner is self._reader.slot:
+            (self._reader.give_back if failed else self._reader.finish)(record)
+            self._reader.release(self._keep())
 
     def _give_back(self, record: reference_ring.Record) -> bool:
         reader = self._reader
@@ -120,6 +134,10 @@ class FakeSubscriber(FakeEndpoint, PythonSubscriber):
                     return None
                 self._detach()
                 self._came_first = True
+            elif isinstance(reader, Worker):
+                if not self._world.is_lost(self.topic, record.seq, self.name):
+                    return record
+                record.done = True
             elif self._world.is_lost(self.topic, record.seq, self.name):
                 reader.position = record.end  # its number is still expected, so the next one shows the gap
                 reader.release(self._keep())
@@ -136,7 +154,7 @@ class FakeSubscriber(FakeEndpoint, PythonSubscriber):
     def _next(self, timeout_ns: int | None) -> reference_ring.Record | None:
         self._world.pause()
         self._usable()
-        record = self._look()
+        record = self._look_at_living()
         if record is None and timeout_ns != 0:
             self._world.wait(self.has_message, timeout_ns, f"a message on topic '{self.topic}'")
             record = self._after_waiting()
@@ -144,14 +162,53 @@ class FakeSubscriber(FakeEndpoint, PythonSubscriber):
 
     def _after_waiting(self) -> reference_ring.Record | None:
         self._check_open(while_waiting=True)
-        return self._look()
+        return self._look_at_living()
 
     async def _anext(self, timeout_ns: int | None) -> reference_ring.Record | None:
-        record = self._look()
+        record = self._look_at_living()
         if record is None and timeout_ns != 0:
             await _virtual_loop.wait_for_message(self, timeout_ns)
             record = self._after_waiting()
         return record
+
+    # -------------------------------------------------------------------------------------------- work
+
+    def _begin_call(self) -> None:
+        self._usable()
+        self._finish_received()
+
+    def _finish_received(self) -> None:
+        if isinstance(self._reader, Worker) and self._reader.received:
+            self._reader.finish_received()
+            self._reader.release(self._keep())
+
+    def _look_at_living(self) -> reference_ring.Record | None:
+        """As `_look`; messages that were given back too often go to topic `NAME.dead`."""
+        while (record := self._look()) is not None and 0 < self._max_deliveries <= record.returns:
+            self._bury(record.data, record.sender, record.kind, record.seq, record.returns)
+            record.done = True
+        return record
+
+    def _received(self, record: reference_ring.Record, what: Any) -> None:
+        if isinstance(self._reader, Worker):
+            self._reader.objects[record.position] = what
+
+    def _undecodable(self, record: reference_ring.Record) -> None:
+        if isinstance(self._reader, Worker):
+            self._reader.give_back(record)
+        else:
+            self._take(record)
+
+    def _reject(self, task: Any) -> bool:
+        rejected = isinstance(self._reader, Worker) and self._reader.reject(task)
+        if rejected and self._reader is not None:
+            self._reader.release(self._keep())
+        return rejected
+
+    def _give_back_all(self) -> None:
+        if isinstance(self._reader, Worker):
+            self._reader.give_back_all()
+            self._reader.release(self._keep())
 
     def _take(self, record: reference_ring.Record) -> int:
         assert self._reader is not None
@@ -191,6 +248,7 @@ class FakeSubscriber(FakeEndpoint, PythonSubscriber):
         """Leave the topic. Closing twice is harmless."""
         if not self._is_closed and self._reader is not None and self._in_use():
             raise InUse(f"topic '{self.topic}' cannot be closed: a borrowed message, or a view of one, is still in use")
+        self._finish_received()
         super().close()
 
 

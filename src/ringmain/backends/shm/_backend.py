@@ -35,7 +35,8 @@ class ShmBackend(BackendProtocol):
     def info(self, name: str) -> TopicInfo:
         seen = _native.inspect(_names.runtime_directory(), name)
         names = {each["slot"]: each["name"] for each in seen["participants"]}
-        participants = [_participant(each, seen, names) for each in seen["participants"]]
+        waiting, taken = seen["work"] or (None, [])
+        participants = [_participant(each, seen, names, dict(taken)) for each in seen["participants"]]
         return TopicInfo(
             name=name,
             contract=seen["contract"],
@@ -47,6 +48,7 @@ class ShmBackend(BackendProtocol):
             schema=parse_schema(seen["schema"]),
             writers=[p for p in participants if p.role == "writer"],
             readers=[p for p in participants if p.role != "writer"],
+            waiting=waiting,
         )
 
     def unlink(self, name: str, force: bool) -> None:
@@ -79,8 +81,11 @@ class ShmBackend(BackendProtocol):
         return _lockstep_client.wait(subscribers, timeout)
 
 
-def _participant(record: ParticipantRecord, seen: Inspection, names: dict[int, str]) -> Participant:
-    reader = record["role"] != "writer"
+def _participant(
+    record: ParticipantRecord, seen: Inspection, names: dict[int, str], taken: dict[int, int]
+) -> Participant:
+    # A worker is not behind: what it has not taken is for others, too.
+    reader = record["role"] != "writer" and (seen["work"] is None or record["role"] == "observer")
     blocker = record["waits_for"]  # 1 + its slot
     return Participant(
         pid=record["pid"],
@@ -95,12 +100,19 @@ def _participant(record: ParticipantRecord, seen: Inspection, names: dict[int, s
         lost=record["lost"],
         holding=record["holding"],
         alive=record["alive"],
-        waits_for=names.get(blocker - 1, "a reader that has not come") if blocker else None,
+        waits_for=names.get(blocker - 1, _no_one(seen)) if blocker else None,
         joined_ns=record["joined_ns"],
         pid_namespace=record["pid_namespace"],
         same_namespace=record["same_namespace"],
         started_ticks=record["started_ticks"],
+        taken=taken.get(record["slot"], 0),
+        taken_ns=record["taken_ns"],
+        redelivered=record["redelivered"],
     )
+
+
+def _no_one(seen: Inspection) -> str:
+    return "a reader that has not come" if seen["work"] is None else "a worker to take its messages"
 
 
 BACKEND = ShmBackend()

@@ -56,7 +56,7 @@ class Recorder:
     exclude: names or patterns to leave out.
     frames: also record frame topics: the pixels are the payload, and `RecordedMessage.value` has the array.
     observe: never make a writer wait, not even on `reliable`; messages can then be lost there, and are counted. On a
-        `pipe` it always only observes, so that the pipe's one reader can still join.
+        `pipe` or `work` topic it always only observes: what it took, no other reader would get.
     readers: also record, every second, what each reader of these topics received and lost: as messages of the topic
         `ringmain/readers`. They count for no limit.
     start: where to begin with topics that are already there: the "latest" or the "oldest" message.

@@ -128,4 +128,4 @@ def free_bytes(path: Path) -> int | None:
 def _only_observed(contract: str) -> bool:
     """Does no writer wait for a recorder there? On a frame topic, never; on a pipe it leaves the one reader alone."""
     traits = CONTRACTS.get(contract)
-    return contract == FRAMES or (traits is not None and (traits.holds == "never" or traits.one_reader))
+    return contract == FRAMES or (traits is not None and (traits.holds == "never" or traits.takes_away))

@@ -154,7 +154,7 @@ class Tap(_Tapping, Subscriber):
         if not len(batch):
             return None
         contract = CONTRACTS[self.contract or DEFAULT_CONTRACT]
-        stays = contract.writer_waits and not contract.one_reader and not self._observes  # a pipe is observed
+        stays = contract.writer_waits and not contract.takes_away and not self._observes  # a pipe is observed
         self._large = stays and batch.nbytes >= len(batch) * _LARGE_BYTES
         return Taken(pa.record_batch(batch), batch.epoch, batch.nbytes, batch.lost)
 
