@@ -162,3 +162,27 @@ def test_a_topic_may_turn_out_to_be_a_frame_topic_and_back() -> None:
                 pass
             assert latest["cam"] == b"plain"
         assert latest.lost["cam"] == 0
+
+
+def test_one_that_starts_late_has_the_newest_of_each() -> None:
+    with rm.Publisher("a") as a, rm.Publisher("b") as b:
+        a.send(b"old")
+        a.send(b"new")
+        b.send(b"only")
+        with rm.Latest({"a": None, "b": None}, start="oldest") as late, rm.Latest({"a": None}) as usual:
+            assert late.update(timeout=0)
+            assert (late["a"], late["b"]) == (b"new", b"only")
+            assert not usual.update(timeout=0)
+
+
+def test_how_long_a_topic_is_alive_can_be_said() -> None:
+    with rm.Publisher("a") as a:
+        topics = {"a": 1e6}
+        with rm.Latest(topics, alive_periods=1e9) as patient, rm.Latest(topics, alive_periods=1e-9) as strict:
+            a.send(b"x")
+            assert patient.update(timeout=5)
+            assert strict.update(timeout=5)
+            assert patient.alive["a"]
+            assert not strict.alive["a"]
+    with pytest.raises(ValueError, match="above 0"):
+        rm.Latest({"a": 1.0}, alive_periods=0)

@@ -36,15 +36,18 @@ class _AfterFrames(Subscriber):
 class _Entry:
     """One topic: its subscriber, its newest message, and the two points that its rate is measured between."""
 
-    def __init__(self, topic: str, rate_hz: float | None, type_: Any) -> None:
+    def __init__(
+        self, topic: str, rate_hz: float | None, type_: Any, start: Start = "latest", periods: float = _PERIODS_TO_LIVE
+    ) -> None:
         if rate_hz is not None and not 0 < rate_hz < 1e9:
             raise ValueError(f"the expected rate of '{topic}' is a number of Hz above 0, or None, not {rate_hz!r}")
         self.rate_hz = rate_hz
+        self.start, self.periods = start, periods
         self.topic = topic
         self.lost_before = 0
         self.subscriber: Subscriber | FrameSubscriber
         try:
-            self.subscriber = Subscriber(topic)
+            self.subscriber = Subscriber(topic, start=start)
         except TopicMismatch:
             self.change_kind()
         self.codec: Any = None
@@ -72,7 +75,7 @@ class _Entry:
             self.lost_before += before.lost
             before.close()
         # What was sent to it in this life is new: it begins with the oldest.
-        start: Start = "latest" if before is None else "oldest"
+        start: Start = self.start if before is None else "oldest"
         kind = _AfterFrames if isinstance(before, FrameSubscriber) else FrameSubscriber
         self.subscriber = kind(self.topic, start=start)
 
@@ -151,7 +154,7 @@ class _Entry:
     def alive(self) -> bool:
         if self.message is None or self.rate_hz is None:
             return self.message is not None
-        return self.age_s() * self.rate_hz <= _PERIODS_TO_LIVE
+        return self.age_s() * self.rate_hz <= self.periods
 
     def rate_ok(self) -> bool:
         if not self.alive() or self.rate_hz is None:
@@ -190,11 +193,22 @@ class Latest(Closing, Mapping[str, Any]):
 
     topics: each with its expected rate in Hz, or None.   types: as `type=` of a Subscriber, for those that have one;
     without, a typed topic is decoded by its own schema.
+    start: "oldest" gives what is already there at the first `update`: one that starts late has the newest of each.
+    alive_periods: a topic is alive while its newest message is not older than so many periods of its expected rate.
     """
 
-    def __init__(self, topics: Mapping[str, float | None], *, types: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        topics: Mapping[str, float | None],
+        *,
+        types: Mapping[str, Any] | None = None,
+        start: Start = "latest",
+        alive_periods: float = _PERIODS_TO_LIVE,
+    ) -> None:
         if not isinstance(topics, Mapping):
             raise TypeError(f"Latest takes a dict of topics and their expected rates in Hz, or None, not {topics!r}")
+        if not alive_periods > 0:
+            raise ValueError(f"alive_periods is a number above 0, not {alive_periods!r}")
         types = types or {}
         if unknown := set(types) - set(topics):
             raise ValueError(f"types are given for topics that are not watched: {sorted(unknown)}")
@@ -203,7 +217,7 @@ class Latest(Closing, Mapping[str, Any]):
         self._entries: dict[str, _Entry] = {}
         try:
             for topic, rate_hz in topics.items():
-                self._entries[topic] = _Entry(topic, rate_hz, types.get(topic))
+                self._entries[topic] = _Entry(topic, rate_hz, types.get(topic), start, alive_periods)
         except BaseException:
             self.close()
             raise
@@ -214,7 +228,7 @@ class Latest(Closing, Mapping[str, Any]):
         self.seen: Column[bool] = Column(self._entries, lambda e: e.message is not None)
         """Was any message received?"""
         self.alive: Column[bool] = Column(self._entries, _Entry.alive)
-        """Was a message received within ten periods? Without an expected rate: was any received?"""
+        """Was a message received within `alive_periods` periods? Without an expected rate: was any received?"""
         self.rate_ok: Column[bool] = Column(self._entries, _Entry.rate_ok)
         """Is it alive, and its rate within 20 % of the expected one?"""
         self.lost: Column[int] = Column(self._entries, lambda e: e.lost_before + e.subscriber.lost)
