@@ -104,6 +104,9 @@ uint64_t round_capacity(uint64_t capacity_bytes) {
 // ---------------------------------------------------------------------------------------------- directory
 
 Directory::Directory(std::string path, bool create) : path_(std::move(path)) {
+    // With several threads the kernel takes milliseconds to register them. So before we are in a roster: a reader that is listed
+    // there and does not hold yet misses what is sent meanwhile.
+    process_barrier::registered();
     if (create && mkdir(path_.c_str(), 0700) != 0 && errno != EEXIST)
         fail_errno("cannot make the runtime directory " + path_);
     if (!descriptor_.open(AT_FDCWD, path_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW)) {

@@ -192,9 +192,10 @@ class Writer {
             // [CLAIM] relaxed, then a release fence: announced before any byte below is written. Pairs with [CHECK]: a
             // reader of new bytes sees it.
             ring_.header.claim.store(target, std::memory_order_relaxed);
-            fence(std::memory_order_release);
             claim_ = target;
         }
+        // Also where the claim is that of a writer that died before us: we have read it, and our bytes come after it.
+        fence(std::memory_order_release);
         // Announced before we look at the holds, too: one of us and a reader that announces a hold sees the other. A reader
         // that joins makes the process-wide barrier; one that borrows fences, and so do we once a reader does.
         light_barrier(fences_);

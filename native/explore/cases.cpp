@@ -305,7 +305,7 @@ void add_fallback(std::vector<Case>& cases) {
         {writer({.sizes = {S, S}}, kBrim), reader({.start = Start::oldest, .joins = true})});
 }
 
-// Explored completely, too, but in minutes.
+// Larger: docs/internals/testing.md says which of them were explored completely, and when.
 bool takes_long(const Case& c) {
     std::string name = c.contract + ": " + c.name;
     for (const char* deep : {"broadcast: two sleep and are woken",

@@ -66,7 +66,7 @@ MUTANTS = [
         WRITER,
         (
             (
-                "            fence(std::memory_order_release);\n",
+                "        fence(std::memory_order_release);\n",
                 "",
             ),
         ),

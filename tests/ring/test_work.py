@@ -247,17 +247,17 @@ def start(name: str, how: str) -> subprocess.Popen[str]:
 
 
 def read_lines(crew: list[subprocess.Popen[str]], count: int) -> list[str]:
-    text = ""
+    texts = dict.fromkeys(crew, "")
     with selectors.DefaultSelector() as selector:
         for process in crew:
             assert process.stdout is not None
-            selector.register(process.stdout, selectors.EVENT_READ)
-        while text.count("\n") < count:
+            selector.register(process.stdout, selectors.EVENT_READ, process)
+        while sum(text.count("\n") for text in texts.values()) < count:
             ready = selector.select(30)
-            assert ready, f"only {text!r} came"
+            assert ready, f"only {list(texts.values())} came"
             for key, _ in ready:
-                text += os.read(key.fd, 1).decode()
-    return text.split()
+                texts[key.data] += os.read(key.fd, 1).decode()
+    return [line for text in texts.values() for line in text.split()]
 
 
 def test_the_message_of_a_killed_worker_goes_to_one_that_waits() -> None:
