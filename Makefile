@@ -103,7 +103,7 @@ sanitize: setup  ## the native tests and the tests that stress the binding, unde
 	$(call native_tests,tsan,-DRINGMAIN_SANITIZE=thread)
 	$(call python_tests,python-asan,address$(comma)undefined,libasan.so,tests/ring/test_stress.py tests/ring/test_threads.py \
 	    tests/ring/test_batch.py tests/ring/test_borrow.py tests/ring/test_reserve_stream.py tests/ring/test_reference.py \
-	    tests/recording/test_native.py tests/recording/test_spool.py)
+	    tests/recording/test_native.py tests/recording/test_spool.py tests/typed/test_packed_columns.py)
 	$(call python_tests,python-tsan,thread,libtsan.so,tests/ring/test_threads.py tests/ring/test_batch.py tests/ring/test_borrow.py \
 	    tests/ring/test_reserve_stream.py tests/test_aio.py tests/ring/test_closing.py)
 

@@ -1,32 +1,11 @@
-// ringmain._recording: the part of recording that runs for every row or byte: the computed columns (derive, fill), and
-// Spool, which writes to files in a thread of its own (spool.hpp).
+// ringmain._recording: the part of recording that runs for every row or byte: the computed columns (derive, fill),
+// decoding (columns.cpp), and Spool, which writes to files in a thread of its own (spool.hpp).
 // Invariant: no call reads or writes outside the buffers it is given; rows are counted before any is touched.
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "recording.hpp"
 
 #include <algorithm>
-#include <cstdint>
-
-#include "spool_type.hpp"
 
 namespace {
-
-constexpr Py_ssize_t kMaxRows = PY_SSIZE_T_MAX / 32;  // so that no sum or product of row counts overflows
-
-// A buffer argument, released at the end of the call.
-struct View {
-    Py_buffer view{};
-    ~View() { PyBuffer_Release(&view); }
-    template <class T>
-    bool has(Py_ssize_t count) const {
-        return view.len >= count * static_cast<Py_ssize_t>(sizeof(T)) &&
-               reinterpret_cast<uintptr_t>(view.buf) % alignof(T) == 0;
-    }
-    template <class T>
-    T* as() const {
-        return static_cast<T*>(view.buf);
-    }
-};
 
 // derive(times, offsets, lost, first, rows, micros, nanos, sizes): fills, for each row, its time in microseconds, the
 // nanoseconds that this drops (rounded down, also before 1970), and the bytes of its payload. Returns the least time, the
@@ -87,6 +66,9 @@ PyMethodDef kMethods[] = {
      "first; "
      "returns the least time, the greatest, and the sum of lost."},
     {"fill", fill, METH_VARARGS, "fill(to, first, rows, value)\n--\n\nThe same int64 in all rows."},
+    {"decode_messages", decode_messages, METH_VARARGS,
+     "decode_messages(plan, offsets, data, first, rows)\n--\n\nMessagePack as Arrow's buffers, and the "
+     "refused rows."},
     {nullptr, nullptr, 0, nullptr},
 };
 PyModuleDef_Slot kSlots[] = {{Py_mod_exec, reinterpret_cast<void*>(execute)}, {0, nullptr}};

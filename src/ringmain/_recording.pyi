@@ -13,6 +13,9 @@ def derive(
     sizes: Buffer,
     /,
 ) -> tuple[int, int, int]: ...
+def decode_messages(
+    plan: Buffer, offsets: Buffer, data: Buffer, first: int, rows: int, /
+) -> tuple[list[tuple[int, list[bytes | None]]], list[int]]: ...
 def fill(to: Buffer, first: int, rows: int, value: int, /) -> None: ...
 
 class Spool:

@@ -1,4 +1,4 @@
-"""Decoded objects → Arrow arrays, a column at a time.
+"""Messages → Arrow arrays: natively where _packed_columns.py can, else through objects, a column at a time.
 
 Invariant: a bad row affects only itself. Columns are built as a whole; only if Arrow refuses one are the rows tried
 one by one, to find those it refuses (an int beyond 64 bits, for example), which become nulls with a reason.
@@ -22,6 +22,7 @@ from ringmain.typed._arrow_types import arrow_type, is_json, list_offsets
 from ringmain.typed._codec import Buffer
 from ringmain.typed._codecs import codec_from_schema, is_builtin
 from ringmain.typed._materialise import is_dict_like
+from ringmain.typed._packed_columns import decode_packed
 from ringmain.typed._schema import Schema
 
 _NO_PAYLOAD = "no payload"
@@ -36,6 +37,22 @@ def decode_rows(payload: pa.Array, schema: Schema, columns: pa.Schema) -> tuple[
     """See `ringmain.typed.decode_column`."""
     if schema.codec == "bytes" or not is_builtin(schema.codec):
         return _unchanged(payload, columns)
+    packed = decode_packed(payload, schema, columns)
+    if packed is None:
+        return _decode_objects(payload, schema, columns)
+    values = pa.StructArray.from_arrays(packed.arrays, fields=list(columns))
+    if not packed.refused:
+        return values, pa.nulls(len(payload), pa.string())
+    others, whys = _decode_objects(payload.take(pa.array(packed.refused)), schema, columns)
+    order = list(range(len(payload)))
+    for at, row in enumerate(packed.refused, len(payload)):
+        order[row] = at
+    reasons = pa.concat_arrays([pa.nulls(len(payload), pa.string()), whys])
+    return pa.concat_arrays([values, others]).take(pa.array(order)), reasons.take(pa.array(order))
+
+
+def _decode_objects(payload: pa.Array, schema: Schema, columns: pa.Schema) -> tuple[pa.StructArray, pa.StringArray]:
+    """The same, through a Python object for each message."""
     payloads: list[bytes | None] = payload.to_pylist()
     reasons: list[str | None] = [None] * len(payloads)
     decode, build = codec_from_schema(schema).decode, _builder(schema)
