@@ -5,7 +5,7 @@
 
 namespace ringmain {
 
-enum class Start { latest, oldest };
+enum class Start { latest, oldest, last };
 
 // A message in place. Until still_whole() has returned true after the last access, its bytes may be anything.
 struct View {
@@ -211,7 +211,21 @@ class Reader {
     // claim may run past a hold while its writer waits for us.
     bool held(uint64_t position) const { return always_holds_ || position >= held_from_; }
 
-    // Goes to the next message to come, or to the oldest whole one, and reads its number.
+    // Where the newest message begins; `commit` if there is none. Whether it is still whole is the caller's to check.
+    uint64_t find_newest(uint64_t tail, uint64_t commit) const {
+        // relaxed: a hint. A writer that has sealed a message and not committed it, or died there, has changed it already.
+        uint64_t newest = ring_.header.newest.load(std::memory_order_relaxed);
+        if (newest % kAlignBytes == 0 && tail <= newest && newest < commit) return newest;
+        uint64_t found = commit;
+        for (uint64_t at = tail, bytes; at < commit && commit - tail <= ring_.capacity_bytes; at += bytes) {
+            bytes = Envelope::load(ring_, at).bytes();
+            if (bytes > commit - at) return commit;
+            found = at;
+        }
+        return found;
+    }
+
+    // Goes to the next message to come, or to the oldest or newest whole one, and reads its number.
     [[gnu::noinline]] bool jump(Start where) {
         for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
             // [OLDEST] acquire: pairs with [TAIL]; [OBSERVE] acquire: pairs with [COMMIT].
@@ -219,10 +233,11 @@ class Reader {
             uint64_t there =
                 where == Start::latest ? commit : ring_.header.tail.load(std::memory_order_acquire);
             if (there % kAlignBytes != 0 || there > kMaxPosition ||
-                (where == Start::oldest && there > commit)) {
+                (where != Start::latest && there > commit)) {
                 // The writer may have moved both between our two loads.
                 continue;
             }
+            if (where == Start::last) there = find_newest(there, commit);
             if (always_holds_) {
                 if (!move_hold(there)) return false;
                 // [HOLD] announced before we look at `claim`. We join only once, so that no writer needs to fence.

@@ -249,13 +249,23 @@ PyObject* recv_into(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
 
 // ------------------------------------------------------------------------------------- opening and closing
 
-bool parse_start(const char* name, const char* text, Start& start) {
+bool parse_start(const char* text, Start& start) {
     std::string_view value = text;
-    if (value != "latest" && value != "oldest") {
-        PyErr_Format(PyExc_ValueError, "%s is 'latest' or 'oldest', not '%s'", name, text);
+    if (value != "latest" && value != "oldest" && value != "last") {
+        PyErr_Format(PyExc_ValueError, "start is 'latest', 'oldest' or 'last', not '%s'", text);
         return false;
     }
-    start = value == "latest" ? Start::latest : Start::oldest;
+    start = value == "latest" ? Start::latest : value == "oldest" ? Start::oldest : Start::last;
+    return true;
+}
+
+bool parse_on_lap(const char* text, Start& on_lap) {
+    std::string_view value = text;
+    if (value != "latest" && value != "oldest") {
+        PyErr_Format(PyExc_ValueError, "on_lap is 'latest' or 'oldest', not '%s'", text);
+        return false;
+    }
+    on_lap = value == "latest" ? Start::latest : Start::oldest;
     return true;
 }
 
@@ -279,7 +289,7 @@ PyObject* open(PyObject* self, PyObject* args) {
     long long spin_ns;
     if (!PyArg_ParseTuple(args, "sssspsL|s", &directory, &topic, &start, &on_lap, &conflate, &name, &spin_ns,
                           &observe) ||
-        !parse_start("start", start, s->start) || !parse_start("on_lap", on_lap, s->on_lap) ||
+        !parse_start(start, s->start) || !parse_on_lap(on_lap, s->on_lap) ||
         !parse_observe(observe, s->observe))
         return nullptr;
     s->topic_str = Ref(PyUnicode_FromString(topic));
@@ -331,13 +341,22 @@ bool read_names(PyObject* iterable, std::vector<std::string>& names) {
     return true;
 }
 
+bool read_screen(PyObject* ignored, PyObject* only, Screen& screen) {
+    Screen read;
+    if (!read_names(ignored, read.ignored)) return false;
+    if (only != Py_None && !read_names(only, read.only.emplace())) return false;
+    screen = std::move(read);
+    return true;
+}
+
+// screen(ignored_senders, ignored_kinds, only_senders, only_kinds); only_...: None for all
 PyObject* screen(PyObject* self, PyObject* args) {
     SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
-    PyObject *senders, *kinds;
-    if (!PyArg_ParseTuple(args, "OO", &senders, &kinds) || !read_names(senders, s->ignored_senders) ||
-        !read_names(kinds, s->ignored_kinds))
+    PyObject *senders, *kinds, *only_senders, *only_kinds;
+    if (!PyArg_ParseTuple(args, "OOOO", &senders, &kinds, &only_senders, &only_kinds) ||
+        !read_screen(senders, only_senders, s->senders) || !read_screen(kinds, only_kinds, s->kinds))
         return nullptr;
-    s->screens = s->work || !s->ignored_senders.empty() || !s->ignored_kinds.empty();
+    s->screens = s->work || s->screening();
     if (s->work) s->work->worker.look_again();
     Py_RETURN_NONE;
 }

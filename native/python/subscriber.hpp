@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,15 @@
 #include "work.hpp"
 
 namespace ringmain::py {
+
+// What is skipped by one of the two texts of an envelope.
+struct Screen {
+    std::vector<std::string> ignored;
+    std::optional<std::vector<std::string>> only;  // none: all that is not ignored
+
+    bool active() const { return !ignored.empty() || only; }
+    bool skips(const std::byte* text, size_t size) const;
+};
 
 struct SubscriberState {
     std::shared_ptr<Directory> directory;
@@ -25,8 +35,8 @@ struct SubscriberState {
     bool conflate = false;
     ObserveMode observe = ObserveMode::never;
     Spin spin;
-    std::vector<std::string> ignored_senders, ignored_kinds;
-    bool screens = false;      // is anything ignored, or does `work` take the messages?
+    Screen senders, kinds;
+    bool screens = false;      // may a message be skipped, or does `work` take the messages?
     Ref decoder;               // buffer -> object, for typed topics
     uint64_t lost_before = 0;  // in earlier lives of the topic
     bool came_first = false;   // we were here before this life of the topic: read it from its beginning
@@ -44,6 +54,7 @@ struct SubscriberState {
     bool attached() const {
         return participant && !participant->topic_file().forked.load(std::memory_order_relaxed);
     }
+    bool screening() const { return senders.active() || kinds.active(); }
     uint64_t lost() const { return lost_before + (reader ? reader->lost : 0); }
     // The position from which bytes are still needed.
     uint64_t keep() const {

@@ -16,7 +16,7 @@ static void detach(SubscriberState& s) {
     s.lost_before = s.lost();
     s.reader.reset();
     s.work.reset();
-    s.screens = !s.ignored_senders.empty() || !s.ignored_kinds.empty();
+    s.screens = s.screening();
     s.leases.clear();
     if (s.participant && s.participant->topic_file().forked) s.participant->abandon();
     s.participant.reset();
@@ -88,6 +88,10 @@ static bool is_one_of(const std::vector<std::string>& names, const std::byte* te
     return false;
 }
 
+bool Screen::skips(const std::byte* text, size_t size) const {
+    return is_one_of(ignored, text, size) || (only && !is_one_of(*only, text, size));
+}
+
 // A kind may end with a trace context (docs/spec/shared-memory.md, "Trace context"): screens compare what is before it.
 static size_t bare_kind_size(const View& view) {
     constexpr size_t kContextBytes = 56;
@@ -97,8 +101,8 @@ static size_t bare_kind_size(const View& view) {
 }
 
 bool screened(const SubscriberState& s, const View& view) {
-    return (!s.ignored_senders.empty() && is_one_of(s.ignored_senders, view.sender(), view.sender_size)) ||
-           (!s.ignored_kinds.empty() && is_one_of(s.ignored_kinds, view.kind(), bare_kind_size(view)));
+    return (s.senders.active() && s.senders.skips(view.sender(), view.sender_size)) ||
+           (s.kinds.active() && s.kinds.skips(view.kind(), bare_kind_size(view)));
 }
 
 // 1: a message, not yet taken; 0: none; -1: raised.

@@ -18,7 +18,8 @@ from ringmain.errors import Closed, RingmainError, TopicMismatch
 if TYPE_CHECKING:
     from ringmain.typed import Schema
 
-Start = Literal["latest", "oldest"]
+Start = Literal["latest", "oldest", "last"]
+OnLap = Literal["latest", "oldest"]
 Observe = Literal["never", "pipes", "always"]
 S = TypeVar("S", bound="Subscriber")
 W = TypeVar("W", bound="_native.Subscriber | _native.FrameSubscriber")
@@ -27,11 +28,13 @@ W = TypeVar("W", bound="_native.Subscriber | _native.FrameSubscriber")
 class Subscriber(Screened, Working, _native.Subscriber, metaclass=backends.EndpointType):
     """Receives a topic's messages. The topic need not exist yet, and may be recreated meanwhile.
 
-    start: "latest" begins with the next message, "oldest" with the oldest that is still there.
+    start: "latest" begins with the next message, "oldest" with the oldest that is still there, "last" with the newest
+        that is there. A pipe or work topic keeps its messages for its readers, which begin where the last one stopped.
     on_lap: where to continue after being lapped: at the "latest" or the "oldest" message.
     conflate: deliver only the newest message; the ones skipped do not count as lost.
     type: what is received: a `msgspec.Struct`, dataclass, `dict`, `numpy.ndarray`, ...; None for bytes.
     ignore_senders, ignore_kinds: messages to skip without copying them; may be changed at any time.
+    only_senders, only_kinds: the others are skipped likewise; None: receive all.
     max_deliveries: on `work`, a message that workers gave back, or died with, so often goes to topic `NAME.dead`
         instead. From 1 to 15; None: never.
     name: this participant's name, as `ringmain.info` shows it.
@@ -62,11 +65,13 @@ class Subscriber(Screened, Working, _native.Subscriber, metaclass=backends.Endpo
         topic: str,
         *,
         start: Start = "latest",
-        on_lap: Start = "latest",
+        on_lap: OnLap = "latest",
         conflate: bool = False,
         type: Any = None,
         ignore_senders: Iterable[str] = (),
         ignore_kinds: Iterable[str] = (),
+        only_senders: Iterable[str] | None = None,
+        only_kinds: Iterable[str] | None = None,
         name: str | None = None,
         spin: float | None = None,
         backend: backends.Backend | None = None,
@@ -84,7 +89,7 @@ class Subscriber(Screened, Working, _native.Subscriber, metaclass=backends.Endpo
 
             self._codec = typed.codec_for(type)
             self._set_decoder(self._codec.decode)
-        self._screen_by(ignore_senders, ignore_kinds)
+        self._screen_by(ignore_senders, ignore_kinds, only_senders, only_kinds)
         self._options = {
             "start": start,
             "on_lap": on_lap,
@@ -111,7 +116,7 @@ class Subscriber(Screened, Working, _native.Subscriber, metaclass=backends.Endpo
 
     def _attached(self) -> None:
         """Called after each join: at once, when the topic appears, when it is recreated."""
-        self._check_work(self.contract, self._options["conflate"])
+        self._check_contract(self.contract, self._options)
         if not self._takes_descriptors and self._options["observe"] != "always" and self._has_frames():
             raise TopicMismatch(
                 f"'{self.topic}' is a frame topic: what travels in it are descriptors of frames, not messages. Receive "
@@ -135,7 +140,8 @@ class Subscriber(Screened, Working, _native.Subscriber, metaclass=backends.Endpo
         return there is not None and pool["epoch"] > there["epoch"]  # an older pool is of an earlier life
 
     def _rescreen(self) -> None:
-        self._screen(self._senders, self._kinds)
+        super()._rescreen()
+        self._screen(self._senders.ignored, self._kinds.ignored, self._senders.only, self._kinds.only)
 
     def borrow(self, timeout: float | None = None) -> _native.Lease:
         """The next message in place, without a copy: `with sub.borrow() as msg: use(msg.data)`.
@@ -200,8 +206,7 @@ class Subscriber(Screened, Working, _native.Subscriber, metaclass=backends.Endpo
         contract = self.contract
         if contract is not None and CONTRACTS[contract].one_reader and self._options["observe"] == "never":
             self.close()
-        screens = {"ignore_senders": set(self._senders), "ignore_kinds": set(self._kinds)}
-        return _rebuild, (type(self), self._directory, self.topic, {**self._options, **screens})
+        return _rebuild, (type(self), self._directory, self.topic, {**self._options, **self._screens()})
 
 
 def _rebuild(cls: type[S], directory: str, topic: str, options: dict[str, Any]) -> S:

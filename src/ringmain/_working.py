@@ -45,8 +45,16 @@ class Working(Endpoint):
     def _abandon(self) -> None:
         self._give_back_all()  # type: ignore[attr-defined]
 
-    def _check_work(self, contract: str | None, conflate: bool) -> None:
-        if contract is not None and CONTRACTS[contract].shared and conflate:
+    def _check_contract(self, contract: str | None, options: dict[str, Any]) -> None:
+        """`TopicMismatch` if what was asked for makes no sense on this contract."""
+        if contract is None:
+            return
+        if CONTRACTS[contract].keeps_unread and options["start"] == "last" and options["observe"] == "never":
+            raise TopicMismatch(
+                f"'{self.topic}' is a {contract} topic: its unread messages wait for a reader, so start='last', which "
+                "skips them, is not for it. Leave it out, or observe with observe='always'"
+            )
+        if CONTRACTS[contract].shared and options["conflate"]:
             raise TopicMismatch(
                 f"'{self.topic}' is a work topic: each of its messages is done by one worker, so conflate=True, which "
                 "skips messages, is not for it"

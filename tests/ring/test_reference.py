@@ -110,15 +110,17 @@ class Twins(RuleBasedStateMachine):
 
     @rule(
         target=readers,
-        start=st.sampled_from(["latest", "oldest"]),
+        start=st.sampled_from(["latest", "oldest", "last"]),
         on_lap=st.sampled_from(["latest", "oldest"]),
         conflate=st.booleans(),
         senders=st.sets(NAMES, max_size=1),
         kinds=st.sets(NAMES, max_size=1),
+        only=st.none() | st.sets(NAMES, max_size=2),
         observe=st.sampled_from(["never", "pipes", "always"]),
     )
-    def add_reader(self, senders: set[str], kinds: set[str], **options: Any) -> Any:
-        made = self.make(rm.Subscriber, ignore_senders=senders, ignore_kinds=kinds, **options)
+    def add_reader(self, senders: set[str], kinds: set[str], only: set[str] | None, **options: Any) -> Any:
+        screens = {"ignore_senders": senders, "ignore_kinds": kinds, "only_kinds": only}
+        made = self.make(rm.Subscriber, **screens, **options)
         return multiple() if made is None else made
 
     @rule(writer=writers, size=SIZES, kind=NAMES)

@@ -3,6 +3,8 @@ nor lost."""
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 import ringmain as rm
@@ -111,3 +113,48 @@ def test_lost_and_screened_together():
             pub.send(b"%d" % i, kind="k" if i % 2 else "")
         got = list(iter(sub.try_recv_message, None))
         assert [m.seq for m in got] == list(range(sub.lost + sub.lost % 2, 1000, 2))
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_only_what_is_wanted(contract):
+    with rm.Publisher("x", contract=contract, sender="me") as pub, rm.Subscriber("x", only_kinds={"signal"}) as sub:
+        for i in range(30):
+            pub.send(b"%d" % i, kind=("noise", "signal", "")[i % 3])
+        assert sub.recv_many(100) == [b"%d" % i for i in range(1, 30, 3)]
+        assert sub.lost == 0
+        assert pub.all_read
+        sub.only_kinds = None
+        sub.only_senders = {"other"}
+        pub.send(b"mine", kind="signal")
+        assert sub.try_recv() is None
+        sub.only_senders.add("me")
+        pub.send(b"mine", kind="any")
+        assert sub.recv(timeout=0) == b"mine"
+
+
+def test_wanted_and_ignored_together():
+    with rm.Publisher("x", sender="me") as pub, rm.Subscriber("x", only_senders={"me"}, ignore_kinds={"k"}) as sub:
+        pub.send(b"1", kind="k")
+        pub.send(b"2")
+        assert sub.recv(timeout=0) == b"2"
+        sub.only_kinds = ()  # nothing, until something is added
+        pub.send(b"3")
+        assert sub.try_recv() is None
+        again = pickle.loads(pickle.dumps(sub))
+        with again:
+            assert (set(again.only_senders), set(again.only_kinds), set(again.ignore_kinds)) == ({"me"}, set(), {"k"})
+
+
+def test_what_is_both_wanted_and_ignored_is_refused():
+    with pytest.raises(ValueError, match="ignore_kinds and only_kinds both have 'k'"):
+        rm.Subscriber("x", only_kinds={"k", "l"}, ignore_kinds={"k"})
+    with rm.Publisher("x") as pub, rm.Subscriber("x", only_kinds={"k"}) as sub:
+        with pytest.raises(ValueError, match="both have 'k'"):
+            sub.ignore_kinds.add("k")
+        with pytest.raises(ValueError, match="both have 'k'"):
+            sub.ignore_kinds = {"k"}
+        assert not sub.ignore_kinds
+        pub.send(b"1", kind="k")
+        assert sub.recv(timeout=0) == b"1"
+    with pytest.raises(TypeError, match="single str"):
+        rm.Subscriber("x", only_kinds="k")

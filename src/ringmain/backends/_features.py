@@ -26,15 +26,30 @@ _NO_TURNS = "several writers need turns under one lock, and ZeroMQ has none betw
 _NO_HISTORY = "ZeroMQ keeps nothing for a subscriber that comes later"
 _NO_OTHER_PROCESS = "a fake world exists in one process alone; `Lockstep` is for several"
 
+_HANDED_OUT = "a PUSH socket hands messages out, and what a worker that dies had is gone"
+
 FEATURES = (
     Feature("contract broadcast"),
     Feature("contract pipe"),
     Feature("contract bus", zmq=_NO_TURNS + "; use broadcast, one topic a writer"),
     Feature("contract reliable", zmq=_NO_TURNS + "; use pipe, one topic a reader"),
+    Feature("contract work"),
     Feature(
-        "contract work",
-        zmq="a PUSH socket hands messages out, and what a worker that dies had in its queue is gone; use pipe, one "
-        "topic a worker",
+        "several writers of a work topic",
+        zmq="its one publisher binds the address; carry each writer's topic to it with a bridge",
+    ),
+    Feature("a worker gives messages back", zmq=_HANDED_OUT + "; use shm on each machine"),
+    Feature(
+        "unfinished work stays in the topic",
+        zmq=_HANDED_OUT + ". While no worker is there, sends wait",
+    ),
+    Feature(
+        "ready workers share the work",
+        zmq="each worker has a queue that is filled in turn; `Address.queue=1` keeps them short",
+    ),
+    Feature(
+        "workers that take only some messages",
+        zmq="a worker cannot leave a message to others; use a topic for each kind",
     ),
     Feature("send, send_many, kinds and senders"),
     Feature("recv, recv_many, recv_into, recv_batch, iteration"),
@@ -43,9 +58,9 @@ FEATURES = (
     Feature("screening, conflate, wait, asyncio"),
     Feature("losses are counted"),
     Feature("what fits is counted in bytes", zmq="its queues count messages: `Address.queue`, on each side"),
-    Feature("start='oldest' finds earlier messages", zmq=_NO_HISTORY),
+    Feature("start='oldest' and 'last' find earlier messages", zmq=_NO_HISTORY),
     Feature("a pipe's next reader goes on", zmq="what the last reader's queue held is gone with it"),
-    Feature("observers of a pipe", zmq="a message that one peer of a PUSH socket gets, no other does"),
+    Feature("observers of pipe and work", zmq="a message that one peer of a PUSH socket gets, no other does"),
     Feature("a second publisher is refused", zmq="only on ipc; on tcp the address is taken, and binding fails"),
     Feature("takeover", zmq="an address can only be bound anew when its owner is gone; close the old publisher"),
     Feature("persist", zmq=_NO_HISTORY),

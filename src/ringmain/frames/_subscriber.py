@@ -27,7 +27,8 @@ class FrameSubscriber(Endpoint, _native.FrameSubscriber):
     """Receives the frames of a frame topic. The topic may not exist yet, and may be restarted, with another shape too.
 
     conflate: deliver only the newest frame; skipped frames do not count as lost.
-    start: "latest" begins with the next frame, "oldest" with the oldest one that is still available.
+    start: "latest" begins with the next frame, "oldest" with the oldest one that is still available, "last" with the
+        newest one.
     on_change: when the topic restarts with another layout, "follow" it (each frame has its shape), or "raise"
     `FrameTopicChanged` once before its first frame.
     name: this participant's name in the roster.   spin: as for `Subscriber`.
@@ -180,6 +181,24 @@ class FrameSubscriber(Endpoint, _native.FrameSubscriber):
     @ignore_kinds.setter
     def ignore_kinds(self, kinds: Iterable[str]) -> None:
         self._descriptors.ignore_kinds = kinds
+
+    @property
+    def only_senders(self) -> ScreenSet | None:
+        """Senders whose frames are received, and no others; None: all."""
+        return self._descriptors.only_senders
+
+    @only_senders.setter
+    def only_senders(self, senders: Iterable[str] | None) -> None:
+        self._descriptors.only_senders = senders
+
+    @property
+    def only_kinds(self) -> ScreenSet | None:
+        """Kinds of frames that are received, and no others; None: all."""
+        return self._descriptors.only_kinds
+
+    @only_kinds.setter
+    def only_kinds(self, kinds: Iterable[str] | None) -> None:
+        self._descriptors.only_kinds = kinds
 
     def fileno(self) -> int:
         """A file descriptor that is readable while a frame is available, for select and event loops."""

@@ -95,7 +95,7 @@ def test_the_next_reader_of_a_pipe_goes_on(setting: Setting) -> None:
 
 
 @pytest.mark.contracts("pipe", "reliable")
-@pytest.mark.needs(BYTES, "observers of a pipe")
+@pytest.mark.needs(BYTES, "observers of pipe and work")
 def test_an_observer_blocks_no_writer(setting: Setting) -> None:
     pub, sub = setting.pair(pub={"capacity": 4096})
     watcher = setting.subscriber(observe="always", on_lap="oldest", name="watcher")
@@ -165,7 +165,7 @@ def test_on_a_broadcast_a_borrowed_message_may_go(setting: Setting) -> None:
         pub.send_many([b"x" * 100] * 100)
 
 
-@pytest.mark.needs("start='oldest' finds earlier messages")
+@pytest.mark.needs("start='oldest' and 'last' find earlier messages")
 def test_where_a_newcomer_starts(setting: Setting) -> None:
     pub = setting.publisher()
     pub.send_many([b"0", b"1"])

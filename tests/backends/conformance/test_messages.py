@@ -64,7 +64,7 @@ def test_what_is_not_bytes_names_the_topic_and_the_type_to_ask_for(setting: Sett
 
 
 def test_a_value_that_cannot_be_encoded_names_the_topic_and_the_way_out(setting: Setting) -> None:
-    pub = setting.publisher(type=dict)
+    pub = setting.publisher(type=dict[str, list[float]])
     with pytest.raises(TypeError, match=r"topic 't' cannot encode this dict: .*numpy.*tolist") as caught:
         pub.send({"a": numpy.zeros(3)})
     assert isinstance(caught.value.__cause__, TypeError)
@@ -156,6 +156,34 @@ def test_what_is_screened_is_not_delivered_and_not_lost(setting: Setting) -> Non
     sub.ignore_senders = {""}
     assert sub.try_recv() is None
     assert sub.lost == 0
+
+
+@pytest.mark.contracts(*TO_ALL)
+def test_only_what_is_wanted_is_delivered(setting: Setting) -> None:
+    pub, sub = setting.pair(only_kinds={"signal"})
+    for kind in ("noise", "signal", "", "other"):
+        pub.send(kind.encode(), kind=kind)
+    assert sub.recv(timeout=PATIENCE_S) == b"signal"
+    sub.only_kinds.add("other")
+    assert sub.recv(timeout=PATIENCE_S) == b"other"
+    sub.only_kinds, sub.only_senders = None, {"camera"}
+    pub.send(b"unsigned")
+    pub._set_sender("camera")
+    pub.send(b"signed")
+    assert sub.recv(timeout=PATIENCE_S) == b"signed"
+    with pytest.raises(ValueError, match="ignore_senders and only_senders both have 'camera'"):
+        sub.ignore_senders.add("camera")
+    assert sub.lost == 0
+
+
+@pytest.mark.needs("start='oldest' and 'last' find earlier messages")
+@pytest.mark.contracts("broadcast", "bus", "reliable")
+def test_last_begins_with_the_newest(setting: Setting) -> None:
+    pub = setting.publisher()
+    pub.send_many([b"1", b"2"])
+    sub = setting.subscriber(start="last")
+    pub.send(b"3")
+    assert [sub.recv(timeout=PATIENCE_S), sub.recv(timeout=PATIENCE_S), sub.lost] == [b"2", b"3", 0]
 
 
 def test_reserve_sends_what_was_used(setting: Setting) -> None:
@@ -272,7 +300,7 @@ def test_bad_arguments_teach(setting: Setting) -> None:
         sub.recv_many(-1)
     with pytest.raises(TypeError):
         pub.send("text")
-    with pytest.raises(ValueError, match="'latest' or 'oldest'"):
+    with pytest.raises(ValueError, match="'latest', 'oldest' or 'last'"):
         rm.Subscriber("t", backend=setting.backend, start="newest")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="contract is"):
         rm.Publisher("u", backend=setting.backend, contract="gossip")  # type: ignore[arg-type]

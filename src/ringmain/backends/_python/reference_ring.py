@@ -274,7 +274,10 @@ class Reader:
         self._show_progress()
 
     def _jump(self, where: str) -> None:
-        self.position = self.ring.commit if where == "latest" else self.ring.tail
+        ring = self.ring
+        self.position = ring.tail if where == "oldest" else ring.commit
+        if where == "last" and ring.newest is not None and ring.newest.position >= ring.tail:
+            self.position = ring.newest.position
         if self.always_holds:
             self._set_hold(self.position)
 

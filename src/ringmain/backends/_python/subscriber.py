@@ -36,10 +36,11 @@ class PythonSubscriber(Screened, Working, PythonEndpoint):
         asked = self._asked
         if asked.observe not in ("never", "pipes", "always"):
             raise ValueError(f"observe is 'never', 'pipes' or 'always', not '{asked.observe}'")
-        for what, value in (("start", asked.start), ("on_lap", asked.on_lap)):
-            if value not in ("latest", "oldest"):
-                raise ValueError(f"{what} is 'latest' or 'oldest', not '{value}'")
-        self._screen_by(asked.ignore_senders, asked.ignore_kinds)
+        if asked.start not in ("latest", "oldest", "last"):
+            raise ValueError(f"start is 'latest', 'oldest' or 'last', not '{asked.start}'")
+        if asked.on_lap not in ("latest", "oldest"):
+            raise ValueError(f"on_lap is 'latest' or 'oldest', not '{asked.on_lap}'")
+        self._screen_by(asked.ignore_senders, asked.ignore_kinds, asked.only_senders, asked.only_kinds)
         self._max_deliveries = _names.check_max_deliveries(asked.max_deliveries)
 
     _contract: str | None = None
@@ -113,7 +114,7 @@ class PythonSubscriber(Screened, Working, PythonEndpoint):
         self._check_open()
 
     def _screened(self, record: reference_ring.Record) -> bool:
-        return record.sender in self._senders or split_kind(record.kind).name in self._kinds
+        return self._senders.skips(record.sender) or self._kinds.skips(split_kind(record.kind).name)
 
     def _decode(self, record: reference_ring.Record) -> Any:
         if self._codec is None:

@@ -67,7 +67,7 @@ class FakeSubscriber(FakeEndpoint, PythonSubscriber):
             self._reader = reference_ring.Reader(ring, slot, asked.on_lap, asked.conflate)
         self._reader.attach("oldest" if self._came_first else asked.start, self._came_first)
         try:
-            self._check_work(ring.contract, asked.conflate)
+            self._check_contract(ring.contract, self._options)
             self._check_schema()
         except BaseException:
             self._detach()

@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 from ringmain.errors import AddressError, NotAllowed
 
 TABLE_VARIABLE = "RINGMAIN_ZMQ"
-ZmqContract = Literal["broadcast", "pipe"]
+ZmqContract = Literal["broadcast", "pipe", "work"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Address:
 
     endpoint: "tcp://host:port" or "ipc://path": what a publisher binds to and a subscriber connects to.
     bind: what the publisher binds to instead, like "tcp://*:5556".
-    contract: the topic's contract, for subscribers; only needed for a pipe on tcp.
+    contract: the topic's contract, for subscribers; only needed for pipe and work on tcp.
     queue: how many messages wait for a slow peer, on each side, before they are lost (broadcast) or block the writer.
     keys: a file with this side's CURVE keys, as `zmq.auth.create_certificates` writes it (the one ending in _secret).
     server_key: the publisher's public key (a file, or the key itself): what subscribers need if it has keys.
@@ -47,7 +47,7 @@ class Address:
             if not isinstance(endpoint, str) or not endpoint.startswith(("tcp://", "ipc://")):
                 raise AddressError(f"an address is 'tcp://host:port' or 'ipc://path', not {endpoint!r}")
         if self.contract not in get_args(ZmqContract):
-            raise AddressError(f"an address has the contract 'broadcast' or 'pipe', not {self.contract!r}")
+            raise AddressError(f"an address has the contract 'broadcast', 'pipe' or 'work', not {self.contract!r}")
         if not isinstance(self.queue, int) or self.queue < 1:
             raise AddressError(f"queue is a number of messages, at least 1, not {self.queue!r}")
         for name in ("keys", "server_key", "clients"):

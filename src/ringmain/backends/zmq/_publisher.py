@@ -1,7 +1,8 @@
-"""Publishing over ZeroMQ: `broadcast` is PUB/SUB, `pipe` is PUSH/PULL. The publisher binds.
+"""Publishing over ZeroMQ: `broadcast` is PUB/SUB, `pipe` and `work` are PUSH/PULL. The publisher binds.
 
 Owns this invariant: every new subscriber gets a hello, with what the topic is and which number is next, before it can
-miss a message unnoticed. (The PUB side is an XPUB, which is a PUB that sees its subscriptions.)
+miss a message unnoticed. (The PUB side is an XPUB, which is a PUB that sees its subscriptions.) On `work` a PUSH socket
+chooses which worker gets the hello, and no worker counts losses.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class ZmqPublisher(PythonPublisher):
         given = _address.find(self.topic, asked.address)
         address = given or _registry.own_address(self.topic, self.epoch)
         self.contract = asked.contract or address.contract
-        self._is_push = CONTRACTS[self.contract].one_reader
+        self._is_push = CONTRACTS[self.contract].takes_away
         for wanted, feature in (
             (True, f"contract {self.contract}"),
             (asked.persist, "persist"),
@@ -183,6 +184,8 @@ class ZmqPublisher(PythonPublisher):
                     return
             if left_s == 0:
                 who = "its reader, who has not come yet" if not self._peers else "its reader, whose queue is full"
+                if CONTRACTS[self.contract].shared:
+                    who = "a worker, and none has come yet" if not self._peers else "its workers, whose queues are full"
                 raise Full(f"topic '{self.topic}' had no room within {seconds(timeout_ns)}: waiting for {who}")
 
     def _finish(self, data: bytes, kind: str, seq: int | None = None, time_ns: int | None = None) -> int:

@@ -1,4 +1,4 @@
-"""Subscribing over ZeroMQ: SUB for a `broadcast`, PULL for a `pipe`. The subscriber connects.
+"""Subscribing over ZeroMQ: SUB for a `broadcast`, PULL for `pipe` and `work`. The subscriber connects.
 
 Owns this invariant: every message that does not arrive is counted. A gap in the numbers is a loss, and a subscriber
 that existed before a new life of the topic counts from its first message.
@@ -65,9 +65,11 @@ class ZmqSubscriber(PythonSubscriber):
             self._came_first = True
             return False
         contract = address.contract
-        is_pull = CONTRACTS[contract].one_reader
+        is_pull = CONTRACTS[contract].takes_away
         if is_pull and self._asked.observe != "never":
-            _features.refuse("zmq", self.topic, "observers of a pipe")
+            _features.refuse("zmq", self.topic, "observers of pipe and work")
+        if CONTRACTS[contract].shared:
+            self._check_worker()
         socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.PULL if is_pull else zmq.SUB)
         socket.linger, socket.rcvhwm = 0, address.queue
         socket.reconnect_ivl, socket.reconnect_ivl_max = 10, 1000
@@ -87,6 +89,22 @@ class ZmqSubscriber(PythonSubscriber):
             raise SystemFailure(f"topic '{self.topic}' cannot connect to {address.endpoint}: {error}") from error
         self._socket, self._contract, self._endpoint = socket, contract, address.endpoint
         return True
+
+    def _check_worker(self) -> None:
+        """What a worker skips, or gives back, would be lost: no other worker can get it."""
+        if self._asked.max_deliveries is not None:
+            _features.refuse("zmq", self.topic, "a worker gives messages back")
+        if self._senders.active or self._kinds.active:
+            _features.refuse("zmq", self.topic, "workers that take only some messages")
+        self._check_contract("work", self._options)
+
+    def _rescreen(self) -> None:
+        super()._rescreen()
+        if self._contract is not None and CONTRACTS[self._contract].shared:
+            self._check_worker()
+
+    def reject(self, task: Any) -> None:
+        _features.refuse("zmq", self.topic, "a worker gives messages back")
 
     def _find_publisher(self) -> Address | None:
         """The address in the registry. A pipe's reader registers, since there is only one."""
@@ -154,7 +172,8 @@ class ZmqSubscriber(PythonSubscriber):
             if isinstance(found, _wire.Hello):
                 self._process_hello(found)
                 continue
-            if seq > self._expected and not self._asked.conflate:
+            counts = not self._asked.conflate and self._contract is not None and not CONTRACTS[self._contract].shared
+            if seq > self._expected and counts:
                 self._lost += seq - self._expected
                 self._pending_lost += seq - self._expected
             self._expected = seq + 1
@@ -265,8 +284,7 @@ class ZmqSubscriber(PythonSubscriber):
     def __reduce__(self) -> tuple[Any, ...]:
         if self._contract is not None and CONTRACTS[self._contract].one_reader:
             self.close()  # there is one reader, so passing its subscriber on gives that role away
-        screens = {"ignore_senders": set(self._senders), "ignore_kinds": set(self._kinds)}
-        return functools.partial(type(self), **{**self._options, **screens}), ()
+        return functools.partial(type(self), **{**self._options, **self._screens()}), ()
 
 
 def _wake(future: asyncio.Future[None]) -> None:
