@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import msgspec
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 import ringmain as rm
 from ringmain import _latest as latest_module
+from ringmain.testing import fake
 from tests.conftest import PATIENCE_S
 
 
@@ -186,3 +188,32 @@ def test_how_long_a_topic_is_alive_can_be_said() -> None:
             assert not strict.alive["a"]
     with pytest.raises(ValueError, match="above 0"):
         rm.Latest({"a": 1.0}, alive_periods=0)
+
+
+def test_a_loop_at_a_fixed_rate_tells_how_late_it_was() -> None:
+    """In a fake world, where time passes only while the loop sleeps."""
+    with fake(), rm.Publisher("imu") as pub, rm.Latest({"imu": None}) as latest:
+        spent = [0.0, 0.004, 0.0125, 0.035, 0.0]  # in each round, of a period of 0.01
+        ticks = []
+        for tick in latest.rate(100):
+            ticks.append(tick)
+            if tick.number == 1:
+                pub.send(b"1")
+            if len(ticks) == len(spent):
+                break
+            time.sleep(spent[len(ticks) - 1])
+        assert [tick.number for tick in ticks] == [0, 1, 2, 3, 6]
+        assert [tick.missed for tick in ticks] == [0, 0, 0, 0, 2]
+        assert [round(tick.late_s, 6) for tick in ticks] == [0, 0, 0, 0.0025, 0.0075]
+        assert [tick.updated for tick in ticks] == [False, False, True, False, False]
+        assert latest["imu"] == b"1"
+
+
+def test_the_loop_ends_when_it_is_closed_and_refuses_nonsense() -> None:
+    latest = rm.Latest({"imu": None})
+    ticks = latest.rate(1000)
+    assert next(ticks).number == 0
+    latest.close()
+    assert list(ticks) == []
+    with pytest.raises(ValueError, match="rate_hz is a number of Hz above 0, not 0"):
+        latest.rate(0)

@@ -7,9 +7,9 @@
         sub.recv(timeout=1.0)
 
 Where the public names are defined: `Publisher` (_publisher.py), `Subscriber` and `wait` (_subscriber.py), `Message`
-(_message.py), `SyncQueue` (_syncqueue.py), `Latest` (_latest.py), `bridge` (_bridge.py), `topics`, `info`, `unlink` and
-`clean` (_inspect.py), `metrics` (_metrics.py), frames (frames/), and the errors (errors.py). `Recorder`, `Recording`,
-`Player` and `replay` (recording/) need pyarrow, and are imported when they are first used.
+(_message.py), `SyncQueue` (_syncqueue.py), `Latest` and `Tick` (_latest.py), `bridge` (_bridge.py), `topics`, `info`,
+`unlink` and `clean` (_inspect.py), `metrics` (_metrics.py), frames (frames/), and the errors (errors.py). `Recorder`,
+`Recording`, `Player` and `replay` (recording/) need pyarrow, and are imported when they are first used.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ringmain._bridge import Bridge, bridge
 from ringmain._inspect import Participant, TopicInfo, clean, info, topics, unlink
-from ringmain._latest import Latest
+from ringmain._latest import Latest, Tick
 from ringmain._message import Message
 from ringmain._message_stream import MessageStream
 from ringmain._metrics import metrics
@@ -114,6 +114,7 @@ __all__ = [
     "SyncQueue",
     "SystemFailure",
     "TakenOver",
+    "Tick",
     "Timeout",
     "TopicBusy",
     "TopicInfo",

@@ -9,13 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from ringmain import _names
 from ringmain._closing import Closing
 from ringmain._message import Message
 from ringmain._subscriber import Start, Subscriber, wait
-from ringmain.errors import DecodeError, TopicMismatch
+from ringmain.errors import Closed, DecodeError, TopicMismatch
 
 if TYPE_CHECKING:
     from ringmain.frames import Frame, FrameSubscriber
@@ -187,13 +187,27 @@ class Column(Mapping[str, T], Generic[T]):
         return repr(dict(self))
 
 
+class Tick(NamedTuple):
+    """One round of `Latest.rate`."""
+
+    number: int
+    """Of its period, counted from 0. Periods that were missed are counted."""
+    late_s: float
+    """How long after the beginning of its period the round began."""
+    missed: int
+    """Periods without a round just before this one, because the round before took too long."""
+    updated: bool
+    """Has any message come since the round before?"""
+
+
 class Latest(Closing, Mapping[str, Any]):
     """The newest of many topics: `latest["imu"]` is the newest message's data, decoded if the topic is typed. Of a
     frame topic it is the newest `Frame`, which stays valid until the `update` that brings a newer one.
 
     topics: each with its expected rate in Hz, or None.   types: as `type=` of a Subscriber, for those that have one;
     without, a typed topic is decoded by its own schema.
-    start: "oldest" gives what is already there at the first `update`: one that starts late has the newest of each.
+    start: "last", or "oldest", gives what is already there at the first `update`: one that starts late has the newest
+    of each topic.
     alive_periods: a topic is alive while its newest message is not older than so many periods of its expected rate.
     """
 
@@ -241,6 +255,28 @@ class Latest(Closing, Mapping[str, Any]):
         with suppress(TopicMismatch):  # receive() finds out which one, and continues
             wait(self._subscribers(), timeout)
         return sum(entry.receive() for entry in self._entries.values()) > 0
+
+    def rate(self, rate_hz: float) -> Iterator[Tick]:
+        """A loop at a fixed rate: `for tick in latest.rate(100): ...`. Each round begins with an `update` that does not
+        wait. The periods are counted from the first round, so being late once delays no later round. The loop ends
+        when the `Latest` is closed."""
+        if not 0 < rate_hz < 1e9:
+            raise ValueError(f"rate_hz is a number of Hz above 0, not {rate_hz!r}")
+        return self._ticks(1 / rate_hz)
+
+    def _ticks(self, period_s: float) -> Iterator[Tick]:
+        first_s, number, missed = time.monotonic(), 0, 0
+        while True:
+            time.sleep(max(0.0, first_s + number * period_s - time.monotonic()))
+            try:
+                updated = self.update(timeout=0)
+            except Closed:
+                return
+            yield Tick(number, max(0.0, time.monotonic() - first_s - number * period_s), missed, updated)
+            # The next period that has not ended yet.
+            running = int((time.monotonic() - first_s) / period_s)
+            missed = max(0, running - number - 1)
+            number += 1 + missed
 
     def _subscribers(self) -> list[Subscriber | FrameSubscriber]:
         return [entry.subscriber for entry in self._entries.values()]
