@@ -196,10 +196,10 @@ def wrong_type(topic: str, accepts: tuple[type, ...] | None, value: object, caus
     given = type(value)
     name = given.__name__
     if cause is not None:
-        array = (
-            "; send arrays as lists (tolist), or on a topic with type=numpy.ndarray" if "numpy" in str(cause) else ""
+        way_out = "; give the field the type numpy.ndarray, or send it as a list (tolist)"
+        return TypeError(
+            f"topic '{topic}' cannot encode this {name}: {cause}{way_out if 'numpy' in str(cause) else ''}"
         )
-        return TypeError(f"topic '{topic}' cannot encode this {name}: {cause}{array}")
     if accepts is None:
         return TypeError(f"topic '{topic}' carries bytes, not {name}: open both ends with type={name}, or send bytes")
     if any(each.__qualname__ == given.__qualname__ and each.__module__ == given.__module__ for each in accepts):

@@ -58,7 +58,10 @@ def plain(value: Any) -> Any:
     """Records as dicts, tuples as lists; arrays, tables and bytes stay."""
     if _is_array(value) or _is_table(value):
         return value
-    return msgspec.to_builtins(value, builtin_types=(bytes, bytearray, memoryview))
+    kept = [bytes, bytearray, memoryview]
+    if "numpy" in sys.modules:  # otherwise there is no array
+        kept.append(sys.modules["numpy"].ndarray)
+    return msgspec.to_builtins(value, builtin_types=kept)
 
 
 def fields_of(message: Message) -> dict[str, Any]:

@@ -3,14 +3,15 @@
     byte 0      1 version, always 1
          1      1 number of dimensions
          2      2 bytes of dtype text
-         4      4 offset of the elements, a multiple of 8
+         4      4 offset of the elements
          8     8n shape, int64 each
          8+8n     dtype text: numpy's own ("<f4"), or for records a JSON list of [name, dtype, shape]
          ...      zeros up to the offset
          offset   the elements, C order
 
-All little-endian. Invariant: if a payload begins at an address divisible by 8, so do its elements. `decode` returns a
-read-only view, without a copy.
+All little-endian. Invariant: if a payload begins at an address divisible by 8, so do its elements: the offset is a
+multiple of 8, unless the array is inside of another message (`_array_values.py`). `decode` returns a read-only view,
+without a copy.
 """
 
 from __future__ import annotations
@@ -36,13 +37,17 @@ _VERSION = 1
 
 def array_codec(type_: Any) -> Codec:
     """The codec for `numpy.ndarray`, or with a fixed dtype for `numpy.typing.NDArray[numpy.float32]`."""
-    dtype = None
+    return _codec(fixed_dtype(type_))
+
+
+def fixed_dtype(type_: Any) -> numpy.dtype[Any] | None:
+    """That of `numpy.typing.NDArray[numpy.float32]`; None if the type does not say."""
     for argument in typing.get_args(type_):
         if typing.get_origin(argument) is numpy.dtype:
             (scalar,) = typing.get_args(argument)
             if isinstance(scalar, type):
-                dtype = numpy.dtype(scalar)
-    return _codec(dtype)
+                return numpy.dtype(scalar)
+    return None
 
 
 def array_codec_from_schema(schema: Schema) -> Codec:
@@ -59,7 +64,7 @@ def parse_dtype(text: str, schema: Schema) -> numpy.dtype[Any]:
 
 
 def _codec(dtype: numpy.dtype[Any] | None) -> Codec:
-    params = {} if dtype is None else {"dtype": _dtype_text(dtype).decode()}
+    params = {} if dtype is None else {"dtype": dtype_text(dtype).decode()}
     name = "ndarray" if dtype is None else f"ndarray[{dtype.name}]"
     schema = Schema("ndarray", name, _model.ANY, params=params)
     return SimpleCodec(schema, _encoder(dtype), _decoder(dtype), (numpy.ndarray,), keeps_views=True)
@@ -71,36 +76,47 @@ def _encoder(expected: numpy.dtype[Any] | None) -> Callable[[Any], Buffer]:
             raise TypeError(f"expected a numpy.ndarray, got {type(array).__name__}")
         if expected is not None and array.dtype != expected:
             raise TypeError(f"expected an array of {expected}, got {array.dtype}: use array.astype({expected.name!r})")
-        text = _dtype_text(array.dtype)
-        unpadded = _PREFIX.size + 8 * array.ndim + len(text)
-        offset = -(-unpadded // 8) * 8
-        prefix = b"".join((
-            _PREFIX.pack(_VERSION, array.ndim, len(text), offset),
-            struct.pack(f"<{array.ndim}q", *array.shape),
-            text,
-            bytes(offset - unpadded),
-        ))  # fmt: skip
-        if array.nbytes == 0:
-            return prefix
-        flat = numpy.ascontiguousarray(array).reshape(-1).view(numpy.uint8)
-        return b"".join((prefix, flat.data))
+        return b"".join((prefix_of(array), elements(array)))
 
     return encode
 
 
+def prefix_of(array: numpy.ndarray[Any, Any], at: int = 0) -> bytes:
+    """The prefix, for an array that begins `at` so many bytes after an address divisible by 8."""
+    text = dtype_text(array.dtype)
+    unpadded = _PREFIX.size + 8 * array.ndim + len(text)
+    offset = unpadded + -(at + unpadded) % 8
+    return b"".join((
+        _PREFIX.pack(_VERSION, array.ndim, len(text), offset),
+        struct.pack(f"<{array.ndim}q", *array.shape),
+        text,
+        bytes(offset - unpadded),
+    ))  # fmt: skip
+
+
+def elements(array: numpy.ndarray[Any, Any]) -> Buffer:
+    return numpy.ascontiguousarray(array).reshape(-1).view(numpy.uint8).data if array.nbytes else b""
+
+
 def _decoder(expected: numpy.dtype[Any] | None) -> Callable[[Buffer], Any]:
     def decode(buffer: Buffer) -> numpy.ndarray[Any, Any]:
-        dtype, shape, offset = _read_prefix(memoryview(buffer))
-        if expected is not None and dtype != expected:
-            raise ValueError(f"expected an array of {expected}, got {dtype}")
-        if math.prod(shape) * dtype.itemsize == 0:
-            array = numpy.zeros(shape, dtype)
-        else:
-            array = numpy.ndarray(shape, dtype, buffer=buffer, offset=offset)
-        array.flags.writeable = False
+        array = read_array(buffer)
+        if expected is not None and array.dtype != expected:
+            raise ValueError(f"expected an array of {expected}, got {array.dtype}")
         return array
 
     return decode
+
+
+def read_array(buffer: Buffer) -> numpy.ndarray[Any, Any]:
+    """The array that begins with its prefix, as a read-only view."""
+    dtype, shape, offset = _read_prefix(memoryview(buffer))
+    if math.prod(shape) * dtype.itemsize == 0:
+        array = numpy.zeros(shape, dtype)
+    else:
+        array = numpy.ndarray(shape, dtype, buffer=buffer, offset=offset)
+    array.flags.writeable = False
+    return array
 
 
 def _read_prefix(view: memoryview) -> tuple[numpy.dtype[Any], tuple[int, ...], int]:
@@ -111,7 +127,7 @@ def _read_prefix(view: memoryview) -> tuple[numpy.dtype[Any], tuple[int, ...], i
     if version != _VERSION:
         raise ValueError(f"not an array, or one of version {version}; this ringmain reads version {_VERSION}")
     text_at = _PREFIX.size + 8 * dimensions
-    if dimensions > 64 or offset % 8 or not text_at + text_bytes <= offset <= view.nbytes:
+    if dimensions > 64 or not text_at + text_bytes <= offset <= view.nbytes:
         raise ValueError("the array's prefix is inconsistent")
     shape = struct.unpack_from(f"<{dimensions}q", view, _PREFIX.size)
     dtype = _dtype_from_text(bytes(view[text_at : text_at + text_bytes]))
@@ -129,7 +145,7 @@ def _read_prefix(view: memoryview) -> tuple[numpy.dtype[Any], tuple[int, ...], i
 
 # Cached: parsing a dtype costs more than making the array, and a topic has few dtypes.
 @functools.lru_cache(maxsize=256)
-def _dtype_text(dtype: numpy.dtype[Any]) -> bytes:
+def dtype_text(dtype: numpy.dtype[Any]) -> bytes:
     text = dtype.str.encode() if dtype.names is None else msgspec.json.encode(dtype.descr)
     if dtype.hasobject or len(text) > 0xFFFF or _dtype_from_text(text) != dtype:
         raise TypeError(
@@ -141,7 +157,7 @@ def _dtype_text(dtype: numpy.dtype[Any]) -> bytes:
 
 @functools.lru_cache(maxsize=256)
 def _dtype_from_text(text: bytes) -> numpy.dtype[Any]:
-    """numpy's parser accepts more forms than `_dtype_text` writes; JSON lists are converted here, not evaluated."""
+    """numpy's parser accepts more forms than `dtype_text` writes; JSON lists are converted here, not evaluated."""
     try:
         spec = _tuples(msgspec.json.decode(text)) if text[:1] == b"[" else text.decode("ascii")
         dtype = numpy.dtype(spec)

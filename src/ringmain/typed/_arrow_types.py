@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import accumulate
-from typing import Any
-
 import pyarrow as pa
 
 from ringmain.typed import _model
+from ringmain.typed._array_columns import array_fields
 from ringmain.typed._schema import Schema
 
 _SCALARS = {
@@ -39,21 +36,13 @@ def spark_column(field: pa.Field) -> str:
     return f"{_quoted(field.name)} {_spark_type(field.type)}"
 
 
-def list_offsets(values: Sequence[Any]) -> tuple[pa.Array, list[Any]]:
-    """For `ListArray.from_arrays`: where each list begins, null where a value is None; and the values that are not."""
-    present = [v for v in values if v is not None]
-    ends = list(accumulate(map(len, present), initial=0))
-    if len(present) == len(values):
-        return pa.array(ends, pa.int32()), present
-    starts = iter(ends)
-    return pa.array([None if v is None else next(starts) for v in values] + [ends[-1]], pa.int32()), present
-
-
 def arrow_type(word: _model.Type, schema: Schema) -> pa.DataType:
     """The Arrow type of a schema's type; `string` for those represented as JSON (see `is_json`)."""
     if is_json(word, schema):
         return pa.string()
     match word:
+        case _model.Scalar(name="ndarray"):
+            return pa.struct(array_fields(word.dtype, schema))
         case _model.Scalar():
             if word.name == "datetime":
                 return pa.timestamp("us", None if word.limits.get("tz") is False else "UTC")

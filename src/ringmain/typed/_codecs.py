@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from ringmain.errors import CodecNotFound, SchemaError
-from ringmain.typed import _model
+from ringmain.typed import _array_values, _model
 from ringmain.typed._codec import Codec, SimpleCodec
 from ringmain.typed._describe import describe
 from ringmain.typed._materialise import materialise
@@ -119,7 +119,7 @@ def codec_from_schema(schema: Schema) -> Codec:
 
             return table_codec_from_schema(schema)
     made = materialise(schema)
-    return SimpleCodec(schema, msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(made).decode, _classes(made))
+    return _of_msgspec(schema, made, keeps_views=False)
 
 
 def _bytes_codec() -> Codec:
@@ -135,7 +135,7 @@ def _str_codec() -> Codec:
 def _msgpack_codec(type_: Any) -> Codec:
     try:
         root, records, keeps_views = describe(type_)
-        decoder = msgspec.msgpack.Decoder(type_)
+        msgspec.msgpack.Decoder(type_)
     except TypeError as error:
         raise CodecNotFound(
             f"no codec for {type_!r}: {error}. Use a msgspec.Struct, a dataclass, dict, list, str, bytes, "
@@ -144,8 +144,18 @@ def _msgpack_codec(type_: Any) -> Codec:
     name = getattr(type_, "__name__", str(type_))
     if typing.get_args(type_):
         name = _model.show(root)
-    schema = Schema("msgpack", name, root, records)
-    return SimpleCodec(schema, msgspec.msgpack.Encoder().encode, decoder.decode, _classes(type_), keeps_views)
+    return _of_msgspec(Schema("msgpack", name, root, records), type_, keeps_views)
+
+
+def _of_msgspec(schema: Schema, type_: Any, keeps_views: bool) -> Codec:
+    scalars = schema.scalars
+    if not scalars & {"any", "ndarray"}:
+        encode, decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(type_).decode
+        return SimpleCodec(schema, encode, decode, _classes(type_), keeps_views)
+    some = "ndarray" in scalars
+    check = _array_values.dec_hook if some else None
+    decoder = msgspec.msgpack.Decoder(type_, ext_hook=_array_values.ext_hook, dec_hook=check)
+    return SimpleCodec(schema, _array_values.encoder(expected=some), decoder.decode, _classes(type_), keeps_views=True)
 
 
 def _classes(type_: Any) -> tuple[type, ...] | None:

@@ -17,7 +17,8 @@ cannot be decoded becomes a null row with a reason; it neither raises nor remove
 | Struct, dataclass, TypedDict, NamedTuple | struct; the root's fields are the columns | STRUCT |
 | T \\| None | T, null | T |
 | int \\| float | double | DOUBLE |
-| any, other unions, tagged unions, recursive types, dicts with other keys | string of JSON | STRING |
+| any, other unions, tagged unions, recursive types, dicts with other keys | JSON, an array as a list | STRING |
+| numpy.ndarray | struct with the columns of an array, see below | STRUCT |
 
 A root that is not a record is one column, `value`. Arrays give `dtype`, `shape` and `data` (`values`, a list,
 if the dtype is fixed); tables give `num_rows` and `ipc` (`rows`, structs, if the Arrow schema is fixed).
@@ -38,12 +39,12 @@ def arrow_schema(schema: Schema) -> pa.Schema:
     """The columns that `decode_column` makes of this schema's messages; all of them nullable."""
     import pyarrow as pa
 
-    from ringmain.typed import _arrow_types, _foreign_columns
+    from ringmain.typed import _array_columns, _arrow_types, _table_columns
 
     if schema.codec == "ndarray":
-        return pa.schema(_foreign_columns.array_fields(schema))
+        return pa.schema(_array_columns.array_fields(schema.params.get("dtype"), schema))
     if schema.codec == "arrow":
-        return pa.schema(_foreign_columns.table_fields(schema))
+        return pa.schema(_table_columns.table_fields(schema))
     return pa.schema(_arrow_types.message_fields(schema))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import math
+import sys
 import typing
 from typing import Any
 
@@ -42,7 +43,7 @@ _Fielded = inspect.StructType | inspect.DataclassType | inspect.TypedDictType | 
 def describe(type_: Any) -> tuple[_model.Type, dict[str, _model.Record], bool]:
     """The root type, the records it refers to, and whether decoded objects keep views of the buffer."""
     description = _Description()
-    return description.word(inspect.type_info(type_), ""), description.records, description.keeps_views
+    return description.word(inspect.type_info(type_), "", type_), description.records, description.keeps_views
 
 
 class _Description:
@@ -51,16 +52,21 @@ class _Description:
         self.keeps_views = False
         self._names: dict[Any, str] = {}
 
-    def word(self, info: inspect.Type, path: str) -> _model.Type:
+    def word(self, info: inspect.Type, path: str, hint: Any = None) -> _model.Type:
+        """`hint`: the type itself, where it is known; msgspec's description of an array leaves its dtype out."""
         if isinstance(info, inspect.Metadata):
-            return self.word(info.type, path)
-        if isinstance(info, inspect.RawType | inspect.MemoryViewType):
+            return self.word(info.type, path, hint)
+        if isinstance(info, inspect.RawType | inspect.MemoryViewType | inspect.AnyType):
             self.keeps_views = True
         if (name := _SCALARS.get(type(info))) is not None:
             return _model.Scalar(name, _limits(info))
         match info:
+            case inspect.CustomType(cls=cls) if _is_array(cls):
+                self.keeps_views = True
+                return _model.Scalar("ndarray", _dtype_limit(hint))
             case inspect.UnionType(types=types):
-                return _model.Union(tuple(self.word(t, path) for t in types))
+                one = next((t for t in typing.get_args(hint) if _is_array(typing.get_origin(t))), None)
+                return _model.Union(tuple(self.word(t, path, one) for t in types))
             case inspect.EnumType(cls=cls):
                 # Values of a Flag can be combined, so its members are not all that may be sent.
                 if issubclass(cls, enum.Flag):
@@ -95,10 +101,11 @@ class _Description:
             name = f"{base}#{count}"
         self._names[cls] = name
         optional = _omittable(info)
+        hints = typing.get_type_hints(cls) if any(map(_has_array, info.fields)) else {}
         fields = tuple(
             _model.Field(
                 name=field.name,
-                type=self.word(field.type, f"{path}.{field.name}"),
+                type=self.word(field.type, f"{path}.{field.name}", hints.get(field.name)),
                 required=field.required,
                 wire_name=field.encode_name if field.encode_name != field.name else None,
                 omittable=field.name in optional,
@@ -114,6 +121,24 @@ class _Description:
             named_tuple = isinstance(info, inspect.NamedTupleType)
             self.records[name] = _model.Record(base, fields, positional=named_tuple, closed=named_tuple)
         return name
+
+
+def _is_array(cls: Any) -> bool:
+    numpy = sys.modules.get("numpy")  # a type of numpy's exists only where the library is already imported
+    return numpy is not None and cls is numpy.ndarray
+
+
+def _has_array(field: inspect.Field) -> bool:
+    """Directly, or beside None."""
+    types = field.type.types if isinstance(field.type, inspect.UnionType) else (field.type,)
+    return any(isinstance(t, inspect.CustomType) and _is_array(t.cls) for t in types)
+
+
+def _dtype_limit(hint: Any) -> dict[str, _model.Limit]:
+    from ringmain.typed._arrays import dtype_text, fixed_dtype
+
+    dtype = fixed_dtype(hint)
+    return {} if dtype is None else {"dtype": dtype_text(dtype).decode()}
 
 
 def _limits(info: inspect.Type) -> dict[str, _model.Limit]:

@@ -74,6 +74,10 @@ class _Maker:
 
     def type(self, word: _model.Type, *, as_key: bool = False) -> Any:
         match word:
+            case _model.Scalar(name="ndarray"):
+                import numpy
+
+                return numpy.ndarray
             case _model.Scalar(name=name):
                 return _SCALARS[name]
             case _model.Array(of=of):

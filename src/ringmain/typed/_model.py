@@ -4,7 +4,7 @@ Invariant: every `Ref` names a record of its schema, and all of it can be writte
 shared memory, in a recording and in Spark, and read without the user's classes.
 
 Each is a tagged msgspec Struct, so that msgspec validates a schema from another process when it decodes it. Constraints
-(`limits`) have msgspec's `Meta` names: gt, ge, lt, le, multiple_of, min_length, max_length, pattern, tz.
+(`limits`) have msgspec's `Meta` names: gt, ge, lt, le, multiple_of, min_length, max_length, pattern, tz; and dtype.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 Limit: TypeAlias = bool | int | float | str
 ScalarName: TypeAlias = Literal[
     "any", "null", "bool", "int", "float", "str", "bytes", "datetime", "date", "time", "timedelta", "uuid",
-    "decimal", "ext",
+    "decimal", "ext", "ndarray",
 ]  # fmt: skip
 
 
@@ -27,6 +27,12 @@ class Word(msgspec.Struct, frozen=True, tag_field="k", omit_defaults=True):
 class Scalar(Word, tag="scalar", frozen=True):
     name: ScalarName
     limits: dict[str, Limit] = {}
+
+    @property
+    def dtype(self) -> str | None:
+        """Of a numpy array, as `numpy.dtype.str`; None: any."""
+        text = self.limits.get("dtype")
+        return text if isinstance(text, str) else None
 
 
 class Array(Word, tag="array", frozen=True):

@@ -17,8 +17,9 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from ringmain.typed import _foreign_columns, _model
-from ringmain.typed._arrow_types import arrow_type, is_json, list_offsets
+from ringmain.typed import _array_values, _model, _table_columns
+from ringmain.typed._array_columns import array_builder, list_offsets
+from ringmain.typed._arrow_types import arrow_type, is_json
 from ringmain.typed._codec import Buffer
 from ringmain.typed._codecs import codec_from_schema, is_builtin
 from ringmain.typed._materialise import is_dict_like
@@ -27,7 +28,7 @@ from ringmain.typed._schema import Schema
 
 _NO_PAYLOAD = "no payload"
 _REFUSALS = (pa.ArrowException, OverflowError, ValueError, TypeError)
-_json = msgspec.json.Encoder().encode
+_json = msgspec.json.Encoder(enc_hook=_array_values.to_json).encode
 
 
 Values = list[Any]
@@ -100,9 +101,9 @@ def _refusal(build: Callable[[Values], list[pa.Array]], value: Any) -> str | Non
 def _builder(schema: Schema) -> Callable[[Values], list[pa.Array]]:
     """The function that turns decoded messages into the columns."""
     if schema.codec == "ndarray":
-        return _foreign_columns.array_builder(schema)
+        return array_builder(schema.params.get("dtype"), schema)
     if schema.codec == "arrow":
-        return _foreign_columns.table_builder(schema)
+        return _table_columns.table_builder(schema)
     root = schema.root
     if isinstance(root, _model.Ref) and not is_json(root, schema):
         record = schema.records[root.record]
@@ -140,6 +141,8 @@ def _array(word: _model.Type, values: Values, schema: Schema) -> pa.Array:
             return pa.array([None if v is None else v.isoformat() for v in values], pa.string())
         case _model.Scalar(name="uuid" | "decimal"):
             return pa.array([None if v is None else str(v) for v in values], pa.string())
+        case _model.Scalar(name="ndarray"):
+            return _struct(array_builder(word.dtype, schema)(values), list(arrow_type(word, schema)), values)
         case _model.Scalar() | _model.Choice():
             return pa.array(values, arrow_type(word, schema))
         case _model.Array(of=of):
@@ -167,5 +170,6 @@ def _array(word: _model.Type, values: Values, schema: Schema) -> pa.Array:
 
 
 def _struct(parts: list[pa.Array], fields: list[pa.Field], values: Values) -> pa.Array:
-    mask = pa.array([v is None for v in values], pa.bool_()) if None in values else None
+    missing = [v is None for v in values]  # not `None in values`: an array compares its elements
+    mask = pa.array(missing, pa.bool_()) if any(missing) else None
     return pa.StructArray.from_arrays(parts, fields=fields, mask=mask)

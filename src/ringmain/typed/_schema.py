@@ -7,6 +7,7 @@ bytes can be compared, and the fingerprint identifies a schema.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 
 import msgspec
 
@@ -35,6 +36,19 @@ class Schema(msgspec.Struct, frozen=True, omit_defaults=True):
         """The fields of the root record; empty if messages are not records."""
         return self.records[self.root.record].fields if isinstance(self.root, _model.Ref) else ()
 
+    def _words(self) -> Iterator[_model.Type]:
+        """All types in it."""
+        words = [self.root, *(f.type for r in self.records.values() for f in r.fields)]
+        while words:
+            word = words.pop()
+            yield word
+            words += _model.children(word)
+
+    @property
+    def scalars(self) -> set[str]:
+        """The names of the scalars in it."""
+        return {word.name for word in self._words() if isinstance(word, _model.Scalar)}
+
     @property
     def fingerprint(self) -> str:
         """32 hexadecimal digits, equal if and only if the schemas are."""
@@ -56,12 +70,9 @@ class Schema(msgspec.Struct, frozen=True, omit_defaults=True):
                 f"the schema of {schema.type_name!r} has format {schema.format}, this ringmain reads "
                 f"{FORMAT}: use the same version of ringmain on both sides"
             )
-        words = [schema.root, *(f.type for r in schema.records.values() for f in r.fields)]
-        while words:
-            word = words.pop()
+        for word in schema._words():
             if isinstance(word, _model.Ref) and word.record not in schema.records:
                 raise SchemaError(f"the schema of {schema.type_name!r} has no record {word.record!r}, but refers to it")
-            words += _model.children(word)
         return msgspec.structs.replace(schema, format=0)
 
 
