@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ringmain._cli.machine_checks import Finding
-from ringmain._cli.text_format import bytes_text
+from ringmain._cli.text_format import bytes_text, duration_text
+from ringmain._cli.topic_summary import oldest_task
 from ringmain._contracts import CONTRACTS
 from ringmain._inspect import Participant, TopicInfo
 from ringmain.frames import FrameStream
@@ -41,7 +43,8 @@ def _stuck(topic: TopicInfo, writer: Participant) -> Finding:
     if obstacle is None:
         remedy = f"start its reader: a {topic.contract} topic keeps unread messages until they are read"
         return Finding("stuck", "bad", f"{_who(writer)} waits for {writer.waits_for}", remedy)
-    text = f"{_who(writer)} waits for {_who(obstacle)}, {obstacle.lag_messages} messages behind"
+    how = f"{obstacle.lag_messages} messages behind" if topic.waiting is None else _since(obstacle)
+    text = f"{_who(writer)} waits for {_who(obstacle)}, {how}"
     state = _state(obstacle)
     remedy = f"end it (kill {obstacle.pid}), or make it read faster"
     if not obstacle.alive:
@@ -76,6 +79,8 @@ def _participants(before: TopicInfo, now: TopicInfo) -> Iterator[Finding]:
         if not each.alive:
             text = f"{_who(each)} died; the next participant that it blocks removes it"
             yield Finding("dead", "note", text, "ringmain clean, once there is no other participant")
+    if now.waiting is not None:
+        yield from _work(before, now)
     lost_before = {_key(r): r.lost for r in before.readers}
     for reader in now.readers:
         lost = reader.lost - lost_before.get(_key(reader), 0)
@@ -89,6 +94,27 @@ def _participants(before: TopicInfo, now: TopicInfo) -> Iterator[Finding]:
             yield Finding("slow", "note", text, "it is about to be lapped, or to make the writer wait")
     if now.used * 10 > now.capacity * 9 and CONTRACTS[now.contract].writer_waits:
         yield Finding("full", "note", f"{bytes_text(now.used)} of {bytes_text(now.capacity)} used", "")
+
+
+def _work(before: TopicInfo, now: TopicInfo) -> Iterator[Finding]:
+    taken = sum(reader.taken for reader in now.readers)
+    yield Finding("work", "ok", f"{now.waiting} messages wait for a worker, {taken} are taken")
+    worker = oldest_task(now)
+    same = worker and any(_key(r) == _key(worker) and r.taken_ns == worker.taken_ns for r in before.readers)
+    if worker and same:  # in both observations
+        remedy = "what came after it stays in the ring until it is done; a larger capacity lets the others go on"
+        yield Finding("oldest task", "note", f"{_who(worker)}, {_since(worker)}", remedy)
+    for each in now.readers:
+        if each.redelivered:
+            text = f"{_who(each)} was given {each.redelivered} messages that another worker had given back"
+            yield Finding("redelivered", "note", text, "max_deliveries= moves those that fail each time to a topic")
+
+
+def _since(worker: Participant) -> str:
+    """For how long a worker has had its oldest message."""
+    if not worker.taken_ns:
+        return f"which has {worker.taken} messages"
+    return f"which has had a message for {duration_text(time.time_ns() - worker.taken_ns)}"
 
 
 def _key(participant: Participant) -> tuple[int, int, int]:

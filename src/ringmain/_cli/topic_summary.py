@@ -59,6 +59,7 @@ def topic_dict(topic: TopicInfo, stream: FrameStream | None) -> dict[str, Any]:
         "next_sequence": topic.next_sequence,
         "epoch": topic.epoch,
         "persist": topic.persist,
+        "waiting": topic.waiting,
         "writers": [participant_dict(writer) for writer in topic.writers],
         "readers": [participant_dict(reader) for reader in topic.readers],
         "frames": stream_dict(stream) if stream else None,
@@ -95,6 +96,12 @@ def used_share(topic: TopicInfo, stream: FrameStream | None) -> float:
     if stream is not None:
         return min(1.0, sum(stream.held.values()) / stream.buffers)
     return topic.used / topic.capacity
+
+
+def oldest_task(topic: TopicInfo) -> Participant | None:
+    """Of a work topic: the living worker that has had a message for longest. The ring keeps all that came after it."""
+    busy = [reader for reader in topic.readers if reader.alive and reader.taken and reader.taken_ns]
+    return min(busy, key=lambda worker: worker.taken_ns, default=None)
 
 
 def capacity_bytes(topic: TopicInfo, stream: FrameStream | None) -> int:

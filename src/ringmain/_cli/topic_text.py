@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 import ringmain as rm
 from ringmain._cli.text_format import Right, bold, bytes_text, count_text, duration_text, printable, rate_text, table
-from ringmain._cli.topic_summary import layout_text, type_name
+from ringmain._cli.topic_summary import layout_text, oldest_task, type_name
 from ringmain.typed import Schema
 from ringmain.typed._model import show
 
 _HEADS = ("WHO", "ROLE", "PID", "STATE", "MESSAGES", "BYTES", "BEHIND", "LOST")
+_WORK_HEADS = ("WHO", "ROLE", "PID", "STATE", "MESSAGES", "BYTES", "TAKEN", "REDELIVERED")
 
 
 def describe(topic: rm.TopicInfo, now_ns: int, stream: rm.FrameStream | None = None) -> str:
@@ -23,10 +24,12 @@ def describe(topic: rm.TopicInfo, now_ns: int, stream: rm.FrameStream | None = N
         f"  messages  {topic.next_sequence}",
         f"  ring      {bytes_text(topic.used)} of {bytes_text(topic.capacity)} used ({full:.0f}%)",
         *(_frame_lines(stream) if stream else ()),
+        *(_work_lines(topic, now_ns) if topic.waiting is not None else ()),
         "",
     ]
     participants = [*topic.writers, *topic.readers]
-    lines.append(table(_HEADS, map(_row, participants)) if participants else "no participants")
+    heads, row = (_HEADS, _row) if topic.waiting is None else (_WORK_HEADS, _work_row)
+    lines.append(table(heads, map(row, participants)) if participants else "no participants")
     if topic.schema:
         lines += ["", *_schema_lines(topic.schema)]
     return "\n".join(lines)
@@ -42,8 +45,23 @@ def _frame_lines(stream: rm.FrameStream) -> list[str]:
     return lines if stream.alive else [*lines, "  publisher gone"]
 
 
-def _row(participant: rm.Participant) -> list[object]:
-    reader = participant.role != "writer"
+def _work_lines(topic: rm.TopicInfo, now_ns: int) -> list[str]:
+    taken = sum(reader.taken for reader in topic.readers)
+    oldest = oldest_task(topic)
+    since = f", one by {printable(oldest.name)} for {duration_text(now_ns - oldest.taken_ns)}" if oldest else ""
+    return [f"  work      {topic.waiting} waiting, {taken} taken{since}"]
+
+
+def _work_row(participant: rm.Participant) -> list[object]:
+    worker = participant.role == "reader"
+    return [
+        *_who(participant),
+        Right(count_text(participant.taken) if worker else ""),
+        Right(count_text(participant.redelivered) if worker else ""),
+    ]
+
+
+def _who(participant: rm.Participant) -> list[object]:
     return [
         participant.name,
         participant.role,
@@ -51,6 +69,13 @@ def _row(participant: rm.Participant) -> list[object]:
         _state(participant),
         Right(count_text(participant.messages)),
         Right(bytes_text(participant.bytes)),
+    ]
+
+
+def _row(participant: rm.Participant) -> list[object]:
+    reader = participant.role != "writer"
+    return [
+        *_who(participant),
         Right(f"{participant.lag_messages} ({bytes_text(participant.lag_bytes)})" if reader else ""),
         Right(count_text(participant.lost) if reader else ""),
     ]

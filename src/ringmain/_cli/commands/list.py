@@ -16,6 +16,8 @@ EXAMPLES = [
     ("only names, one in each line, for scripts", "ringmain list --names"),
 ]
 HEADS = ("TOPIC", "CONTRACT", "TYPE", "WRITERS", "READERS", "MESSAGES", "USED", "CAPACITY", "LOST")
+WORK_HEADS = ("WAITING", "TAKEN")
+"""Only if there is a work topic."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +33,9 @@ def run(args: argparse.Namespace) -> int:
     elif args.names:
         print("".join(f"{topic.name}\n" for topic in found), end="")
     elif found:
-        print(table(HEADS, map(_row, found)))
+        work = any(topic.waiting is not None for topic in found)
+        heads = (*HEADS, *WORK_HEADS) if work else HEADS
+        print(table(heads, ([*_row(topic), *(_work_cells(topic) if work else ())] for topic in found)))
     else:
         print("no topics", file=sys.stderr)
     for broken in unreadable:
@@ -52,6 +56,12 @@ def _row(topic: TopicInfo) -> list[object]:
         Right(bytes_text(capacity_bytes(topic, stream))),
         Right(count_text(sum(reader.lost for reader in topic.readers))),
     ]
+
+
+def _work_cells(topic: TopicInfo) -> list[object]:
+    if topic.waiting is None:
+        return ["", ""]
+    return [Right(count_text(topic.waiting)), Right(count_text(sum(reader.taken for reader in topic.readers)))]
 
 
 def _alive(participants: list[Participant]) -> Right:

@@ -58,6 +58,9 @@ class Row:
 
     @property
     def behind(self) -> int:
+        """On `work`, how many messages wait for a worker."""
+        if self.info.waiting is not None:
+            return self.info.waiting
         return self.slowest.lag_messages if self.slowest else 0
 
     @property

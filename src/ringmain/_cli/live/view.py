@@ -8,7 +8,7 @@ from typing import Any, Literal
 from ringmain._cli.live.model import Model, Row
 from ringmain._cli.message_text import envelope_line, inline, value_lines
 from ringmain._cli.text_format import bytes_text, count_text, duration_text, printable, rate_text, uncoloured
-from ringmain._cli.topic_summary import type_name
+from ringmain._cli.topic_summary import oldest_task, type_name
 from ringmain._cli.topic_text import describe
 from ringmain._message import Message
 
@@ -66,6 +66,8 @@ def trouble(row: Row) -> str:
     if row.lost_per_s and row.slowest:
         losing = max((r for r in row.info.readers if r.alive), key=lambda reader: reader.lost)
         return f"{losing.name} loses {rate_text(row.lost_per_s)}/s"
+    if row.full > 0.5 and (worker := oldest_task(row.info)) is not None:
+        return f"{worker.name} has the oldest message"
     if row.slowest and row.slowest.lag_bytes > row.info.capacity // 2:
         return f"{row.slowest.name} is far behind"
     return f"{row.dead} dead" if row.dead else ""
