@@ -17,7 +17,23 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-from bench import arrays, bars, cells, costs, dropping, fans, harness, idle, peers, plots, recovery, runs, typed, versus
+from bench import (
+    arrays,
+    bars,
+    cells,
+    costs,
+    dropping,
+    fans,
+    harness,
+    idle,
+    peers,
+    plots,
+    recovery,
+    runs,
+    typed,
+    versus,
+    work,
+)
 from bench.floors import ROOT, build_floor
 from bench.placement import BAR_CPUS, Machine, machine
 
@@ -85,6 +101,7 @@ def _cells(parts: list[str], here: Machine) -> tuple[list[harness.Cell], dict[st
         *versus.peer_cells(kinds),
         *dropping.dropping_cells(kinds),
         *fans.fan_cells(kinds),
+        *work.work_cells(list(absent)),
     ]
     at_one = [
         *typed.typed_cells(),

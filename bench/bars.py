@@ -55,6 +55,18 @@ def _own(cells: Mapping[str, Result]) -> list[Bar | None]:
         _plain(cells, "32 B single calls, messages/s", "32 B | ringmain", 5e6, False),
         _plain(cells, "32 B iterator, messages/s", "32 B | ringmain, for", 15e6, False),
         _plain(cells, "32 B batch, messages/s", "32 B | ringmain, batch", 15e6, False),
+        *(
+            _ratio(
+                cells,
+                f"{way}: ringmain / multiprocessing.Queue",
+                f"{way} | ringmain",
+                f"{way} | multiprocessing.Queue",
+                10,
+                False,
+            )
+            for way in ("work 1 → 3, 32 B", "work 3 → 3, 32 B")
+        ),
+        _plain(cells, "work, hand-over of 1 ms tasks, µs", "work, hand-over of 1 ms tasks | ringmain", 10, True),
         _ratio(
             cells,
             "round trip spinning, Python / C++",
@@ -105,7 +117,15 @@ def _against_peers(cells: Mapping[str, Result]) -> list[Bar | None]:
         if mine <= 0 or other <= 0:  # too little to be measured: there is no ratio
             continue
         ahead = other / mine if lower else mine / other
-        wanted = 1.0 if "sleeping" in group else 2.0 if "32 B" in group or "spinning" in group else 1.2
+        wanted = (
+            3.0
+            if group.startswith("work ")
+            else 1.0
+            if "sleeping" in group
+            else 2.0
+            if "32 B" in group or "spinning" in group
+            else 1.2
+        )
         placement = f"{everybody[best].placement}, {everybody[rival].placement}"
         unit = everybody[best].unit
         what = f"{group}: {best} ahead of {rival}"

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ import pytest
 
 np = pytest.importorskip("numpy")
 
-from bench import bars, dropping, floors, frames_gpu, harness, idle, instructions, pair, placement, runs  # noqa: E402
+from bench import bars, dropping, floors, frames_gpu, harness, idle, instructions, pair, placement, runs, work  # noqa: E402
 from bench.peers.ring import Batching, Broadcast, Frames, Iterating, Single  # noqa: E402
 
 
@@ -139,6 +140,23 @@ def test_a_message_that_is_lost_doubled_or_changed_is_found(harm: str) -> None:
 def test_processes_exchange_and_check(runtime_dir: Any, kind: Any, size: int) -> None:
     messages = pair.pool(size)
     assert pair.throughput(kind(str(runtime_dir), size), messages, 2 * len(messages)) > 0
+
+
+@pytest.mark.parametrize("kind", [work.Ring, work.RingBatch, work.Queue], ids=lambda kind: kind.name)
+def test_work_is_done_once_by_three_workers(runtime_dir: Any, kind: type[work.Sharing]) -> None:
+    messages = pair.pool(work.SIZE)
+    assert work.share(kind(str(runtime_dir), 2), messages, 2, whole=True) > 0
+
+
+def test_work_that_is_done_twice_is_found(runtime_dir: Any) -> None:
+    class Twice(work.Queue):
+        @contextmanager
+        def sender(self, index: int) -> Iterator[Any]:
+            with super().sender(index) as send:
+                yield lambda messages: (send(messages), send(messages[:1]))
+
+    with pytest.raises(pair.Wrong, match="not what was sent"):
+        work.share(Twice(str(runtime_dir), 1), pair.pool(work.SIZE), 1, whole=True)
 
 
 DUMP = """desc: Trigger: dump send
