@@ -251,6 +251,8 @@ void add_work(std::vector<Case>& cases) {
     add("two workers sleep", {writer({.sizes = {S}}), worker(sleeps), worker(sleeps)});
     add("two workers sleep, two messages", {writer({.sizes = {S, S}}), worker(sleeps), worker(sleeps)});
     add("given back while the writer looks", {full, worker(sleeps), worker(returns)});
+    add("given back and taken again while the writer looks",
+        {full, worker({.has_first = true, .gives_back = 1})});
     add("given back while another passes it", {sent_two, worker(once), worker(gives_back)});
     add("given back to a worker that sleeps",
         {sent, worker(sleeps), worker({.has_first = true, .gives_back = 1})});
@@ -331,6 +333,7 @@ bool takes_long(const Case& c) {
                              "work: two workers sleep",
                              "work: two workers sleep, two messages",
                              "work: given back while the writer looks",
+                             "work: given back and taken again while the writer looks",
                              "work: one wants only some, and passes the call on",
                              "work: a worker dies with a message that is in the way"})
         if (name == deep) return true;

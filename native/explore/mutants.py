@@ -449,6 +449,20 @@ MUTANTS = [
         ),
     ),
     Mutant(
+        "looks-once-at-work",
+        "a writer does not look again when a message went back to the queue while it looked at the holds",
+        "work: given back and taken again while the writer looks",
+        WRITER,
+        (
+            (
+                "            if (status != Status::ok || "
+                "ring_.header.returned.load(std::memory_order_seq_cst) == returned)\n"
+                "                return status;\n",
+                "            if (returned + 1 != 0) return status;\n",
+            ),
+        ),
+    ),
+    Mutant(
         "reaper-forgets-work",
         "a dead worker's messages are not given back",
         "work: a worker dies",

@@ -4,12 +4,15 @@ asked. Every reader checks every message; a line of account every ten seconds; t
     make soak MINUTES=30 [SEED=7]
 
 What happens is decided by the seed; when exactly, by the machine: a seed replays the same cast and the same deaths, not
-the same interleaving. Some topics begin just below 2^32 and 2^63 bytes, so that every counter is seen to wrap.
+the same interleaving. On `work`, every message that was sent is done, and no two living workers have the same one:
+writers and workers keep a diary, and a table of who has what. Some topics begin just below 2^32 and 2^63 bytes, so that
+every counter is seen to wrap.
 """
 
 from __future__ import annotations
 
 import argparse
+import mmap
 import os
 import random
 import shutil
@@ -23,12 +26,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import child_processes
-from actors import Board, Ledger, Record, compose
+from actors import Board, Ledger, Record, Wrong, compose, parse
 
 import ringmain as rm
 from ringmain.testing import crash_points, die_at, stop_at
 
-CONTRACTS = ("broadcast", "pipe", "bus", "reliable")
+CONTRACTS = ("broadcast", "pipe", "bus", "reliable", "work")
 ORIGINS = (0, (1 << 32) - 4096, (1 << 63) - 4096)
 CROWD = 6
 """Participants of a topic at the same time, at most."""
@@ -39,8 +42,50 @@ def topic_of(contract: str, origin: int) -> str:
     return f"{contract}/{ORIGINS.index(origin)}"
 
 
+class Diary:
+    """Of a work topic: what was sent and done, in a file; and who has which message, in a table that all map."""
+
+    SLOTS = 4096
+    """More than a ring holds messages, so no two of them that are unfinished have the same slot."""
+
+    def __init__(self, topic: str) -> None:
+        directory = Path(os.environ["RINGMAIN_DIR"])
+        self.path = directory / f"diary-{topic.replace('/', '-')}"
+        self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        table = os.open(f"{self.path}-owners", os.O_RDWR | os.O_CREAT, 0o600)
+        os.ftruncate(table, 8 * self.SLOTS)
+        self._owners = memoryview(mmap.mmap(table, 8 * self.SLOTS)).cast("q")
+        os.close(table)
+
+    def note(self, what: str, epoch: int | None, seq: int) -> None:
+        os.write(self._file, f"{what} {epoch} {seq}\n".encode())
+
+    def take(self, message: rm.Message) -> None:
+        owner = self._owners[message.seq % self.SLOTS]
+        if owner and owner != os.getpid() and is_running(owner):
+            raise Wrong(f"message {message.seq} is with pid {owner} and with pid {os.getpid()}")
+        self._owners[message.seq % self.SLOTS] = os.getpid()
+
+    def give_up(self, message: rm.Message) -> None:
+        """Before it is done or given back: from then on another may have it."""
+        self._owners[message.seq % self.SLOTS] = 0
+
+    def missing(self) -> set[str]:
+        lines = Counter(self.path.read_text().splitlines())
+        sent = {line.partition(" ")[2] for line in lines if line.startswith("sent")}
+        return sent - {line.partition(" ")[2] for line in lines if line.startswith("done")}
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
 def write(board: Board, record: Record, topic: str, contract: str, number: int, chance: random.Random) -> None:
     with rm.Publisher(topic, contract=contract, capacity=4096, takeover=chance.random() < 0.1) as pub:  # type: ignore[arg-type]
+        diary = Diary(topic) if contract == "work" else None
         for counter in range(chance.randrange(20, 3000)):
             if chance.random() < 0.02:
                 pub.send_many([compose(number, counter)], timeout=3)
@@ -49,7 +94,9 @@ def write(board: Board, record: Record, topic: str, contract: str, number: int, 
                 with pub.reserve(len(message), timeout=3) as room:
                     room[:] = message
             else:
-                pub.send(compose(number, counter), timeout=3)
+                sent = pub.send(compose(number, counter), timeout=3)
+                if diary is not None:
+                    diary.note("sent", pub.epoch, sent)
             record.tick(counter)
             if chance.random() < 0.05:
                 time.sleep(chance.random() * 0.002)
@@ -64,6 +111,23 @@ def read(board: Board, record: Record, topic: str, contract: str, number: int, c
             message = sub.recv_message(timeout=1)
             assert sub.epoch is not None
             ledger.enter(message, sub.epoch)
+            record.tick(message.seq)
+
+
+def work(board: Board, record: Record, topic: str, contract: str, number: int, chance: random.Random) -> None:
+    diary = Diary(topic)
+    with rm.Subscriber(topic, spin=chance.choice([0, None])) as sub:
+        deadline = time.monotonic() + chance.random() * 4
+        while time.monotonic() < deadline:
+            message = sub.recv_message(timeout=1)
+            diary.take(message)
+            parse(message.data)
+            if chance.random() < 0.05:
+                diary.give_up(message)
+                sub.reject(message)
+                continue
+            diary.note("done", sub.epoch, message.seq)
+            diary.give_up(message)
             record.tick(message.seq)
 
 
@@ -92,7 +156,7 @@ class Soak:
 
     def enter(self) -> None:
         contract, origin = self.chance.choice(CONTRACTS), self.chance.choice(ORIGINS)
-        program = self.chance.choice([write, read])
+        program = self.chance.choice([write, work if contract == "work" else read])
         fate = self.chance.choice(["lives", "lives", "killed", "dies at", "stops at"])
         label = self.chance.choice(crash_points())
         nth = self.chance.choice([1, 1, 2, 5, 40])
@@ -182,6 +246,8 @@ class Soak:
             self.failed = f"{len(self.running)} processes did not end"
         while self.running:
             child_processes.kill(self.running.popitem()[0])
+        for origin in ORIGINS:
+            self.finish_work(topic_of("work", origin))
         self.account["topics of dead processes cleaned up"] += len(rm.clean())
         for info in rm.topics():
             if info.contract == "pipe":
@@ -189,6 +255,17 @@ class Soak:
         left = [p.name for p in self.directory.glob("*.ring")]
         if left and not self.failed:
             self.failed = f"left behind: {left}"
+
+    def finish_work(self, topic: str) -> None:
+        """What is left of a work topic is done, and then all that was sent must be."""
+        diary = Diary(topic)
+        if topic in [info.name for info in rm.topics()]:
+            with rm.Subscriber(topic) as sub:
+                while (message := sub.try_recv_message()) is not None:
+                    diary.note("done", sub.epoch, message.seq)
+                    self.account["tasks left at the end"] += 1
+        if missing := diary.missing():
+            self.failed = self.failed or f"{topic}: {len(missing)} messages were sent and never done: {missing}"
 
     def report(self, elapsed_s: float) -> None:
         print(

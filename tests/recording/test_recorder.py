@@ -423,3 +423,18 @@ def test_bad_arguments_are_refused_before_anything_is_made(tmp_path: Path) -> No
 def test_importing_ringmain_does_not_import_pyarrow(child: Callable[..., Child]) -> None:
     process = child("say('pyarrow' in sys.modules); rm.Recorder; say('pyarrow' in sys.modules, 'Recorder' in dir(rm))")
     assert process.finish() == ["False", "True True"]
+
+
+def test_a_work_topic_is_recorded_whole_and_its_workers_miss_nothing(tmp_path: Path, until: Until) -> None:
+    """A recorder observes: it takes no message from a worker, and holds up no writer."""
+    with rm.Publisher("jobs", contract="work") as pub, rm.Subscriber("jobs") as worker:
+        with rm.Recorder(tmp_path / "r", ["jobs"], fsync="never", flush_interval_s=0.01) as recorder:
+            until(lambda: any(reader.role == "observer" for reader in rm.info("jobs").readers))
+            for i in range(20):
+                pub.send(b"%d" % i)
+            until(lambda: recorder.status().messages == 20)
+            worker.reject(worker.recv(timeout=PATIENCE_S))
+            assert sorted(int(task) for task in worker.recv_many(100)) == list(range(20))
+            assert rm.info("jobs").waiting == 0
+    assert numbers(tmp_path / "r", "jobs") == list(range(20))
+    assert_exact(tmp_path / "r", "jobs", 20)

@@ -1,0 +1,62 @@
+"""One message wakes one worker, however many sleep.
+
+How: three workers and a writer, all under strace. Between two marks, the writer sends messages one at a time, each when
+the one before is done; the kernel's answer to every wake-up of shared memory is how many it woke.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import os, signal, sys, time
+import ringmain as rm
+
+MESSAGES, WORKERS = 20, 3
+with rm.Publisher("jobs", contract="work") as pub:
+    children = []
+    for _ in range(WORKERS):
+        child = os.fork()
+        if child == 0:
+            with rm.Subscriber("jobs", spin=0) as sub:
+                while True:
+                    sub.recv()
+                    sub.try_recv()  # it is done
+        children.append(child)
+    pub.wait_for_readers(WORKERS, timeout=60)
+    for child in children:
+        while open(f"/proc/{child}/stat").read().rpartition(")")[2].split()[0] != "S":
+            time.sleep(0.001)
+    os.path.exists("/mark")
+    for _ in range(MESSAGES):
+        pub.send(b"x")
+        while not pub.all_read:
+            time.sleep(0.001)
+    os.path.exists("/mark")
+    for child in children:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+"""
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
+def test_a_message_wakes_one_worker(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    command = ["strace", "-f", "-o", str(log), "-e", "trace=futex,stat,newfstatat,statx", sys.executable, "-c", PROGRAM]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    if "ptrace" in done.stderr:
+        pytest.skip(f"strace may not trace here: {done.stderr}")
+    assert done.returncode == 0, done.stderr
+    between = log.read_text().split('"/mark"')
+    assert len(between) == 3
+    # A wake-up of another process: one within a process, of Python's own locks, is FUTEX_WAKE_PRIVATE.
+    woken = [int(count) for count in re.findall(r"FUTEX_WAKE, \d+\) = (\d+)", between[1])]
+    woken += [int(count) for count in re.findall(r"futex resumed>\) = (\d+)", between[1])]
+    assert 1 <= sum(woken) <= 20, woken
+    assert max(woken) == 1
