@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "endpoint.hpp"
+#include "publisher.hpp"
 #include "py.hpp"
 
 namespace ringmain::py {
@@ -23,15 +24,21 @@ PyObject* participant_record(const ParticipantInfo& p) {
         p.name.c_str(), "taken_ns", p.taken_ns, "redelivered", p.redelivered);
 }
 
+// Of a shared contract: no message below it is free or taken.
+uint64_t first_unfinished(const WorkQueue& queue, const TopicFile& s) {
+    uint64_t at = queue.cursor();
+    for (uint32_t i : taken_slots(s))
+        if (slot_has_role(s, i, Role::reader))
+            at = std::min(at, s.slot(i).taken_from.load(std::memory_order_relaxed));
+    return at;
+}
+
 // Of a shared contract: how many messages are free, and how many each slot has taken, as a list of (slot, count). Nothing is
 // held during the walk: where a writer laps it, it ends.
 PyObject* count_work(const Ring& ring, const TopicFile& s) {
     uint64_t commit = ring.header.commit.load(std::memory_order_acquire) & kPositionMask;
     WorkQueue queue(ring);
-    uint64_t at = queue.cursor();
-    for (uint32_t i : taken_slots(s))
-        if (slot_has_role(s, i, Role::reader))
-            at = std::min(at, s.slot(i).taken_from.load(std::memory_order_relaxed));
+    uint64_t at = first_unfinished(queue, s);
     uint64_t waiting = 0;
     std::vector<uint64_t> taken(kSlotCount);
     while (at < commit && commit - at <= ring.capacity_bytes) {
@@ -44,6 +51,34 @@ PyObject* count_work(const Ring& ring, const TopicFile& s) {
     for (uint32_t i = 0; i < kSlotCount; ++i)
         if (taken[i] && !append(list, Ref(Py_BuildValue("IK", i, taken[i])))) return nullptr;
     return list ? Py_BuildValue("KO", waiting, list.get()) : nullptr;
+}
+
+const char* state_of(const Ring& ring, const TopicFile& s, uint64_t seq) {
+    uint64_t commit = ring.header.commit.load(std::memory_order_acquire) & kPositionMask;
+    WorkQueue queue(ring);
+    for (uint64_t at = first_unfinished(queue, s); at < commit && commit - at <= ring.capacity_bytes;) {
+        Envelope envelope = Envelope::load(ring, at);
+        if (envelope.seq == seq) {
+            TaskMark mark = queue.look(at);
+            if (mark.owner == TaskMark::kDone) break;
+            if (mark.owner == TaskMark::kFree) return mark.returns ? "returned" : "free";
+            uint32_t slot = static_cast<uint32_t>(mark.owner - 1);
+            return slot < kSlotCount && slot_taken(s, slot) && slot_alive(s, slot) ? "taken" : "orphaned";
+        }
+        at += envelope.bytes();
+    }
+    return "done";
+}
+
+// task_state(publisher, seq): of a message on a shared contract: "free", "taken" by a living worker, "orphaned" by a dead one,
+// "returned" by a dead one or one that gave it back, or "done".
+PyObject* task_state(PyObject*, PyObject* args) {
+    PyObject* self;
+    unsigned long long seq;
+    if (!PyArg_ParseTuple(args, "O!K", publisher_type, &self, &seq)) return nullptr;
+    PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
+    if (!p->open() || !p->ring().contract.shared) return PyUnicode_FromString("done");
+    return PyUnicode_FromString(state_of(p->ring(), p->participant->topic_file(), seq));
 }
 
 // The number of the next message. It is the only word of the ring that is needed, so the ring is not mapped.
@@ -277,6 +312,7 @@ PyMethodDef inspect_methods[] = {
     {"inspect", inspect, METH_VARARGS, "An Inspection of a topic."},
     {"inspect_all", inspect_all, METH_VARARGS,
      "The Inspection of each topic in a directory; None: unreadable."},
+    {"task_state", task_state, METH_VARARGS, "What has become of a message on a shared contract."},
     {"peek", peek, METH_VARARGS, "The newest messages of a topic, without joining it."},
     {"topics", topics, METH_VARARGS, "The names of the topics in a directory."},
     {"unlink", unlink, METH_VARARGS, "Remove a topic."},

@@ -177,6 +177,35 @@ PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
 PyType_Spec spec = {"ringmain._ring.Lease", sizeof(LeaseObject), 0,
                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
 
+// A lease of the message that was found. nullptr without an exception: it was overwritten meanwhile.
+PyObject* lease_of(PyObject* self, SubscriberState& s, const View& view) {
+    Ref lease(allocate(lease_type));
+    if (!lease) {
+        s.reader->release(s.keep());
+        return nullptr;
+    }
+    auto* l = new LeaseState;
+    reinterpret_cast<LeaseObject*>(lease.get())->state = l;
+    l->subscriber = Ref::to(self);
+    l->topic_file = s.participant->shared();
+    l->view = view;
+    l->sender = Ref(sender_of(s, view));
+    l->kind = Ref(kind_of(s, view));
+    bool whole = s.reader->still_whole(view);
+    if (!l->sender || !l->kind || !l->keeper.make() || !whole) {
+        s.reader->release(s.keep());
+        return nullptr;
+    }
+    l->lost = s.reader->take(view);
+    if (s.work) l->redelivered = lend(s, view);
+    s.leases.push_back(view.position);
+    Borrowed& borrowed = l->keeper.hold();
+    borrowed.subscriber = Ref::to(self);
+    borrowed.topic_file = l->topic_file;
+    borrowed.position = view.position;
+    return s.reader->release(s.keep()) ? lease.release() : raise_evicted(s);
+}
+
 // borrow(subscriber, timeout): the module's function behind Subscriber.borrow.
 PyObject* borrow(PyObject*, PyObject* args) {
     PyObject *self, *timeout = nullptr;
@@ -193,39 +222,43 @@ PyObject* borrow(PyObject*, PyObject* args) {
         int found = wait_for_message(self, *s, deadline, view, true);
         if (found == 0) return raise_timeout(*s, deadline);
         if (found < 0) return nullptr;
-        Ref lease(allocate(lease_type));
-        if (!lease) {
-            s->reader->release(s->keep());
-            return nullptr;
-        }
-        auto* l = new LeaseState;
-        reinterpret_cast<LeaseObject*>(lease.get())->state = l;
-        l->subscriber = Ref::to(self);
-        l->topic_file = s->participant->shared();
-        l->view = view;
-        l->sender = Ref(sender_of(*s, view));
-        l->kind = Ref(kind_of(*s, view));
-        bool whole = s->reader->still_whole(view);
-        if (!l->sender || !l->kind || !l->keeper.make() || !whole) {
-            s->reader->release(s->keep());
-            if (PyErr_Occurred()) return nullptr;
-            if (try_again(deadline, laps)) continue;
-            return PyErr_Occurred() ? nullptr : raise_timeout(*s, deadline);
-        }
-        l->lost = s->reader->take(view);
-        if (s->work) l->redelivered = lend(*s, view);
-        s->leases.push_back(view.position);
-        Borrowed& borrowed = l->keeper.hold();
-        borrowed.subscriber = Ref::to(self);
-        borrowed.topic_file = l->topic_file;
-        borrowed.position = view.position;
-        if (s->reader->release(s->keep())) return lease.release();
-        return raise_evicted(*s);
+        PyObject* lease = lease_of(self, *s, view);
+        if (lease || PyErr_Occurred()) return lease;
+        if (!try_again(deadline, laps)) return PyErr_Occurred() ? nullptr : raise_timeout(*s, deadline);
     }
 }
 
-PyMethodDef functions[] = {{"borrow", borrow, METH_VARARGS, "The next message, in place."},
-                           {nullptr, nullptr, 0, nullptr}};
+// borrow_many(subscriber, max_messages, timeout): leases of the messages that are there. Waits, if at all, only for the
+// first; if none comes in time the list is empty.
+PyObject* borrow_many(PyObject*, PyObject* args) {
+    PyObject *self, *timeout;
+    Py_ssize_t max_messages;
+    int64_t timeout_ns;
+    if (!PyArg_ParseTuple(args, "O!nO", subscriber_type, &self, &max_messages, &timeout) ||
+        !parse_timeout(timeout, timeout_ns))
+        return nullptr;
+    SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
+    Receiving turn(self, *s);
+    if (!turn.entered() || !usable_subscriber(self)) return nullptr;
+    Ref list(PyList_New(0));
+    if (!list) return nullptr;
+    Deadline deadline(timeout_ns);
+    View view;
+    int found = max_messages > 0 ? wait_for_message(self, *s, deadline, view, true) : 0;
+    while (found == 1) {
+        Ref lease(lease_of(self, *s, view));
+        if (!lease && !PyErr_Occurred()) break;  // overwritten: the next call finds the ones after it
+        if (!append(list, std::move(lease))) return nullptr;
+        if (PyList_Size(list.get()) == max_messages) break;
+        found = message_now(self, *s, view, true, true);
+    }
+    return found < 0 && PyList_Size(list.get()) == 0 ? nullptr : (PyErr_Clear(), list.release());
+}
+
+PyMethodDef functions[] = {
+    {"borrow", borrow, METH_VARARGS, "The next message, in place."},
+    {"borrow_many", borrow_many, METH_VARARGS, "The messages that are there, in place."},
+    {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
 

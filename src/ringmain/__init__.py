@@ -7,9 +7,10 @@
         sub.recv(timeout=1.0)
 
 Where the public names are defined: `Publisher` (_publisher.py), `Subscriber` and `wait` (_subscriber.py), `Message`
-(_message.py), `SyncQueue` (_syncqueue.py), `Latest` and `Tick` (_latest.py), `bridge` (_bridge.py), `topics`, `info`,
-`unlink` and `clean` (_inspect.py), `metrics` (_metrics.py), frames (frames/), and the errors (errors.py). `Recorder`,
-`Recording`, `Player` and `replay` (recording/) need pyarrow, and are imported when they are first used.
+(_message.py), `SyncQueue` (_syncqueue.py), `Server`, `Client` and `services` (_service/), `Latest` and `Tick`
+(_latest.py), `bridge` (_bridge.py), `topics`, `info`, `unlink` and `clean` (_inspect.py), `metrics` (_metrics.py),
+frames (frames/), and the errors (errors.py). `Recorder`, `Recording`, `Player` and `replay` (recording/) need pyarrow,
+and are imported when they are first used.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ from ringmain._message_stream import MessageStream
 from ringmain._metrics import metrics
 from ringmain._native import Batch, Lease, Reservation
 from ringmain._publisher import Publisher
+from ringmain._service import Client, Draft, Request, Server, ServerReport, ServiceInfo, service, services
 from ringmain._subscriber import Subscriber, wait
 from ringmain._syncqueue import SyncQueue
 from ringmain.errors import (
     AddressError,
+    Busy,
     Closed,
     CodecNotFound,
     Corrupt,
@@ -39,10 +42,12 @@ from ringmain.errors import (
     Lapped,
     MessageTooLarge,
     NotAllowed,
+    RequestFailed,
     RingmainError,
     RosterFull,
     SchemaError,
     SchemaMismatch,
+    ServerGone,
     StreamChanged,
     SystemFailure,
     TakenOver,
@@ -77,10 +82,13 @@ __all__ = [
     "AddressError",
     "Batch",
     "Bridge",
+    "Busy",
+    "Client",
     "Closed",
     "CodecNotFound",
     "Corrupt",
     "DecodeError",
+    "Draft",
     "Frame",
     "FrameCopy",
     "FrameDraft",
@@ -104,11 +112,17 @@ __all__ = [
     "Publisher",
     "Recorder",
     "Recording",
+    "Request",
+    "RequestFailed",
     "Reservation",
     "RingmainError",
     "RosterFull",
     "SchemaError",
     "SchemaMismatch",
+    "Server",
+    "ServerGone",
+    "ServerReport",
+    "ServiceInfo",
     "StreamChanged",
     "Subscriber",
     "SyncQueue",
@@ -131,6 +145,8 @@ __all__ = [
     "metrics",
     "peek_frame",
     "replay",
+    "service",
+    "services",
     "topics",
     "unlink",
     "wait",

@@ -40,10 +40,16 @@ def clean() -> list[str]:
 def _where_it_is(name: str, ask: Callable[[backends.BackendProtocol], T]) -> T:
     """The answer of the first backend that has the topic."""
     _names.check_topic(name)
-    missing: list[TopicNotFound] = []
+    missing: TopicNotFound | None = None
     for backend in backends.visible():
         try:
             return ask(backend)
         except TopicNotFound as error:
-            missing.append(error)
-    raise missing[0]
+            missing = missing or error
+    assert missing is not None
+    try:
+        raise missing
+    finally:
+        del (
+            missing
+        )  # it refers to this frame: the two would keep each other, and the callers' variables, until the next gc

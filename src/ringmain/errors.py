@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 __all__ = [
     "AddressError",
+    "Busy",
     "Closed",
     "CodecNotFound",
     "Corrupt",
@@ -23,10 +24,12 @@ __all__ = [
     "RecordingCorrupt",
     "RecordingError",
     "RecordingNotFound",
+    "RequestFailed",
     "RingmainError",
     "RosterFull",
     "SchemaError",
     "SchemaMismatch",
+    "ServerGone",
     "SparkUnavailable",
     "StreamChanged",
     "SystemFailure",
@@ -52,6 +55,19 @@ class Full(Timeout):
 
     sent: int = 0
     """With `send_many`: how many messages went out before."""
+
+
+class Busy(Timeout):
+    """No server is free to take a request at once, and the call does not wait: `call(..., timeout=0)`."""
+
+
+class ServerGone(RingmainError, ConnectionError):
+    """The server that had the request died, or left without an answer. It may have run, in part or whole; it will not
+    run again."""
+
+
+class RequestFailed(RingmainError, RuntimeError):
+    """The server could not do what was asked; the text is its reason."""
 
 
 class TopicNotFound(RingmainError, FileNotFoundError):

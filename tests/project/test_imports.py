@@ -25,7 +25,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),  # the table of backends, which loads one when it is chosen
     ("_endpoint", "_working", "_publisher", "_subscriber", "_inspect", "_aio", "_syncqueue"),
     ("backends._python", "backends.shm._backend", "backends.zmq", "backends.fake"),  # the backends themselves
-    ("frames", "_latest", "_bridge"),
+    ("frames", "_latest", "_bridge", "_service"),
     ("recording",),
     ("spark",),
     ("pipeline", "_metrics"),

@@ -51,6 +51,11 @@ FEATURES = (
         "workers that take only some messages",
         zmq="a worker cannot leave a message to others; use a topic for each kind",
     ),
+    Feature(
+        "requests: Server and Client",
+        zmq="when its server dies, a request must go to another one or be given up, and a PUSH socket does not tell; "
+        "use shm",
+    ),
     Feature("send, send_many, kinds and senders"),
     Feature("recv, recv_many, recv_into, recv_batch, iteration"),
     Feature("reserve, stream, borrow"),

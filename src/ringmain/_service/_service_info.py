@@ -1,0 +1,147 @@
+"""`ServiceInfo`: what is known of a service from outside. Asking takes no slot, and slows no server."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ringmain import _inspect, _names, _native
+from ringmain._service._report import PERIOD_NS, ServerReport
+from ringmain._service._topics import lane_topic, replies_topic, reports_topic
+from ringmain._topic_info import Participant, TopicInfo
+from ringmain.errors import RingmainError, TopicNotFound
+
+if TYPE_CHECKING:
+    from ringmain._ring import TaskState
+
+_STALE_NS = 3 * PERIOD_NS
+"""A server's report older than this says nothing of its rate now: it has had no request since."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceInfo:
+    """What is known of a service. Rates and times are those of the last second, 0 if there were no requests in it; the
+    times are of the slowest server."""
+
+    name: str
+    servers: list[Participant]
+    """Living ones."""
+    clients: int
+    waiting: int
+    """Requests that no server has taken."""
+    in_flight: int
+    """Requests that a server has taken and not answered."""
+    request: str = ""
+    """The types of requests and replies; empty: bytes, or no server has reported yet."""
+    reply: str = ""
+    requests: int = 0
+    """Answered by the servers that live."""
+    failed: int = 0
+    gone: int = 0
+    expired: int = 0
+    rate_hz: float = 0.0
+    queue_p50_us: float = 0.0
+    queue_p99_us: float = 0.0
+    handler_p50_us: float = 0.0
+    handler_p99_us: float = 0.0
+    slowest: Participant | None = None
+    """The server that has had a request the longest; `taken_ns` says since when."""
+
+
+def service(name: str) -> ServiceInfo:
+    """What is known of a service. Raises `TopicNotFound` if there is none."""
+    _inspect.info(reports_topic(name))  # it exists while a server lives
+    return _describe(name, _lanes(name))
+
+
+def services() -> list[ServiceInfo]:
+    """All services that have a server, by name."""
+    names = [topic.name.removesuffix(".servers") for topic in _inspect.topics() if topic.name.endswith(".servers")]
+    found = []
+    for name in names:
+        with suppress(TopicNotFound):
+            if lanes := _lanes(name):
+                found.append(_describe(name, lanes))
+    return found
+
+
+def _lanes(name: str) -> list[TopicInfo]:
+    found: list[TopicInfo] = []
+    with suppress(TopicNotFound):
+        for lane in itertools.count(1):
+            found.append(_inspect.info(lane_topic(name, lane)))
+    return found
+
+
+def _describe(name: str, lanes: list[TopicInfo]) -> ServiceInfo:
+    workers = [worker for lane in lanes for worker in lane.readers if worker.alive and worker.role == "reader"]
+    servers = [worker for worker in lanes[0].readers if worker.alive and worker.role == "reader"] if lanes else []
+    living = {(server.name, server.pid) for server in servers}
+    reports = [report for report in _reports(name) if (report.report.server, report.report.pid) in living]
+    now_ns = time.time_ns()
+    fresh = [each.report for each in reports if now_ns - each.time_ns < _STALE_NS]
+    every = [each.report for each in reports]
+    busy = [worker for worker in workers if worker.taken_ns and worker.taken]
+    return ServiceInfo(
+        name=name,
+        servers=servers,
+        clients=sum(writer.alive for lane in lanes for writer in lane.writers),
+        waiting=sum(lane.waiting or 0 for lane in lanes),
+        in_flight=sum(worker.taken for worker in workers),
+        request=next((report.request for report in every), ""),
+        reply=next((report.reply for report in every), ""),
+        requests=sum(report.requests for report in every),
+        failed=sum(report.failed for report in every),
+        gone=sum(report.gone for report in every),
+        expired=sum(report.expired for report in every),
+        rate_hz=sum(report.rate_hz for report in fresh),
+        queue_p50_us=max((report.queue_p50_us for report in fresh), default=0.0),
+        queue_p99_us=max((report.queue_p99_us for report in fresh), default=0.0),
+        handler_p50_us=max((report.handler_p50_us for report in fresh), default=0.0),
+        handler_p99_us=max((report.handler_p99_us for report in fresh), default=0.0),
+        slowest=min(busy, key=lambda worker: worker.taken_ns, default=None),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    time_ns: int
+    report: ServerReport
+
+
+def _reports(name: str) -> list[Reported]:
+    """The newest of each server."""
+    newest: dict[tuple[str, int], Reported] = {}
+    with suppress(RingmainError, ValueError):
+        for message in _native.peek(_names.runtime_directory(), reports_topic(name), 256, 4096):
+            with suppress(msgspec.MsgspecError):
+                report = msgspec.msgpack.decode(message[5] or b"", type=ServerReport)
+                newest[report.server, report.pid] = Reported(message[1], report)
+    return list(newest.values())
+
+
+def why_no_reply(name: str, lane: str, state: TaskState) -> str:
+    """For the text of a timeout: where the request is."""
+    try:
+        there = _inspect.info(lane)
+    except TopicNotFound:
+        return "its topic was removed"
+    servers = [worker for worker in there.readers if worker.alive and worker.role == "reader"]
+    if not servers:
+        return "it has no server"
+    if state == "free":
+        waiting = _counted(there.waiting or 0, "request")
+        return f"{_counted(len(servers), 'server')}, and none has taken it yet ({waiting} in the queue)"
+    if state == "done":
+        return f"a server took it, and its reply did not come on '{replies_topic(name, '')}...'"
+    busy = ", ".join(f"'{server.name}' ({server.pid_text})" for server in servers if server.taken)
+    return f"a server has taken it and not answered yet: {busy or 'one that died'}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
