@@ -149,6 +149,8 @@ class PushPull(Sharing):
         with zmq.Context() as context, context.socket(zmq.PUSH) as one:
             for worker in range(WORKERS):
                 one.connect(f"ipc://{self.directory}/{worker}")
+            for _ in range(WORKERS):  # in turn, so one to each: then all are connected
+                one.send(STOP)
             yield _one_by_one(one.send)
 
     @contextmanager
@@ -156,8 +158,10 @@ class PushPull(Sharing):
         import zmq
 
         with zmq.Context() as context, context.socket(zmq.PULL) as one:
-            one.setsockopt(zmq.RCVTIMEO, int(IDLE_S * 1000))
             one.bind(f"ipc://{self.directory}/{index}")
+            for _ in range(self.senders):
+                one.recv()
+            one.setsockopt(zmq.RCVTIMEO, int(IDLE_S * 1000))
             receive, again = one.recv, zmq.Again
 
             def receive_or_none() -> Any:
@@ -201,14 +205,14 @@ def _consume(
             for _ in iter(receive, STOP):
                 pass
         return time.perf_counter()
-    count = 0
+    count, last_s, clock = 0, time.perf_counter(), time.perf_counter
     while True:
         for message in iter(receive, STOP):
-            count += 1
+            count, last_s = count + 1, clock()
             if keep is not None:
                 keep.append(message)
         if ended(count):
-            return time.perf_counter() - IDLE_S
+            return last_s
 
 
 def share(adapter: Sharing, messages: list[bytes], rounds: int, whole: bool) -> float:
@@ -292,8 +296,8 @@ def sample_of(kind: type[Sharing], senders: int) -> Callable[[float], float]:
 
     def sample(budget_s: float) -> float:
         if not rounds:
-            rate = once(24, whole=True)
-            rounds.append(max(24, int(rate * budget_s / BATCH / senders)))
+            once(24, whole=True)
+            rounds.append(max(24, int(once(200) * budget_s / BATCH / senders)))
         return once(rounds[0])
 
     return sample

@@ -203,3 +203,41 @@ def test_frames_of_another_shape_end_the_bridge_with_a_sentence() -> None:
             pub.send(np.zeros(8, "u1"))
             with pytest.raises(rm.TopicMismatch, match="another layout"):
                 carrying.carry(timeout=PATIENCE_S)
+
+
+def test_work_is_carried_to_workers_elsewhere() -> None:
+    with (
+        rm.Publisher("near", contract="work") as pub,
+        rm.bridge("near", "zmq:between"),
+        rm.bridge("zmq:between", "far"),
+    ):
+        for i in range(30):
+            pub.send(b"%d" % i)
+        with rm.Subscriber("far") as a, rm.Subscriber("far") as b:
+            done = [worker.recv(timeout=PATIENCE_S) for _ in range(15) for worker in (a, b)]
+            assert sorted(done, key=int) == [b"%d" % i for i in range(30)]
+            assert rm.info("far").contract == "work"
+
+
+def test_work_that_finds_no_room_is_kept_and_given_back() -> None:
+    with rm.Publisher("near", contract="work") as pub, rm.Publisher("far", contract="work", capacity=4096) as far:
+        for i in range(100):
+            pub.send(b"%02d" % i + bytes(100))
+        with rm.bridge("near", "far", timeout=0, start=False) as carrying:
+            carried = carrying.carry(timeout=0)
+            assert 0 < carried < 50
+            assert carrying.carry(timeout=0) == 0
+            assert carrying.traffic.dropped == 0
+            with rm.Subscriber("far") as worker:
+                assert worker.recv(timeout=0)[:2] == b"00"
+                assert len(worker.recv_many(100)) == carried - 1
+                worker.try_recv()
+                carrying.carry(timeout=0)
+                assert worker.recv(timeout=0)[:2] == b"%02d" % carried
+            rest = carrying.traffic.carried
+        with rm.Subscriber("near") as worker:
+            first = worker.recv_message(timeout=0)
+            assert int(first.data[:2]) == rest
+        far.close()
+    rm.unlink("near")
+    rm.unlink("far")

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
-from ringmain import _native
+from ringmain import _native, backends
 from ringmain._closing import Closing
 from ringmain._contracts import CONTRACTS
 from ringmain._publisher import Publisher
@@ -55,6 +55,7 @@ class Bridge(Closing):
     """Carries messages from `source` to `target`: in a thread of its own after `start()`, or by calling `carry()`.
 
     timeout: seconds to wait for room, on contracts whose writer waits; then the message is dropped and counted.
+        A message of a `work` topic is kept and tried again, and given back when the bridge is closed.
     The bridge closes both ends when it is closed.
     """
 
@@ -70,6 +71,7 @@ class Bridge(Closing):
         self._carries = _carrier(source, target, self.traffic, timeout)
         self._target_options: dict[str, Any] | None = None  # of a target that the bridge opened itself
         self._agreed = False
+        self._kept: Any = None  # of a work topic: a message that the target had no room for
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -77,12 +79,14 @@ class Bridge(Closing):
         """Wait for a message and carry all that are there, up to a few hundred; returns how many were carried."""
         before = self.traffic.carried
         for received in range(AT_ONCE):
-            message = self._receive(0 if received else timeout)
+            message = self._kept or self._receive(0 if received else timeout)
             if message is None:
                 break
             if not self._agreed:
                 self._agree_on_contract(stack=2)
-            self._carries.send(message)
+            self._kept = None if self._carries.send(message) else message
+            if self._kept is not None:
+                break
         self.traffic.lost = self._lost_before + self.source.lost
         return self.traffic.carried - before
 
@@ -161,6 +165,8 @@ class Bridge(Closing):
         # Ctrl-C may come while the thread starts: it then ends by itself, since it looks at _stop first.
         if self._thread is not None and self._thread.ident is not None:
             self._thread.join()
+        if self._kept is not None and not self.source.closed:
+            cast(Subscriber, self.source).reject(self._kept)
         self.source.close()
         self.target.close()
         if self.error is not None:
@@ -181,7 +187,8 @@ class _MessageCarrier:
         self._offset = 0
         self._sender = target.sender
 
-    def send(self, message: Any) -> None:
+    def send(self, message: Any) -> bool:
+        """False: there is no room, and it must not be dropped."""
         self._follow_source(message.seq)
         try:
             if message.sender != self._sender:
@@ -193,12 +200,15 @@ class _MessageCarrier:
                 number = self._target.next_sequence
             self._target._send_as(message.data, number, message.time_ns, message.kind, self._wait_s)
         except Full:
+            if _gives_back(self._source):
+                return False
             self._traffic.full += 1
         except MessageTooLarge:
             self._traffic.too_large += 1
         else:
             self._traffic.carried += 1
             self._traffic.carried_bytes += len(message.data)
+        return True
 
     def _follow_source(self, seq: int) -> None:
         """Numbers are kept, but never go back: when the source is recreated, its numbers continue after those that
@@ -217,7 +227,7 @@ class _FrameCarrier:
     def __init__(self, target: FramePublisher, traffic: Traffic, timeout: float | None) -> None:
         self._target, self._traffic, self._timeout = target, traffic, timeout
 
-    def send(self, frame: Frame) -> None:
+    def send(self, frame: Frame) -> bool:
         with frame:
             if frame.layout != self._target.layout:
                 raise TopicMismatch(
@@ -233,9 +243,10 @@ class _FrameCarrier:
                         draft.size = frame.size
             except Full:
                 self._traffic.full += 1
-                return
+                return True
         self._traffic.carried += 1
         self._traffic.carried_bytes += frame.size
+        return True
 
 
 def _carrier(source: Any, target: Any, traffic: Traffic, timeout: float | None) -> _MessageCarrier | _FrameCarrier:
@@ -245,6 +256,13 @@ def _carrier(source: Any, target: Any, traffic: Traffic, timeout: float | None) 
     if frames[0]:
         return _FrameCarrier(target, traffic, timeout)
     return _MessageCarrier(source, target, traffic, timeout)
+
+
+def _gives_back(source: Subscriber) -> bool:
+    """Does a message that the bridge has taken, and not carried, go to another worker?"""
+    contract, backend = source.contract, backends.choose(source._backend)
+    shared = contract is not None and CONTRACTS[contract].shared
+    return shared and _features.missing(backend, "a worker gives messages back") is None
 
 
 def _not_alike(source: Any, target: Any) -> TopicMismatch:

@@ -31,7 +31,10 @@ SLICE_S = 0.25
 FIRST_POLL_S, LONGEST_POLL_S = 0.0005, 0.02
 """Dozens of processes poll at once. If all of them did so every half millisecond, they alone would keep two cores busy,
 and then any process that is forked or ends waits for seconds in the kernel."""
-WAITING = ("pipe", "reliable")
+WAITING = ("pipe", "reliable", "work")
+SHARED = ("work",)
+SURVIVOR = 1
+"""The number of the surviving writer."""
 ONE_WRITER = ("broadcast", "pipe")
 HEAD = struct.Struct("<IIQ")
 FINAL = 0xFFFF
@@ -50,8 +53,20 @@ class Board:
     LIVES = 512
     """The first of the words that say in which lives the writers wrote; the records are below."""
 
+    MOST_TASKS = 1 << 20
+
     def __init__(self) -> None:
         self._words = memoryview(mmap.mmap(-1, self.WORDS * 8)).cast("q")
+        self._done = mmap.mmap(-1, self.MOST_TASKS)
+
+    def finished(self, data: bytes) -> None:
+        """On a shared contract: this message is done. Said before the worker is done with it, since it may die then."""
+        writer, counter = parse(data)
+        if writer == SURVIVOR:
+            self._done[counter % self.MOST_TASKS] = 1
+
+    def unfinished(self, sent: int) -> list[int]:
+        return [counter for counter in range(min(sent, self.MOST_TASKS)) if not self._done[counter]]
 
     stop = property(lambda self: bool(self._words[0]), lambda self, v: self._words.__setitem__(0, v))
     go_writer = property(lambda self: bool(self._words[1]), lambda self, v: self._words.__setitem__(1, v))
@@ -104,6 +119,10 @@ class Lives:
             self._words[2 * count + 1], self._words[2 * count + 2] = epoch, counter
             self._words[0] = count + 1
 
+    @property
+    def count(self) -> int:
+        return int(self._words[0])
+
     def of(self, counter: int) -> int | None:
         """The epoch of this message; None: not recorded."""
         for i in reversed(range(self._words[0])):  # the later one, if nothing could be sent in the one before
@@ -139,6 +158,7 @@ class Ledger:
 
     def __init__(self, contract: str, board: Board | None = None) -> None:
         self.waiting = contract in WAITING
+        self.shared = contract in SHARED  # what does not come went to another worker
         self.inherits = contract == "pipe"  # what the reader before it has read is not lost
         self.board = board
         self.epoch: int | None = None
@@ -153,6 +173,10 @@ class Ledger:
 
     def enter(self, message: rm.Message, epoch: int) -> tuple[int, int]:
         writer, counter = parse(message.data)
+        if self.shared:
+            if message.lost:
+                raise Wrong(f"{message.lost} messages lost before {message.seq} on a contract that waits")
+            return writer, counter
         first_of_life = epoch != self.epoch
         if first_of_life:
             if message.lost > message.seq:
@@ -275,7 +299,8 @@ def writer(board: Board, record: Record, contract: str, number: int, readers: li
             if board.stop and all(reader.done for reader in readers):
                 return
             leaving = board.stop
-            if leaving and said_goodbye and contract == "pipe":  # once is enough there, and unread ones would stay
+            if leaving and said_goodbye and (contract == "pipe" or (contract in SHARED and not pub.all_read)):
+                # Unread ones would stay: once is enough on a pipe, and where they are shared one after the other.
                 time.sleep(0.0005)
                 continue
             try:
@@ -315,6 +340,7 @@ def reader(board: Board, record: Record, contract: str) -> None:
             since = time.monotonic()
             assert sub.epoch is not None
             who, counter = ledger.enter(message, sub.epoch)
+            board.finished(message.data)
             if record.count == 0:
                 record.first = counter
             record.tick(counter)
@@ -338,7 +364,7 @@ def lingering_reader(board: Board, record: Record, contract: str) -> None:
                     who, counter = parse(bytes(message.data))
                     record.tick(counter)
                     until(lambda: not board.paused, "the end of the pause")
-                    parse(bytes(message.data))
+                    board.finished(bytes(message.data))
                 since = time.monotonic()
             except Wrong:
                 if contract != "broadcast":
@@ -380,7 +406,7 @@ class Act:
     """Has a process died in the topic before?"""
     writes: bool = False
     """Does it want to be the one writer, where there is one?"""
-    contracts: tuple[str, ...] = ("broadcast", "pipe", "bus", "reliable")
+    contracts: tuple[str, ...] = ("broadcast", "pipe", "bus", "reliable", "work")
 
 
 ROUNDS = 16
@@ -426,15 +452,31 @@ def read(board: Board, record: Record, contract: str, number: int) -> None:
     with refused(), rm.Subscriber(TOPIC, name=VICTIM, on_lap="oldest", spin=0) as sub:
         buffer = bytearray(4096)
         for _ in range(ROUNDS):
-            record.tick(parse(sub.recv(timeout=VICTIMS_PATIENCE_S))[1])
+            data = sub.recv(timeout=VICTIMS_PATIENCE_S)
+            board.finished(data)
+            record.tick(parse(data)[1])
             for data in sub.recv_many(4):
+                board.finished(data)
                 record.tick(parse(data)[1])
             size = sub.recv_into(buffer, timeout=VICTIMS_PATIENCE_S)
+            board.finished(bytes(buffer[:size]))
             record.tick(parse(bytes(buffer[:size]))[1])
             with suppress(rm.Lapped), sub.borrow(timeout=VICTIMS_PATIENCE_S) as message:
                 data = bytes(message.data)
+                if contract in SHARED:  # before the block ends; elsewhere it may be overwritten until then
+                    board.finished(data)
             with suppress(Wrong):
                 record.tick(parse(data)[1])
+
+
+def give_back(board: Board, record: Record, contract: str, number: int) -> None:
+    """A worker that rejects every other message."""
+    with refused(), rm.Subscriber(TOPIC, name=VICTIM, spin=0) as sub:
+        for _ in range(ROUNDS):
+            sub.reject(sub.recv(timeout=VICTIMS_PATIENCE_S))
+            data = sub.recv(timeout=VICTIMS_PATIENCE_S)
+            board.finished(data)
+            record.tick(parse(data)[1])
 
 
 def create(board: Board, record: Record, contract: str, number: int) -> None:
@@ -500,10 +542,11 @@ def clean(board: Board, record: Record, contract: str, number: int) -> None:
 
 ACTS = {
     "write": Act(write, writes=True, founded=True),
-    "write, blocked": Act(write, writes=True, founded=True, pauses=True, contracts=("pipe", "bus", "reliable")),
+    "write, blocked": Act(write, writes=True, founded=True, pauses=True, contracts=("pipe", "bus", "reliable", "work")),
     "write where one died": Act(write, writes=True, founded=True, corpse=True),
     "read": Act(read, has_reader=False),
     "read where one died": Act(read, has_reader=False, corpse=True),
+    "give back": Act(give_back, has_reader=False, contracts=SHARED),
     "create": Act(create, writes=True),
     "wait for the topic": Act(wait_for_the_topic, survivors_first=False),
     "leave as the last": Act(leave_last, survivors_first=False),

@@ -20,7 +20,7 @@ from typing import Any
 
 import actors
 import child_processes
-from actors import ACTS, ONE_WRITER, PATIENCE_S, WAITING, Board, Record, Wrong, until
+from actors import ACTS, ONE_WRITER, PATIENCE_S, SHARED, SURVIVOR, WAITING, Board, Record, Wrong, until
 
 from ringmain.testing import die_at, stop_at
 
@@ -134,7 +134,7 @@ class World:
     def start_survivors(self) -> None:
         records = self.reader_records
         self.survivors = {
-            "writer": self.fork("writer", actors.writer, self.board.record(0), self.contract, 1, records),
+            "writer": self.fork("writer", actors.writer, self.board.record(0), self.contract, SURVIVOR, records),
         }
         for i, record in enumerate(records):
             slow = self.lingers and i == len(records) - 1
@@ -270,9 +270,17 @@ class World:
         self.board.stop = True
         for name, pid in self.survivors.items():
             self.expect_success(pid, f"the surviving {name}")
+        self.check_work_is_done()
         left = sorted(p.name for p in self.directory.iterdir() if p.name != "bell")
         if left:
             raise Wrong(f"left behind after all have left: {left}")
+
+    def check_work_is_done(self) -> None:
+        """On a shared contract, all that the surviving writer sent; but removing a topic discards its messages."""
+        if self.contract not in SHARED or self.board.lives(SURVIVOR).count > 1:
+            return
+        if unfinished := self.board.unfinished(self.board.record(0).counter):
+            raise Wrong(f"messages that no worker has done: {unfinished[:20]}")
 
     def check_pipe_goes_on(self) -> None:
         """The next reader of a pipe goes on where the dead one stopped."""

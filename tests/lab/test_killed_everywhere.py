@@ -22,7 +22,12 @@ from ringmain.testing import crash_points, die_at, stop_at
 from .run_all import CONTRACTS, Scenario, play, ring_points
 
 # Whether a process sleeps depends on the pace of the others, so an act may miss these points; no contract may.
-DEPENDS_ON_PACE = ("publish: about to sleep", "read: about to sleep", "bell: cleared, sleepers not woken")
+DEPENDS_ON_PACE = (
+    "publish: about to sleep",
+    "read: about to sleep",
+    "work: about to sleep",
+    "bell: cleared, sleepers not woken",
+)
 
 
 @pytest.fixture(scope="module")
