@@ -52,6 +52,9 @@ class Sharing:
     def worker(self, index: int) -> AbstractContextManager[Callable[[], Any]]:
         raise NotImplementedError
 
+    def flush(self) -> None:
+        """Of a sender that sends no more: returns when all that it sent is in the queue."""
+
 
 def _one_by_one(send: Callable[[bytes], Any]) -> Callable[[list[bytes]], None]:
     def send_all(messages: list[bytes]) -> None:
@@ -97,6 +100,11 @@ class Queue(Sharing):
     @contextmanager
     def worker(self, index: int) -> Iterator[Callable[[], Any]]:
         yield self._queue.get
+
+    def flush(self) -> None:
+        """`put` leaves a message to a thread of its process."""
+        self._queue.close()
+        self._queue.join_thread()
 
 
 class Fifo(Sharing):
@@ -227,6 +235,8 @@ def share(adapter: Sharing, messages: list[bytes], rounds: int, whole: bool) -> 
                 start = time.perf_counter()
                 for _ in repeat(None, rounds):
                     send(messages)
+                if index != 0:
+                    adapter.flush()
                 last_sender.wait(pair.PATIENCE_S)
                 if index == 0 and adapter.in_order:
                     send([STOP] * WORKERS)
