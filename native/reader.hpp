@@ -182,6 +182,7 @@ class Reader {
   private:
     // With an honest writer a few attempts are enough; a hostile one must not keep us here endlessly.
     static constexpr int kMaxAttempts = 10'000;
+    static constexpr int kMaxWalks = 16;  // each looks at every message of the ring, if the hint is bad
 
     Ring ring_;
     uint32_t slot_;
@@ -228,16 +229,18 @@ class Reader {
     // Goes to the next message to come, or to the oldest or newest whole one, and reads its number.
     [[gnu::noinline]] bool jump(Start where) {
         for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+            if (where == Start::last && attempt == kMaxWalks) where = Start::latest;
             // [OLDEST] acquire: pairs with [TAIL]; [OBSERVE] acquire: pairs with [COMMIT].
             uint64_t commit = ring_.header.commit.load(std::memory_order_acquire) & kPositionMask;
             uint64_t there =
                 where == Start::latest ? commit : ring_.header.tail.load(std::memory_order_acquire);
+            if (where == Start::last && there % kAlignBytes == 0 && there <= commit)
+                there = find_newest(there, commit);
             if (there % kAlignBytes != 0 || there > kMaxPosition ||
                 (where != Start::latest && there > commit)) {
                 // The writer may have moved both between our two loads.
                 continue;
             }
-            if (where == Start::last) there = find_newest(there, commit);
             if (always_holds_) {
                 if (!move_hold(there)) return false;
                 // [HOLD] announced before we look at `claim`. We join only once, so that no writer needs to fence.

@@ -120,6 +120,8 @@ void add_broadcast(std::vector<Case>& cases) {
     add("two sleep and are woken once", {writer({.sizes = {S}}), reader({}), reader({})});
     add("joins while it is written",
         {writer({.sizes = {S, S}}, kBrim), reader({.looks = 2, .start = Start::oldest, .joins = true})});
+    add("joins at the newest while it is written",
+        {writer({.sizes = {S, S}}, kBrim), reader({.looks = 2, .start = Start::last, .joins = true})});
     add("taken over alive",
         {writer({.sizes = {S, S}}), writer({.sizes = {S}, .joins = true, .takeover = true})});
     add("taken over alive, read", {writer({.sizes = {S}}, kOne),
@@ -215,6 +217,8 @@ void add_reliable(std::vector<Case>& cases) {
     add("two writers", {writer({.sizes = {S}}, kOne), writer({.sizes = {S}}), reader(kAll)});
     add("joins while it is written",
         {writer({.sizes = {S, S}}, kBrim), reader({.start = Start::oldest, .joins = true})});
+    add("joins at the newest while it is written",
+        {writer({.sizes = {S, S}}, kBrim), reader({.start = Start::last, .joins = true})});
     add("a reader leaves",
         {writer({.sizes = {S, S}}, kBrim), reader({.start = Start::oldest, .leaves_after = 1})});
     add("a reader dies", {writer({.sizes = {S, S}}, kBrim), mortal(reader(kAll))}, 1);

@@ -164,7 +164,8 @@ void read_all(Topic& topic, uint8_t how) {
     const TopicFile& s = participant->topic_file();
     Reader reader(ring_of(s), participant->slot(), how & 2 ? Start::oldest : Start::latest, how & 4, how & 1);
     topic.lie();
-    if (reader.attach(how & 8 ? Start::oldest : Start::latest) != Status::ok) return;
+    Start start = how & 16 ? Start::last : how & 8 ? Start::oldest : Start::latest;
+    if (reader.attach(start) != Status::ok) return;
     std::vector<std::byte> copy(s.capacity_bytes);
     for (int i = 0; i < kMessages; ++i) {
         topic.lie();
