@@ -43,9 +43,9 @@ std::optional<ParticipantInfo> living_participant(const TopicFile& topic_file, s
 
 // Is this still the participant whose turn it is to write? Call with the roster lock.
 bool still_writes(const TopicFile& topic_file, const Participation& writer) {
-    uint32_t turn = topic_file.header().turn.load(std::memory_order_acquire) & ~kTurnSleeper;
-    return topic_file.epoch == writer.epoch && turn == writer.slot + 1 && writer.slot < kSlotCount &&
-           slot_taken(topic_file, writer.slot) &&
+    uint32_t owner = turn_slot(topic_file.header().turn.load(std::memory_order_acquire));
+    return topic_file.epoch == writer.epoch && owner == writer.slot && owner != kSlotCount &&
+           slot_taken(topic_file, owner) &&
            topic_file.slot(writer.slot).generation.load(std::memory_order_relaxed) == writer.generation;
 }
 

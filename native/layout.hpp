@@ -108,16 +108,25 @@ enum class SlotState : uint32_t { free = 0, taken = 1, enrolled = 2 };
 
 enum HeaderFlags : uint32_t { kPersist = 1, kHugePages = 2 };
 
-// `turn`: 0, or 1 + the slot of the writer whose turn it is, and this bit if another writer sleeps until it ends.
-constexpr uint32_t kTurnSleeper = uint32_t{1} << 31;
-constexpr uint32_t kTurnOver = 0x7fffffff;  // the topic was removed: no more writing here
+// `turn`. Its low half: 0, or 1 + the slot of the writer whose turn it is; and a bit if another writer asks for it. The high
+// half counts how often it was taken, so that no two takings look alike.
+constexpr uint64_t kTurnOwner = 0x7fffffff;
+constexpr uint64_t kTurnOver =
+    kTurnOwner;  // in place of the owner: the topic was removed, no more writing here
+constexpr uint64_t kTurnAsked = uint64_t{1} << 31;
+constexpr uint64_t kTurnCount = uint64_t{1} << 32;
 
+constexpr bool turn_free(uint64_t turn) { return (turn & kTurnOwner) == 0; }
+constexpr bool turn_over(uint64_t turn) { return (turn & kTurnOwner) == kTurnOver; }
 // The slot of the writer whose turn it is; kSlotCount if the word names none.
-constexpr uint32_t turn_slot(uint32_t turn) {
-    uint32_t owner = turn & ~kTurnSleeper;
-    return owner == 0 || owner > kSlotCount ? kSlotCount : owner - 1;
+constexpr uint32_t turn_slot(uint64_t turn) {
+    uint64_t owner = turn & kTurnOwner;
+    return owner == 0 || owner > kSlotCount ? kSlotCount : static_cast<uint32_t>(owner - 1);
 }
-constexpr bool turn_over(uint32_t turn) { return (turn & ~kTurnSleeper) == kTurnOver; }
+constexpr uint64_t turn_given_back(uint64_t turn) { return turn & ~(kTurnCount - 1); }
+constexpr uint64_t turn_taken(uint64_t before, uint32_t slot) {
+    return turn_given_back(before) + kTurnCount + slot + 1;
+}
 
 struct Header {
     // Identity: written by the creator before the file has a name, never again; but kPersist may be set later.
@@ -142,7 +151,7 @@ struct Header {
     Word<uint64_t> newest;  // where the newest message begins; a hint for conflating readers
 
     // Whose turn it is to write.
-    alignas(128) Word<uint32_t> turn;
+    alignas(128) Word<uint64_t> turn;
 
     // Removal and membership; changed under the roster lock.
     alignas(128) Word<uint32_t> retired;  // 1: this file no longer has its name, look for another
@@ -184,9 +193,9 @@ struct alignas(256) Slot {
     Word<uint64_t> messages;           // moved so far
     Word<uint64_t> bytes;              // payload bytes moved so far
     Word<uint64_t> lost;               // reader: messages lost
-    Word<uint32_t> busy;       // the one writer: 1 while inside a publish; reader: 1 until it has attached
-    Word<uint32_t> waits_for;  // writer: 1 + the slot it waits for, or 0
-    Word<uint32_t> awaited;    // the bell of writers that wait for this hold; as Header::bell
+    Word<uint32_t> busy;               // writer: 1 while inside a publish; reader: 1 until it has attached
+    Word<uint32_t> waits_for;          // writer: 1 + the slot it waits for, or 0
+    Word<uint32_t> awaited;            // the bell of writers that wait for this hold; as Header::bell
 
     // Identity again, written with the rest of it: there was no room left above.
     alignas(64) Word<uint64_t> pid_namespace;  // the inode of the namespace that the pid is of; 0: unknown

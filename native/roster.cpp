@@ -216,6 +216,15 @@ static bool turn_is_of(const TopicFile& topic_file, uint32_t index) {
     return turn_slot(topic_file.header().turn.load(memory_order_acquire)) == index;
 }
 
+// Compared, since another writer may take the turn at the same time: its owner rested when it died.
+static void free_turn(const TopicFile& topic_file, uint32_t index) {
+    Word<uint64_t>& turn = topic_file.header().turn;
+    uint64_t seen = turn.load(memory_order_acquire);
+    while (turn_slot(seen) == index)
+        if (turn.compare_exchange(seen, turn_given_back(seen), memory_order_acq_rel))
+            return wake(turn.futex());
+}
+
 // A free slot holds nothing and does not have the turn, and a writer's slot holds nothing. If one does, a process wrote
 // where it must not (or a participant that had lost its lock moved its hold after it was reaped), and nothing else would
 // ever reset it.
@@ -238,12 +247,7 @@ bool reap_if_dead(const TopicFile& topic_file, uint32_t index, const RosterLock&
     drop_hold(topic_file, index);
     if (!reaped && slot_taken(topic_file, index)) return true;  // a living writer keeps the rest
     CRASH_POINT("reap: hold gone, turn kept");
-    if (turn_is_of(topic_file, index)) {
-        // No other writer can have it meanwhile: only its owner gives a turn back, and the owner is dead.
-        Word<uint32_t>& turn = topic_file.header().turn;
-        turn.exchange(0, memory_order_acq_rel);
-        wake(turn.futex());
-    }
+    free_turn(topic_file, index);
     CRASH_POINT("reap: turn free, slot taken");
     slot.waits_for.store(0, memory_order_relaxed);
     slot.busy.store(0, memory_order_relaxed);
@@ -269,6 +273,16 @@ uint32_t reap_all(const TopicFile& topic_file, const RosterLock& lock) {
     return alive;
 }
 
+// Waits until the slot's writer, if it lives, is not inside a publish. False: it did not finish in time.
+static bool wait_until_rests(const TopicFile& s, uint32_t slot, int64_t deadline_ns) {
+    // [IDLE] acquire: we see what the writer committed last. Pairs with [RELEASE] in Writer::rest.
+    while (s.slot(slot).busy.load(memory_order_acquire) != 0 && slot_locked(s, slot)) {
+        if (monotonic_ns() > deadline_ns) return false;
+        usleep(100);
+    }
+    return true;
+}
+
 // Waits until no living writer but `newcomer` is inside a publish: `turn` no longer names them, but they may have
 // looked at it before. Waits for all of them, not only for the turn's last owner: a process that died right after
 // it announced its takeover leaves the writer before it in the middle of a message, and the turn no longer says whose.
@@ -280,41 +294,38 @@ static uint32_t wait_until_idle(const TopicFile& s, uint32_t newcomer) {
         if (i == newcomer || !slot_has_role(s, i, Role::writer) || !slot_alive(s, i)) continue;
         if (!fenced) process_barrier::make_or_wait();
         fenced = true;
-        // [IDLE] acquire: we see what the old writer committed last. Pairs with [RELEASE] in Writer::end.
-        while (s.slot(i).busy.load(memory_order_acquire) != 0 && slot_locked(s, i)) {
-            if (monotonic_ns() > deadline) return i;
-            usleep(100);
-        }
+        if (!wait_until_rests(s, i, deadline)) return i;
     }
     return kSlotCount;
 }
 
-void stop_writers(const TopicFile& topic_file, const RosterLock& lock) {
-    Word<uint32_t>& turn = topic_file.header().turn;
+void stop_writers(const TopicFile& topic_file, const RosterLock&) {
+    Word<uint64_t>& turn = topic_file.header().turn;
     auto give_up = [&](uint32_t owner) {
         throw Failure{Fault::timed_out, "topic '" + topic_file.topic + "' cannot be removed: " +
                                             look_at(topic_file, owner, true).describe() +
                                             " is in the middle of a message and does not finish it"};
     };
     if (traits(topic_file.contract).one_writer) {
-        uint32_t owner = turn.exchange(kTurnOver, memory_order_seq_cst);
+        uint64_t before = turn.exchange(kTurnOver, memory_order_seq_cst);
         uint32_t unfinished = wait_until_idle(topic_file, kSlotCount);
         if (unfinished == kSlotCount) return;
-        turn.exchange(owner, memory_order_seq_cst);
+        turn.exchange(before, memory_order_seq_cst);
         give_up(unfinished);
     }
     int64_t deadline = monotonic_ns() + kFinishMessage_ns;
-    for (;;) {
-        uint32_t seen = 0;
-        if (turn.compare_exchange(seen, kTurnOver, memory_order_acquire)) return;
-        if (turn_over(seen)) return;
+    uint64_t seen = turn.load(memory_order_acquire);
+    while (!turn_over(seen)) {
         uint32_t owner = turn_slot(seen);
-        if (owner == kSlotCount) {  // no slot's number, so no writer will ever give it back
-            turn.exchange(kTurnOver, memory_order_acquire);
-            return;
+        if (owner != kSlotCount) {  // otherwise it is free, or no slot's number
+            // [ASKED] as in Writer::ask. Where the owner dies in the middle, there is no message to wait for.
+            if (!turn.compare_exchange(seen, seen | kTurnAsked, memory_order_acq_rel)) continue;
+            seen |= kTurnAsked;
+            process_barrier::make_or_wait();
+            if (!wait_until_rests(topic_file, owner, deadline)) give_up(owner);
         }
-        if (monotonic_ns() > deadline) give_up(owner);
-        if (!reap_if_dead(topic_file, owner, lock)) usleep(100);
+        if (turn.compare_exchange(seen, kTurnOver, memory_order_acq_rel)) return;
+        if (owner != kSlotCount && monotonic_ns() > deadline) give_up(owner);
     }
 }
 
@@ -414,8 +425,9 @@ static void write_identity(const TopicFile& s, uint32_t index, const Participant
     for (auto* word : {&slot.taken_until, &slot.taken_ns, &slot.redelivered})
         word->store(0, memory_order_relaxed);
     write_name(slot, who.name);
-    // A free slot holds nothing, but a process may have written where it must not.
+    // A free slot holds nothing and does not have the turn, but a process may have written where it must not.
     if ((slot.hold.load(memory_order_acquire) & kPositionMask) != kNoHold) drop_hold(s, index);
+    free_turn(s, index);
 }
 
 // release: a writer that sees this slot also sees its hold. Pairs with the acquire in Writer::look_at_holds.
@@ -530,8 +542,8 @@ Participant::Participant(std::shared_ptr<TopicFile> topic_file, uint32_t enrolle
 // On a one-writer contract the writer keeps the turn until it leaves. Under the roster lock.
 void Participant::take_turn(bool takeover) {
     const TopicFile& s = *topic_file_;
-    Word<uint32_t>& turn = s.header().turn;
-    uint32_t before = turn.load(memory_order_acquire);
+    Word<uint64_t>& turn = s.header().turn;
+    uint64_t before = turn.load(memory_order_acquire);
     uint32_t owner = turn_slot(before);
     bool alive = owner != kSlotCount && slot_taken(s, owner) && slot_alive(s, owner);
     if (alive && !takeover) {
@@ -541,7 +553,7 @@ void Participant::take_turn(bool takeover) {
                                        "; close it, or open with takeover=True to replace it"};
     }
     // [TAKEOVER] seq_cst: announce the new owner before looking at the old one's busy flag. Pairs with [BUSY].
-    turn.exchange(slot_ + 1, memory_order_seq_cst);
+    turn.exchange(turn_taken(before, slot_), memory_order_seq_cst);
     CRASH_POINT("takeover: announced, old writer may be busy");
     uint32_t unfinished = wait_until_idle(s, slot_);
     if (unfinished == kSlotCount) return;

@@ -81,13 +81,14 @@ class WorkQueue {
 
     // A message is free: wakes one worker, if any sleeps. The one that wakes calls the next, if there is more.
     void call() const {
-        // [CALL] fence seq_cst: after the message was committed or given back. Pairs with [RESTS].
-        fence(std::memory_order_seq_cst);
-        // relaxed: ordered by the fence, and a worker that wakes sets it again.
-        if (ring_.header.work_idle.load(std::memory_order_relaxed) == 0) return;
-        ring_.header.work_idle.exchange(0, std::memory_order_relaxed);
-        ring_.header.work_bell.fetch_add(kCall, std::memory_order_release);
-        wake(ring_.header.work_bell.futex(), 1);
+        fence(std::memory_order_seq_cst);  // after the message was given back
+        call_if_idle();
+    }
+    // The same after a light barrier, for a message that was committed.
+    void call_if_idle() const {
+        // [CALL] relaxed: ordered by the barriers, and a worker that wakes sets it again. Pairs with [RESTS].
+        if (ring_.header.work_idle.load(std::memory_order_relaxed) != 0) [[unlikely]]
+            wake_one();
     }
 
     // Gives back what a dead worker had, under the roster lock. May be repeated, if the process that did it dies.
@@ -135,6 +136,13 @@ class WorkQueue {
 
   private:
     Word<uint64_t>& word() const { return ring_.slots[kQueueSlot].hold; }
+
+    [[gnu::noinline]] void wake_one() const {
+        // relaxed: the bell changes afterwards.
+        ring_.header.work_idle.exchange(0, std::memory_order_relaxed);
+        ring_.header.work_bell.fetch_add(kCall, std::memory_order_release);
+        wake(ring_.header.work_bell.futex(), 1);
+    }
 };
 
 class Worker {
@@ -210,18 +218,15 @@ class Worker {
     Bell bell() {
         // fetch_or: the newest value, so that the kernel does not refuse to sleep again and again.
         slept_at_ = ring_.header.work_bell.fetch_or(0, std::memory_order_acquire);
-        be_idle();
-        // [RESTS] fence seq_cst: before the last look. Pairs with [CALL].
-        fence(std::memory_order_seq_cst);
+        bool sure = be_idle();
         CRASH_POINT("work: about to sleep");
         if (has_more() || is_retired(ring_.header)) return {};
-        return {ring_.header.work_bell.futex(), slept_at_};
+        return {ring_.header.work_bell.futex(), slept_at_, sure};
     }
 
     // After a sleep: another may sleep on. It is called once we have taken a message and there are more.
     void woken() {
         be_idle();
-        fence(std::memory_order_seq_cst);
         woken_ = true;
     }
     // After a message was taken, or none was for us: calls the next worker.
@@ -327,10 +332,13 @@ class Worker {
         }
     }
 
-    // relaxed: a caller that clears it changes the bell afterwards, so a worker that saw it set does not sleep on the old one.
-    void be_idle() {
+    // False: a call may be missed.
+    bool be_idle() {
+        // relaxed: a caller that clears it changes the bell afterwards, so a worker that saw it set does not sleep on the old one.
         if (ring_.header.work_idle.load(std::memory_order_relaxed) == 0)
             ring_.header.work_idle.exchange(1, std::memory_order_relaxed);
+        // [RESTS] the process-wide barrier: before the last look. Pairs with [CALL].
+        return process_barrier::make();
     }
 
     // Before a message below `end` is taken, or the cursor moved past it: if we die, the process that reaps us looks there.

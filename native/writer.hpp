@@ -28,30 +28,22 @@ class Writer {
     uint64_t position() const { return position_; }
 
     // Call once after joining: on a one-writer contract the turn is ours from now on.
-    Status attach() { return refresh(); }
+    Status attach() {
+        // relaxed: what the writer before us did came with the roster lock.
+        uint64_t seen = ring_.header.turn.load(std::memory_order_relaxed);
+        if (ring_.contract.one_writer && turn_slot(seen) == slot_) kept_ = seen;
+        return refresh();
+    }
 
-    // Takes the turn to write. Either end() or commit() must follow.
+    // Goes on with the turn, which a writer keeps while no other asks for it, or takes it. Either end() or commit() must
+    // follow.
     Status begin() {
-        if (ring_.contract.one_writer) {
-            // [BUSY] relaxed, then a light barrier: the processor may still let the load pass the store. A writer
-            // that takes over makes up for it with a process-wide barrier (see Participant::take_turn), so a publish
-            // pays nothing.
-            own().busy.store(1, std::memory_order_relaxed);
-            light_barrier(fences_);
-            if (ring_.header.turn.load(std::memory_order_relaxed) == slot_ + 1) return Status::ok;
-            own().busy.store(0, std::memory_order_release);
-            return Status::taken_over;
-        }
-        uint32_t seen = 0;
-        // A writer that slept cannot know whether others still sleep. It keeps the flag set: at worst one wake-up too many.
-        uint32_t mine = (slot_ + 1) | (waited_for_turn_ ? kTurnSleeper : 0);
-        // [TURN] acquire: all that the previous writer did. Pairs with [RELEASE].
-        if (ring_.header.turn.compare_exchange(seen, mine, std::memory_order_acquire)) return took_turn();
-        if (turn_over(seen)) return Status::taken_over;
-        uint32_t owner = turn_slot(seen);
-        if (owner == kSlotCount) return Status::corrupt;
-        obstacle = {owner, true, 0};
-        return Status::blocked;
+        // [BUSY] relaxed, then a light barrier: the processor may still let the load pass the store. A writer that asks for the
+        // turn, or takes over, makes up for it with a process-wide barrier, so a publish pays nothing.
+        own().busy.store(1, std::memory_order_relaxed);
+        light_barrier(fences_);
+        uint64_t seen = ring_.header.turn.load(std::memory_order_relaxed);
+        return seen == kept_ ? Status::ok : begin_slowly(seen);
     }
 
     // Makes `room` bytes writable at position(). May be called again with more.
@@ -63,14 +55,13 @@ class Writer {
     Bell arm() {
         CRASH_POINT("publish: about to sleep");
         if (obstacle.is_turn) {
-            Word<uint32_t>& turn = ring_.header.turn;
-            uint32_t seen = turn.load(std::memory_order_relaxed);  // relaxed: the kernel compares it again
-            if (turn_slot(seen) != obstacle.slot) return {};
-            if (!(seen & kTurnSleeper) &&
-                !turn.compare_exchange(seen, seen | kTurnSleeper, std::memory_order_relaxed))
-                return {};
+            uint64_t seen = ring_.header.turn.load(std::memory_order_relaxed);  // relaxed: compared again
+            if (turn_slot(seen) != obstacle.slot || !ask(seen)) return {};
             waited_for_turn_ = true;
-            return {turn.futex(), seen | kTurnSleeper};
+            bool sure = process_barrier::make();
+            // [IDLE] acquire: it rests, and begin() takes the turn from it. Otherwise it sees at its end that we ask.
+            if (ring_.slots[obstacle.slot].busy.load(std::memory_order_acquire) == 0) return {};
+            return {ring_.header.turn.futex(), static_cast<uint32_t>(seen), sure};
         }
         Slot& holder = ring_.slots[obstacle.slot];
         Bell bell = ringmain::arm(holder.awaited);
@@ -102,7 +93,7 @@ class Writer {
         CRASH_POINT("publish: written, not committed");
     }
 
-    // Makes visible all that was sealed since begin(), gives the turn back, and rings the bell.
+    // Makes visible all that was sealed since begin(), ends the turn, and rings the bell.
     void commit() {
         // relaxed: made visible by [COMMIT].
         ring_.word_at(position_).store(seq_, std::memory_order_relaxed);
@@ -119,34 +110,46 @@ class Writer {
         end();
         CRASH_POINT("publish: turn given back, bell not rung");
         ring_if_armed(ring_.header.bell);
-        if (ring_.contract.shared) WorkQueue(ring_).call();
+        if (ring_.contract.shared) WorkQueue(ring_).call_if_idle();
     }
 
-    // Ends the turn. What was sealed and not committed is discarded.
+    // Ends the turn, or rests: then it stays ours until another writer asks. What was sealed and not committed is discarded.
     void end() {
-        if (sealed_ != 0) {  // on a one-writer contract, begin() does not look at the words again
+        if (sealed_ != 0) {  // a writer that keeps the turn does not look at the words again
             sealed_ = sealed_bytes_ = 0;
             position_ = 0;  // back to `commit`: refresh() only moves forward
             (void)refresh();
         }
-        if (ring_.contract.one_writer) {
-            // [RELEASE] release: pairs with [IDLE].
-            own().busy.store(0, std::memory_order_release);
-            return;
+        if (rivalry_ != 0) [[unlikely]] {
+            give_back();
+            return rest();
         }
-        // [RELEASE] release: pairs with [TURN].
-        uint32_t old = ring_.header.turn.exchange(0, std::memory_order_release);
-        if (old & kTurnSleeper) wake(ring_.header.turn.futex(), 1);
+        rest();
+        light_barrier(fences_);
+        CRASH_POINT("publish: at rest, turn kept");
+        // relaxed: a writer that asks makes the process-wide barrier. It sees that we rest, or we see that it asks.
+        if (ring_.header.turn.load(std::memory_order_relaxed) != kept_) [[unlikely]]
+            give_back();
     }
 
   private:
-    static constexpr int kMaxLooks = 1000;  // with honest workers a few are enough
+    static constexpr int kMaxLooks = 1000;  // with honest workers and writers a few are enough
+    static constexpr uint64_t kNoTurn = UINT64_MAX;
+    // After it has met a rival, a writer gives the turn back after each of so many messages: asking for it costs more than
+    // taking it. One that meets no other meanwhile keeps it again.
+#if defined(RINGMAIN_EXPLORE)
+    static constexpr uint32_t kRivalry = 1;
+#else
+    static constexpr uint32_t kRivalry = 64;
+#endif
 
     Ring ring_;
     uint32_t slot_;
-    bool fences_;                    // see light_barrier
-    uint64_t position_ = 0;          // where the next message begins: `commit`, while it is our turn
-    uint64_t seq_ = 0;               // its number
+    bool fences_;              // see light_barrier
+    uint32_t rivalry_ = 0;     // after so many more messages the turn is given back
+    uint64_t kept_ = kNoTurn;  // `turn`, if it has been ours since we last read the words and no writer asks
+    uint64_t position_ = 0;    // where the next message begins: `commit`, while it is our turn
+    uint64_t seq_ = 0;         // its number
     uint64_t tail_ = 0, claim_ = 0;  // our copies of the words
     uint64_t safe_end_ = 0;          // no hold blocks the bytes below this, now or later: see look_at_holds
     uint64_t stride_bytes_;
@@ -156,6 +159,83 @@ class Writer {
     uint64_t sealed_ = 0, sealed_bytes_ = 0;  // not committed yet
 
     Slot& own() const { return ring_.slots[slot_]; }
+
+    // [RELEASE] release: pairs with [IDLE].
+    void rest() { own().busy.store(0, std::memory_order_release); }
+
+    // noinline: not reached by a writer that has kept the turn.
+    [[gnu::noinline]] Status begin_slowly(uint64_t seen) {
+        // A writer that took the turn since we had it is a rival.
+        if (kept_ != kNoTurn && seen != turn_given_back(kept_)) rivalry_ = kRivalry;
+        Status status = ring_.contract.one_writer ? Status::taken_over : try_to_take(seen);
+        if (status == Status::ok) return took_turn();
+        rest();
+        return status;
+    }
+
+    // Takes the turn if it is free, or if the writer that has it rests.
+    Status try_to_take(uint64_t seen) {
+        for (int attempt = 0; attempt < kMaxLooks; ++attempt) {
+            if (turn_over(seen)) return Status::taken_over;
+            if ((seen | kTurnAsked) == (kept_ | kTurnAsked)) {
+                give_back();  // the writer that asks may have seen us at rest
+                seen = ring_.header.turn.load(std::memory_order_relaxed);  // relaxed: compared again
+                continue;
+            }
+            if (!turn_free(seen)) {
+                uint32_t owner = turn_slot(seen);
+                if (owner == kSlotCount) return Status::corrupt;
+                if (owner == slot_) return Status::taken_over;  // our slot was given to another writer
+                rivalry_ = kRivalry;
+                obstacle = {owner, true, 0};
+                const Word<uint32_t>& busy = ring_.slots[owner].busy;
+                // relaxed: a hint. In the middle of a message it soon ends its turn, or sees that we ask: arm().
+                if (busy.load(std::memory_order_relaxed) != 0) return Status::blocked;
+                if (!ask(seen)) continue;
+                process_barrier::make_or_wait();
+                CRASH_POINT("turn: asked for, not taken");
+                // [IDLE] acquire: all that the owner did. Pairs with [RELEASE] in rest().
+                if (busy.load(std::memory_order_acquire) != 0) return Status::blocked;
+            }
+            if (take_turn(seen)) return Status::ok;
+        }
+        obstacle = {slot_, true, 0};  // the turn changes hands all the time: try again
+        return Status::blocked;
+    }
+
+    // Marks the turn of another writer. False: it has changed.
+    bool ask(uint64_t& seen) {
+        // [ASKED] acq_rel, and the process-wide barrier follows: it sees that we ask, or we see that it is busy. Pairs with [BUSY].
+        if (!(seen & kTurnAsked) &&
+            !ring_.header.turn.compare_exchange(seen, seen | kTurnAsked, std::memory_order_acq_rel))
+            return false;
+        seen |= kTurnAsked;
+        return true;
+    }
+
+    // Others may ask for what we take. One that slept cannot know whether others still sleep: it keeps the mark, too, at worst
+    // for one wake-up too many.
+    bool take_turn(uint64_t& seen) {
+        uint64_t mine = turn_taken(seen, slot_);
+        uint64_t marked = mine | (seen & kTurnAsked) | (waited_for_turn_ ? kTurnAsked : 0);
+        // [TURN] acq_rel: all that the previous writer did, and who finds the turn ours finds us busy. Pairs with [RELEASE].
+        if (!ring_.header.turn.compare_exchange(seen, marked, std::memory_order_acq_rel)) return false;
+        kept_ = mine;
+        return true;
+    }
+
+    // Gives the turn back, unless it was taken meanwhile, and wakes a writer that waits for it.
+    [[gnu::noinline]] void give_back() {
+        if (ring_.contract.one_writer) return;
+        if (rivalry_ != 0) --rivalry_;
+        uint64_t seen = kept_;
+        // [RELEASE] release: pairs with [TURN].
+        while (!ring_.header.turn.compare_exchange(seen, turn_given_back(kept_), std::memory_order_release)) {
+            rivalry_ = kRivalry;
+            if (seen != (kept_ | kTurnAsked)) return;  // taken: we rested
+        }
+        if (seen & kTurnAsked) wake(ring_.header.turn.futex(), 1);
+    }
 
     Status took_turn() {
         CRASH_POINT("publish: turn taken");

@@ -192,6 +192,7 @@ void last_look(ActorState& me, Reader& reader, const Reads& reads) {
 void remove_topic(TopicFile& topic_file) {
     RosterLock lock(topic_file);
     stop_writers(topic_file, lock);
+    note_stopped();
     CRASH_POINT("remove: writers stopped, not retired");
     mark_retired(topic_file.header());
     CRASH_POINT("retire: unlinked, not announced");
@@ -314,6 +315,7 @@ void write(const Sends& sends) {
             note_dropped(dropped, id_of(step));
         } else {
             writer.commit();
+            note_committed(writer.seq() - 1);
         }
         forget_stale_looks();
     }

@@ -190,8 +190,7 @@ void add_bus(std::vector<Case>& cases) {
     add("two borrowers", {writer({.sizes = {S}}, kOne), reader(kBorrow), reader(kBorrow)});
     add("three writers", {writer({.sizes = {S}}), writer({.sizes = {S}}), writer({.sizes = {S}})});
     add("a borrower dies", {writer({.sizes = {S, S}}, kBrim), mortal(reader(kBorrow))}, 1);
-    add("a writer dies in its turn", {mortal(writer({.sizes = {M, S}}, kBrim)), writer({.sizes = {S, S}})},
-        1);
+    add("a writer dies in its turn", {mortal(writer({.sizes = {M}}, kBrim)), writer({.sizes = {S}})}, 1);
     add("a writer dies, another goes on",
         {mortal(writer({.sizes = {M}}, kOne)), writer({.sizes = {S}}), reader(kBorrow)}, 1);
     add("a borrower dies, its reaper dies",
@@ -200,6 +199,20 @@ void add_bus(std::vector<Case>& cases) {
         {writer({.sizes = {S, S}}, kBrim),
          mortal(reader({.start = Start::oldest, .joins = true, .borrows = true, .leaves_after = 1}))},
         1);
+    const std::vector<uint32_t> kept{S};  // it sent, and has kept the turn since
+    add("a writer rests, another asks", {writer({.sizes = {S}}, kept), writer({.sizes = {S}})});
+    add("a writer rests, and asks again", {writer({.sizes = {S}}, kept), writer({.sizes = {S, S}})});
+    add("a writer rests, two ask", {writer({}, kept), writer({.sizes = {S}}), writer({.sizes = {S}})});
+    add("a writer goes on, two ask",
+        {writer({.sizes = {S}}, kept), writer({.sizes = {S}}), writer({.sizes = {S}})});
+    add("a writer dies, at rest or not", {mortal(writer({.sizes = {S}}, kept)), writer({.sizes = {S}})}, 1);
+    add("a writer that asks dies", {writer({.sizes = {S}}, kept), mortal(writer({.sizes = {S}}))}, 1);
+    add("a writer leaves while another asks",
+        {writer({.sizes = {S}, .leaves = true}, kept), writer({.sizes = {S}})});
+    add("a writer dies at rest while two ask",
+        {mortal(writer({.leaves = true}, kept)), writer({.sizes = {S}}), writer({.sizes = {S}})}, 1);
+    add("removed while a writer has kept the turn",
+        {writer({.sizes = {S}}, kept), writer({.removes = true})});
     add("a writer leaves, or dies of it",
         {mortal(writer({.sizes = {S}, .leaves = true}, kBrim)), writer({.sizes = {S}}),
          reader({.looks = 1, .start = Start::oldest})},
@@ -307,6 +320,8 @@ void add_fallback(std::vector<Case>& cases) {
         {writer({.sizes = {S, S}}, kBrim), reader({})});
     add("no kernel barrier: borrows", Contract::bus,
         {writer({.sizes = {S, S}}, kBrim), reader({.looks = 1, .start = Start::oldest, .borrows = true})});
+    add("no kernel barrier: a writer rests, another asks", Contract::bus,
+        {writer({.sizes = {S}}, {S}), writer({.sizes = {S}})});
     add("no kernel barrier: joins while it is written", Contract::reliable,
         {writer({.sizes = {S, S}}, kBrim), reader({.start = Start::oldest, .joins = true})});
 }
@@ -325,6 +340,10 @@ bool takes_long(const Case& c) {
                              "pipe: two writers die, another comes, read at the end",
                              "bus: two writers, borrows",
                              "bus: two borrowers",
+                             "bus: two writers, lapped",
+                             "bus: three writers",
+                             "bus: a writer goes on, two ask",
+                             "bus: a writer dies at rest while two ask",
                              "bus: a borrower dies, its reaper dies",
                              "reliable: two writers",
                              "reliable: a writer gives up waiting, another does not",

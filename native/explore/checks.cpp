@@ -16,12 +16,13 @@ struct Number {
     std::array<uint64_t, 4> sealed;  // by several writers, if some did not commit
     uint64_t delivered;
     int taken_by;  // 1 + the actor that has it
-    bool worked;
+    bool worked, committed;
     uint64_t given_back;
 };
 std::array<Number, kMaxMessages> numbers;
 uint64_t ghosts;  // hash of the above, updated with it
 uint64_t last_claim, last_commit, last_tail;
+bool stopped;
 
 const Header& header() { return *reinterpret_cast<const Header*>(control()); }
 
@@ -31,6 +32,7 @@ void ghost_reset() {
     numbers = {};
     ghosts = 0;
     last_claim = last_commit = last_tail = 0;
+    stopped = false;
 }
 
 uint64_t ghost_hash() { return ghosts; }
@@ -52,6 +54,17 @@ void note_dropped(uint64_t seq, uint64_t id) {
             sealed = 0;
             ghosts -= mix(seq, id);
         }
+}
+
+void note_committed(uint64_t seq) {
+    require(!numbers[seq].committed, "two messages were given one number");
+    ghosts += mix(seq, 74);
+    numbers[seq].committed = true;
+}
+
+void note_stopped() {
+    if (!stopped) ghosts += mix(75, 0);
+    stopped = true;
 }
 
 void note_delivered(uint64_t seq, uint64_t id) {
@@ -125,6 +138,7 @@ void check_words() {
     uint64_t commit = latest(&header().commit, 8) & kPositionMask;
     require(claim >= last_claim, "claim went back");
     require(commit >= last_commit, "commit went back");
+    require(commit == last_commit || !stopped, "a message was sent after the writers were stopped");
     require(tail >= last_tail, "tail went back");
     require(tail <= commit && commit <= claim && claim <= tail + topic.capacity_bytes,
             "not tail <= commit <= claim <= tail + capacity");

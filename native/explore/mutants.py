@@ -25,7 +25,7 @@ class Mutant:
 
 WRITER, READER, ROSTER, RETIREMENT = "writer.hpp", "reader.hpp", "roster.cpp", "retirement.hpp"
 BELL, BARRIER = "bell.hpp", "barrier.hpp"
-WORKER = "worker.hpp"
+WORKER, LAYOUT = "worker.hpp", "layout.hpp"
 
 MUTANTS = [
     Mutant(
@@ -188,28 +188,155 @@ MUTANTS = [
     Mutant(
         "turn-taken-relaxed",
         "[TURN] does not acquire",
-        "bus: two writers",
+        "bus: a writer rests, another asks",
         WRITER,
         (
             (
-                "compare_exchange(seen, mine, std::memory_order_acquire)",
-                "compare_exchange(seen, mine, std::memory_order_relaxed)",
+                "compare_exchange(seen, marked, std::memory_order_acq_rel)",
+                "compare_exchange(seen, marked, std::memory_order_relaxed)",
             ),
         ),
     ),
     Mutant(
         "turn-given-back-relaxed",
         "[RELEASE] of the turn does not release",
-        "bus: two writers",
+        "bus: a writer rests, another asks",
         WRITER,
-        (("turn.exchange(0, std::memory_order_release)", "turn.exchange(0, std::memory_order_relaxed)"),),
+        (
+            (
+                "turn_given_back(kept_), std::memory_order_release",
+                "turn_given_back(kept_), std::memory_order_relaxed",
+            ),
+        ),
     ),
     Mutant(
         "turn-forgets-sleepers",
-        "a writer that slept takes the turn without the flag for writers that still sleep",
-        "bus: three writers",
+        "a writer takes the turn without the mark for writers that still sleep",
+        "bus: a writer goes on, two ask",
         WRITER,
-        (("(waited_for_turn_ ? kTurnSleeper : 0)", "0"),),
+        (("mine | (seen & kTurnAsked) | (waited_for_turn_ ? kTurnAsked : 0)", "mine"),),
+    ),
+    Mutant(
+        "turn-rest-relaxed",
+        "[RELEASE] of a writer that rests does not release",
+        "bus: a writer rests, another asks",
+        WRITER,
+        (("own().busy.store(0, std::memory_order_release)", "own().busy.store(0, std::memory_order_relaxed)"),),
+    ),
+    Mutant(
+        "turn-asked-without-barrier",
+        "a writer that asks looks whether the other rests without the process-wide barrier",
+        "bus: a writer rests, another asks",
+        WRITER,
+        (
+            (
+                '                process_barrier::make_or_wait();\n                CRASH_POINT("turn: asked',
+                '                CRASH_POINT("turn: asked',
+            ),
+        ),
+    ),
+    Mutant(
+        "turn-taken-from-the-busy",
+        "a writer that asks takes the turn of a writer in the middle of a message",
+        "bus: a writer rests, another asks",
+        WRITER,
+        (("                if (busy.load(std::memory_order_acquire) != 0) return Status::blocked;\n", ""),),
+    ),
+    Mutant(
+        "turn-awaited-without-barrier",
+        "a writer that goes to sleep until the turn is given back does not make the process-wide barrier",
+        "bus: a writer rests, another asks",
+        WRITER,
+        (("bool sure = process_barrier::make();", "bool sure = true;"),),
+    ),
+    Mutant(
+        "turn-kept-without-a-look",
+        "a writer that keeps the turn does not look whether another asks",
+        "bus: a writer rests, another asks",
+        WRITER,
+        (
+            (
+                "        if (ring_.header.turn.load(std::memory_order_relaxed) != kept_) [[unlikely]]\n"
+                "            give_back();\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "turn-kept-without-fence",
+        "where there is no process-wide barrier, a writer that rests does not fence before its look",
+        "no kernel barrier: a writer rests",
+        WRITER,
+        (("        rest();\n        light_barrier(fences_);\n", "        rest();\n"),),
+    ),
+    Mutant(
+        "turn-kept-though-asked",
+        "a writer goes on with the turn that another has asked for",
+        "bus: a writer rests, another asks",
+        WRITER,
+        (("return seen == kept_ ? Status::ok", "return (seen & ~kTurnAsked) == kept_ ? Status::ok"),),
+    ),
+    Mutant(
+        "turn-taken-with-old-words",
+        "a writer that takes the turn again does not read the words anew",
+        "bus: a writer rests, another asks",
+        WRITER,
+        (("        Status status = refresh();\n", "        Status status = position_ ? Status::ok : refresh();\n"),),
+    ),
+    Mutant(
+        "turn-not-counted",
+        "the turn does not count how often it was taken",
+        "bus: a writer goes on, two ask",
+        LAYOUT,
+        (("turn_given_back(before) + kTurnCount + slot + 1", "turn_given_back(before) + slot + 1"),),
+    ),
+    Mutant(
+        "reap-overwrites-turn",
+        "a reaper stores to `turn` without comparing, though another writer may take it from a dead one that rested",
+        "bus: a writer dies",
+        ROSTER,
+        (
+            (
+                "        if (turn.compare_exchange(seen, turn_given_back(seen), memory_order_acq_rel))\n"
+                "            return wake(turn.futex());\n",
+                "        return turn.exchange(turn_given_back(seen), memory_order_acq_rel), wake(turn.futex());\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "removal-without-barrier",
+        "a remover looks whether the writer rests without the process-wide barrier",
+        "bus: removed while a writer",
+        ROSTER,
+        (
+            (
+                "            process_barrier::make_or_wait();\n            if (!wait_until_rests(topic_file",
+                "            if (!wait_until_rests(topic_file",
+            ),
+        ),
+    ),
+    Mutant(
+        "idle-without-barrier",
+        "a worker that goes to sleep looks again without the process-wide barrier",
+        "work: two workers sleep",
+        WORKER,
+        (("        return process_barrier::make();\n", "        return true;\n"),),
+    ),
+    Mutant(
+        "claim-taken-over-unfenced",
+        "a writer that finds the claim of a dead one far enough passes no release fence before its bytes",
+        "writer dies, another",
+        WRITER,
+        (
+            (
+                "            claim_ = target;\n        }\n",
+                "            claim_ = target;\n            fence(std::memory_order_release);\n        }\n",
+            ),
+            (
+                "and our bytes come after it.\n        fence(std::memory_order_release);\n",
+                "and our bytes come after it.\n",
+            ),
+        ),
     ),
     Mutant(
         "sleeps-without-arming",
@@ -362,10 +489,16 @@ MUTANTS = [
     ),
     Mutant(
         "reap-keeps-turn",
-        "a dead writer's turn is not given back",
+        "a dead writer's turn is not given back, and it still counts as busy",
         "bus: a writer dies",
         ROSTER,
-        (("    if (turn_is_of(topic_file, index)) {\n", "    if (false) {\n"),),
+        (
+            (
+                '    CRASH_POINT("reap: hold gone, turn kept");\n    free_turn(topic_file, index);\n',
+                '    CRASH_POINT("reap: hold gone, turn kept");\n',
+            ),
+            ("    slot.busy.store(0, memory_order_relaxed);\n    slot.state.store(", "    slot.state.store("),
+        ),
     ),
     Mutant(
         "reap-frees-slot-first",

@@ -107,7 +107,7 @@ PyObject* inspection(const std::shared_ptr<Directory>& directory, std::string_vi
         work = Ref(count_work(ring_of(*mapped), *mapped));
     }
     if (!work) return nullptr;
-    uint32_t turn = h.turn.load(std::memory_order_relaxed) & ~kTurnSleeper;
+    auto turn = static_cast<uint32_t>(h.turn.load(std::memory_order_relaxed) & kTurnOwner);
     return Py_BuildValue("{sssKsKsKsKsKsOsy#sIsOsO}", "contract", traits(s->contract).name, "capacity_bytes",
                          s->capacity_bytes, "epoch", s->epoch, "next_sequence", next, "position", commit,
                          "used_bytes", commit >= tail ? std::min(commit - tail, s->capacity_bytes) : 0,

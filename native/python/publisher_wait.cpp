@@ -110,7 +110,7 @@ bool wait_for_min_readers(PublisherState& p, Deadline& deadline) {
         p.lacks_readers = false;
         if (p.enough_at == membership) [[likely]]
             return true;
-        uint32_t turn = s.header().turn.load(std::memory_order_acquire);
+        uint64_t turn = s.header().turn.load(std::memory_order_acquire);
         bool ours =
             traits(s.contract).one_writer ? turn_slot(turn) == p.participant->slot() : !turn_over(turn);
         if (!ours) return true;  // taken over, or removed: begin() says so
@@ -156,7 +156,9 @@ int wait_for_room(PublisherState& p, Deadline& deadline) {
         return 0;
     }
     auto gone = [&] {
-        if (o.is_turn) return turn_slot(s.header().turn.load(std::memory_order_relaxed)) != o.slot;
+        if (o.is_turn)  // given back, or its owner rests
+            return turn_slot(s.header().turn.load(std::memory_order_relaxed)) != o.slot ||
+                   s.slot(o.slot).busy.load(std::memory_order_relaxed) == 0;
         uint64_t hold = s.slot(o.slot).hold.load(std::memory_order_relaxed) & kPositionMask;
         return hold == kNoHold || hold + s.capacity_bytes >= o.end;
     };

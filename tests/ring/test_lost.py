@@ -94,9 +94,12 @@ def test_conflate_on_every_contract(contract):
         assert pub.all_read
 
 
-@pytest.mark.parametrize(("option", "value"), [("start", "middle"), ("on_lap", "cry")])
-def test_other_words_are_refused(option, value):
-    with pytest.raises(ValueError, match=rf"{option} is 'latest' or 'oldest', not '{value}'"):
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [("start", "middle", "'latest', 'oldest' or 'last'"), ("on_lap", "cry", "'latest' or 'oldest'")],
+)
+def test_other_words_are_refused(option, value, words):
+    with pytest.raises(ValueError, match=rf"{option} is {words}, not '{value}'"):
         rm.Subscriber("x", **{option: value})
 
 
