@@ -177,3 +177,11 @@ def test_a_topic_made_anew_is_followed_with_its_new_type(started, until):
         until(lambda: rm.info("t").readers)
         pub.send({"now": "typed"})
         assert process.stdout.readline() == "now: typed\n"
+
+
+def test_arrays_inside_of_a_message(ringmain):
+    with rm.Publisher("obs", type=dict) as pub:
+        pub.send({"lidar": numpy.arange(6.0).reshape(2, 3), "step": 3})
+        assert "lidar: [[0. 1. 2.] [3. 4. 5.]]" in ringmain("echo", "obs", "--oldest", "--count", "1").out
+        told = json.loads(ringmain("echo", "obs", "--oldest", "--count", "1", "--json").out)
+        assert told["data"] == {"lidar": [[0, 1, 2], [3, 4, 5]], "step": 3}
