@@ -38,6 +38,7 @@ struct LeaseState {
     uint64_t lost = 0;
     uint32_t redelivered = 0;
     bool open = true;
+    bool is_task = true;   // on a shared contract: does the message end with the block?
     bool is_base = false;  // something may show the message and refer only to this object: see keeps_object()
 };
 
@@ -52,7 +53,7 @@ SubscriberState& subscriber_of(const LeaseState& l) {
 
 // On a shared contract: the message is done, or another worker shall have it.
 void end_task(const LeaseState& l, bool failed) {
-    if (l.keeper && l.keeper.hold().still_there() && subscriber_of(l).work)
+    if (l.is_task && l.keeper && l.keeper.hold().still_there() && subscriber_of(l).work)
         end_loan(subscriber_of(l), l.view.position, failed);
 }
 
@@ -177,13 +178,10 @@ PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
 PyType_Spec spec = {"ringmain._ring.Lease", sizeof(LeaseObject), 0,
                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
 
-// A lease of the message that was found. nullptr without an exception: it was overwritten meanwhile.
-PyObject* lease_of(PyObject* self, SubscriberState& s, const View& view) {
+// nullptr without an exception: it was overwritten meanwhile.
+PyObject* new_lease(PyObject* self, SubscriberState& s, const View& view, bool is_task) {
     Ref lease(allocate(lease_type));
-    if (!lease) {
-        s.reader->release(s.keep());
-        return nullptr;
-    }
+    if (!lease) return nullptr;
     auto* l = new LeaseState;
     reinterpret_cast<LeaseObject*>(lease.get())->state = l;
     l->subscriber = Ref::to(self);
@@ -191,19 +189,23 @@ PyObject* lease_of(PyObject* self, SubscriberState& s, const View& view) {
     l->view = view;
     l->sender = Ref(sender_of(s, view));
     l->kind = Ref(kind_of(s, view));
-    bool whole = s.reader->still_whole(view);
-    if (!l->sender || !l->kind || !l->keeper.make() || !whole) {
-        s.reader->release(s.keep());
-        return nullptr;
-    }
-    l->lost = s.reader->take(view);
-    if (s.work) l->redelivered = lend(s, view);
+    l->is_task = is_task;
+    if (!l->sender || !l->kind || !l->keeper.make() || !s.reader->still_whole(view)) return nullptr;
+    if (is_task) l->lost = s.reader->take(view);
+    if (is_task && s.work) l->redelivered = lend(s, view);
     s.leases.push_back(view.position);
     Borrowed& borrowed = l->keeper.hold();
     borrowed.subscriber = Ref::to(self);
     borrowed.topic_file = l->topic_file;
     borrowed.position = view.position;
-    return s.reader->release(s.keep()) ? lease.release() : raise_evicted(s);
+    return lease.release();
+}
+
+// A lease of the message that was found. nullptr without an exception: it was overwritten meanwhile.
+PyObject* lease_of(PyObject* self, SubscriberState& s, const View& view) {
+    Ref lease(new_lease(self, s, view, true));
+    bool ours = s.reader->release(s.keep());
+    return !lease || ours ? lease.release() : raise_evicted(s);
 }
 
 // borrow(subscriber, timeout): the module's function behind Subscriber.borrow.
@@ -261,6 +263,11 @@ PyMethodDef functions[] = {
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
+
+PyObject* lease_of_lent(PyObject* self, const View& view) {
+    SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
+    return s->attached() ? new_lease(self, *s, view, false) : raise_evicted(*s);
+}
 
 bool add_lease(PyObject* module) {
     return Keeper<Borrowed>::add_type("ringmain._ring.Borrowed") && (lease_type = add_type(module, spec)) &&

@@ -259,7 +259,8 @@ int execute(PyObject* module) {
                 PyModule_AddFunctions(module, inspect_methods) == 0 && add_publisher(module) &&
                 add_reservation(module) && add_subscriber(module) && add_lease(module) &&
                 add_heap_buffer(module) && add_batch(module) && add_event(module) && add_wait(module) &&
-                add_frame_publisher(module) && add_frame_subscriber(module) && add_frame_inspection(module);
+                add_server(module) && add_client(module) && add_frame_publisher(module) &&
+                add_frame_subscriber(module) && add_frame_inspection(module);
     if (done) loaded = Py_NewRef(module);
     return done ? 0 : -1;
 }

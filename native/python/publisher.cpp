@@ -70,6 +70,20 @@ PyObject* encode(const PublisherState& p, PyObject* object) {
     return encoded ? encoded : raise_wrong_type(p, object);
 }
 
+[[gnu::always_inline]] inline PyObject* send_encoded(PyObject* self, PublisherState& p, PyObject* object,
+                                                     std::string_view kind, int64_t timeout_ns) {
+    Ref encoded;
+    if (p.encoder) {
+        encoded = Ref(encode(p, object));
+        if (!encoded) return nullptr;
+    }
+    Bytes data;
+    if (!data.get(encoded ? encoded.get() : object)) [[unlikely]]
+        return raise_wrong_type(p, object);
+    OneAtATime turn(p.caller);
+    return turn.entered && usable(self) ? send_bytes(p, data, kind, timeout_ns) : nullptr;
+}
+
 PyObject* send(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
     PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
     PyObject* given[3] = {};
@@ -82,16 +96,7 @@ PyObject* send(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject
     int64_t timeout_ns = kForever;
     if (given[1] && (!text_of(given[1], kind) || !check_kind(kind))) return nullptr;
     if (given[2] && !parse_timeout(given[2], timeout_ns)) return nullptr;
-    Ref encoded;
-    if (p->encoder) {
-        encoded = Ref(encode(*p, given[0]));
-        if (!encoded) return nullptr;
-    }
-    Bytes data;
-    if (!data.get(encoded ? encoded.get() : given[0])) [[unlikely]]
-        return raise_wrong_type(*p, given[0]);
-    OneAtATime turn(p->caller);
-    return turn.entered && usable(self) ? send_bytes(*p, data, kind, timeout_ns) : nullptr;
+    return send_encoded(self, *p, given[0], kind, timeout_ns);
 }
 
 // send_as(data, seq, time_ns, kind): with the number and time the message had elsewhere, or new ones if the number is
@@ -466,6 +471,10 @@ PyType_Spec spec = {"ringmain._ring.Publisher", sizeof(PublisherObject), 0,
                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
 
 }  // namespace
+
+PyObject* send_object(PyObject* self, PyObject* object, std::string_view kind, int64_t timeout_ns) {
+    return send_encoded(self, *reinterpret_cast<PublisherObject*>(self)->state, object, kind, timeout_ns);
+}
 
 bool add_publisher(PyObject* module) { return (publisher_type = add_type(module, spec)) != nullptr; }
 

@@ -55,6 +55,8 @@ inline PublisherState* usable(PyObject* self) {
         return p;
     return usable_slowly(self);
 }
+// Encodes the object and sends it; its sequence number, or nullptr: raised.
+PyObject* send_object(PyObject* self, PyObject* object, std::string_view kind, int64_t timeout_ns);
 PyObject* raise_too_large(const PublisherState& p, uint64_t size, uint64_t envelope_bytes);
 PyObject* raise_status(const PublisherState& p, Status status);
 bool check_kind(std::string_view kind);

@@ -226,6 +226,8 @@ bool add_heap_buffer(PyObject* module);
 bool add_batch(PyObject* module);
 bool add_event(PyObject* module);
 bool add_wait(PyObject* module);
+bool add_server(PyObject* module);
+bool add_client(PyObject* module);
 extern PyMethodDef inspect_methods[];
 
 template <class T>

@@ -147,6 +147,9 @@ class Receiving {
     bool entered() const { return turn_.entered; }
 };
 
+// A Lease of a message that is lent already: it ends nothing but the reading. nullptr: raised.
+PyObject* lease_of_lent(PyObject* self, const View& view);
+
 // A message was overwritten while it was copied: shall we try the next? A writer that is always faster must neither outlast
 // the timeout nor block Ctrl-C. False: timed out, or raised.
 bool try_again(Deadline& deadline, int& laps);

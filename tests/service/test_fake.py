@@ -74,7 +74,7 @@ def test_a_server_is_killed(retry: bool) -> None:
                 with pytest.raises(rm.ServerGone):
                     client._outcome(call)
                 assert server.take(1, timeout=1) == []
-        kept._lease = None
+        kept._abandon()
         victim._reporter.close()
 
 

@@ -11,9 +11,9 @@ import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, Generic, TypedDict, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, Unpack, cast, overload
 
-from ringmain import _inspect, _names
+from ringmain import _inspect, _names, _native
 from ringmain._closing import Closing
 from ringmain._publisher import Publisher
 from ringmain._service import _endpoints, _topics
@@ -25,9 +25,13 @@ from ringmain._subscriber import Subscriber
 from ringmain.backends import Backend
 from ringmain.errors import Busy, Closed, Full, RosterFull, ServerGone, Timeout, TopicNotFound
 
+if TYPE_CHECKING:
+    from ringmain.typed import Schema
+
 _FIRST_SLICE_S, _SLICE_S = 0.01, 0.1
 """How long a client waits for replies before it looks whether its requests are still to be answered."""
-_THREAD_SLICE_S = 0.02
+_POLL_S = 0.01
+"""How often a task looks for its reply while a thread receives for all."""
 _AT_ONCE = 64
 """Replies that are received in one call."""
 
@@ -44,7 +48,7 @@ class ClientOptions(TypedDict, total=False):
     backend: Backend | None
 
 
-class Client(Closing, Generic[Q, R]):
+class Client(Closing, _native.Caller, Generic[Q, R]):
     """A client of a service. Its threads and tasks may share it, and have many requests under way.
 
     request, reply: the types of the data, as `type=` of a `Publisher`; None for bytes.
@@ -107,6 +111,7 @@ class Client(Closing, Generic[Q, R]):
         """What the servers see as the sender of its requests."""
         self._inherited = False
         self._calls = Calls(self.service, self._decode)
+        self._adopted: dict[int, Call] = {}
         self._turn = threading.Condition()
         self._reading = False  # does a thread receive for all?
         self._followers = 0
@@ -123,6 +128,8 @@ class Client(Closing, Generic[Q, R]):
         except BaseException:
             self._publisher.close()
             raise
+        decode = None if self._codec is None else self._codec.decode
+        self._connect(self._publisher, self._replies, decode, True)
 
     def _join_lane(self, common: Any) -> Publisher:
         options = self._options
@@ -152,19 +159,43 @@ class Client(Closing, Generic[Q, R]):
 
     # ------------------------------------------------------------------------------------- calling
 
-    def call(self, request: Q, timeout: float | None = None, *, retry: bool = False) -> R:
-        """Send a request and wait for its reply.
+    if TYPE_CHECKING:
 
-        `RequestFailed` if the server says so, with its reason. `ServerGone` if the server that had it died or left.
-        `Timeout` if no reply comes in time: the text says where the request is. timeout=0: `Busy` unless a server is
-        free to take it at once; the reply is then waited for without a limit.
-        retry: if its server dies, another runs the request, perhaps a second time.
-        """
+        def call(self, request: Q, timeout: float | None = None, retry: bool = False) -> R:
+            """Send a request and wait for its reply.
+
+            `RequestFailed` if the server says so, with its reason. `ServerGone` if the server that had it died or left.
+            `Timeout` if no reply comes in time: the text says where the request is. timeout=0: `Busy` unless a server
+            is free to take it at once; the reply is then waited for without a limit.
+            retry: if its server dies, another runs the request, perhaps a second time.
+            """
+
+    def _call(self, request: Q, timeout: float | None, retry: bool) -> R:
+        """The native `call` takes this way if another thread or task uses the client, and for what is rare."""
         return self._outcome(self._send(request, timeout, retry, if_idle=True))
+
+    def _add_call(self, number: int, timeout: float | None, waited_ns: int) -> None:
+        """The native `call` has sent a request, and its reply was not the next message within its first slice."""
+        deadline_s = None if timeout is None else self._clock_s() + timeout - waited_ns / 1e9
+        self._adopted[number] = call = Call(timeout, deadline_s, False)
+        self._calls.add(call, number)
+
+    def _rest_of_call(self, number: int) -> R:
+        return self._outcome(self._adopted.pop(number))
+
+    def _drop_call(self, number: int) -> None:
+        """The native `call` was interrupted."""
+        self._calls.drop(self._adopted.pop(number))
+
+    def _go_slow(self) -> None:
+        """From now on other threads or tasks receive replies: every call must be on the list."""
+        self._connect(self._publisher, self._replies, None, False)
 
     def submit(self, request: Q, timeout: float | None = None, *, retry: bool = False) -> Future[R]:
         """Send a request; its reply, or the exception that `call` would raise, becomes that of the future. Waits only
         while the ring is full. timeout=0: `Busy` if there is no room; then without a limit."""
+        self._check_open()
+        self._go_slow()
         future: Future[R] = DrivenFuture(self) if self._chosen == "fake" else Future()
         call = self._send(request, timeout, retry, settles(future))
         if isinstance(future, DrivenFuture):
@@ -175,6 +206,8 @@ class Client(Closing, Generic[Q, R]):
 
     async def acall(self, request: Q, timeout: float | None = None, *, retry: bool = False) -> R:
         """`call` for asyncio. A cancelled call leaves its request to the server, and ignores the reply."""
+        self._check_open()
+        self._go_slow()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         start_s = loop.time()
@@ -210,6 +243,12 @@ class Client(Closing, Generic[Q, R]):
         """Wait until so many servers take requests; returns how many there are."""
         self._check_open()
         return self._publisher.wait_for_readers(count, timeout)
+
+    @property
+    def reply_schema(self) -> Schema | None:
+        """What the replies look like, once a server of a typed service has replied."""
+        self._check_open()
+        return self._replies.schema
 
     @property
     def in_flight(self) -> int:
@@ -298,7 +337,8 @@ class Client(Closing, Generic[Q, R]):
         return cast("R", call.outcome())
 
     def _left_s(self, call: Call) -> float:
-        return _SLICE_S if call.deadline_s is None else max(0.0, call.deadline_s - self._clock_s())
+        """Until it is late, but no more than a slice."""
+        return _SLICE_S if call.deadline_s is None else min(_SLICE_S, max(0.0, call.deadline_s - self._clock_s()))
 
     def _is_late(self, call: Call) -> bool:
         return call.deadline_s is not None and self._clock_s() >= call.deadline_s
@@ -353,8 +393,8 @@ class Client(Closing, Generic[Q, R]):
             while not self._closed:
                 with self._turn:
                     self._turn.wait_for(lambda: self._closed or (len(self._calls) and not self._reading))
-                if not self._receive(_THREAD_SLICE_S):
-                    calls = self._calls.all()
+                calls = self._calls.all()
+                if not self._receive(min((self._left_s(call) for call in calls), default=0.0)):
                     self._give_up_lost(calls)
                     self._give_up_late(calls)
 
@@ -368,7 +408,7 @@ class Client(Closing, Generic[Q, R]):
         with suppress(Closed):
             while len(self._calls):
                 if self._reading or self._thread is not None:  # a thread receives, for all
-                    await asyncio.sleep(_THREAD_SLICE_S)
+                    await asyncio.sleep(_POLL_S)
                 elif not self._receive(0):
                     await _endpoints.ready([self._replies], _SLICE_S)
                     if not self._receive(0):
@@ -385,6 +425,7 @@ class Client(Closing, Generic[Q, R]):
         if self._closed:
             return
         self._closed = True
+        self._go_slow()
         if not self._inherited:
             self._calls.fail_all(lambda: Closed(f"the client of service '{self.service}' was closed"))
         with self._turn:
@@ -443,6 +484,7 @@ def _rebuild(cls: type[Client[Q, R]], directory: str, service: str, options: dic
 def _after_fork() -> None:
     for client in _clients:
         client._inherited = True
+        client._go_slow()
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -52,9 +52,10 @@ class Aside(bytearray):
 class Replies:
     """The publishers to the clients of one server."""
 
-    def __init__(self, service: str, type_: Any, backend: Any) -> None:
-        self._service, self._type, self._backend = service, type_, backend
-        self._open: OrderedDict[str, Publisher] = OrderedDict()
+    def __init__(self, service: str, type_: Any, backend: Any, changed: Callable[[], None]) -> None:
+        self._service, self._type, self._backend, self._changed = service, type_, backend, changed
+        self.publishers: OrderedDict[str, Publisher] = OrderedDict()
+        """By client. The native `reply` uses it; `changed` is called when one is closed, or a reply has no room."""
         self._unsent: list[Unsent] = []
         self._lock = threading.RLock()
         """For all but the usual `send`: several threads may answer, and one of them may close the server."""
@@ -64,7 +65,7 @@ class Replies:
         self._most_open = min(_MOST_OPEN, max(8, soft // 2)) if soft > 0 else _MOST_OPEN
 
     def send(self, client: str, number: int, value: Any) -> None:
-        publisher = self._open.get(client) or self._publisher(client, number)
+        publisher = self.publishers.get(client) or self._publisher(client, number)
         if publisher is None:
             return
         kind = kind_of_reply(number, "")
@@ -85,7 +86,7 @@ class Replies:
 
     def send_text(self, client: str, number: int, outcome: Outcome, text: str) -> None:
         """A reply without a result."""
-        publisher = self._open.get(client) or self._publisher(client, number)
+        publisher = self.publishers.get(client) or self._publisher(client, number)
         if publisher is None:
             return
         payload, kind = (
@@ -99,7 +100,7 @@ class Replies:
 
     def reserve(self, client: str, number: int, size: int) -> Any:
         """A reply that is written in place; where there is no room for it, beside the ring."""
-        publisher = self._open.get(client) or self._publisher(client, number)
+        publisher = self.publishers.get(client) or self._publisher(client, number)
         kind = kind_of_reply(number, "")
         if publisher is None:
             return Aside(size, lambda payload: None)
@@ -113,7 +114,7 @@ class Replies:
     def _publisher(self, client: str, number: int) -> Publisher | None:
         """None: the client is gone."""
         with self._lock:
-            return None if self._closed else self._open.get(client) or self._join(client, number)
+            return None if self._closed else self.publishers.get(client) or self._join(client, number)
 
     def _join(self, client: str, number: int) -> Publisher | None:
         topic = replies_topic(self._service, client)
@@ -123,8 +124,8 @@ class Replies:
             return None
         if not any(reader.alive and reader.role == "reader" for reader in there.readers):
             return None
-        while len(self._open) >= self._most_open:
-            self._open.popitem(last=False)[1].close()
+        while len(self.publishers) >= self._most_open:
+            self._close(next(iter(self.publishers)))
         options: Any = {"contract": "reliable", "min_readers": 1, "backend": self._backend}
         try:
             publisher = Publisher(topic, type=self._type, **options)
@@ -132,22 +133,28 @@ class Replies:
             with Publisher(topic, **options) as publisher:
                 publisher._send_as(str(error).encode(), -1, 0, kind_of_reply(number, "failed"), 0)
             return None
-        self._open[client] = publisher
+        self.publishers[client] = publisher
         return publisher
 
     def _later(self, client: str, payload: bytes, kind: str) -> None:
         """There was no room, or no reader."""
         with self._lock:
-            publisher = self._open.get(client)
+            publisher = self.publishers.get(client)
             if publisher is not None and has_readers(publisher):
                 self._unsent.append(Unsent(client, payload, kind))
+                self._changed()
             else:
                 self._forget(client)
 
     def _forget(self, client: str) -> None:
         self._unsent = [each for each in self._unsent if each.client != client]
-        with suppress(KeyError):
-            self._open.pop(client).close()
+        if client in self.publishers:
+            self._close(client)
+
+    def _close(self, client: str) -> None:
+        publisher = self.publishers.pop(client)
+        self._changed()
+        publisher.close()
 
     # -------------------------------------------------------------------------------------- upkeep
 
@@ -161,7 +168,7 @@ class Replies:
             waiting, self._unsent = self._unsent, []
             full: set[str] = set()
             for each in waiting:
-                publisher = self._open.get(each.client)
+                publisher = self.publishers.get(each.client)
                 if publisher is None:
                     continue
                 try:
@@ -176,9 +183,9 @@ class Replies:
         """Close the publishers to clients that have died or left, a few at a time; the last to leave removes the
         topic."""
         with self._lock:
-            for client in list(self._open)[:_CHECKED_AT_ONCE]:
-                if has_readers(self._open[client]):
-                    self._open.move_to_end(client)
+            for client in list(self.publishers)[:_CHECKED_AT_ONCE]:
+                if has_readers(self.publishers[client]):
+                    self.publishers.move_to_end(client)
                 else:
                     self._forget(client)
 
@@ -200,5 +207,5 @@ class Replies:
         with self._lock:
             self._closed = True
             self._unsent.clear()
-            while self._open:
-                self._open.popitem()[1].close()
+            while self.publishers:
+                self._close(next(iter(self.publishers)))

@@ -6,16 +6,16 @@ import os
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from types import TracebackType
-from typing import Any, Generic, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, Unpack, overload
 
-from ringmain import _names
+from ringmain import _names, _native
 from ringmain._closing import Closing
 from ringmain._service import _endpoints
 from ringmain._service._lanes import SLICE_S, Lanes
 from ringmain._service._replies import Replies
 from ringmain._service._report import Reporter
-from ringmain._service._request import Q, R, Request, describe
-from ringmain._service._topics import check_service
+from ringmain._service._request import EXPIRED, Q, R, Request, describe
+from ringmain._service._topics import check_service, terms_of
 from ringmain.backends import Backend
 from ringmain.errors import Closed
 
@@ -37,7 +37,7 @@ class ServerOptions(TypedDict, total=False):
     backend: Backend | None
 
 
-class Server(Closing, Generic[Q, R]):
+class Server(Closing, _native.Taker, Generic[Q, R]):
     """One server of a service. Several processes may serve the same one: each request goes to one of them.
 
     request, reply: the types of the data, as `type=` of a `Publisher`; None for bytes.
@@ -87,23 +87,25 @@ class Server(Closing, Generic[Q, R]):
             from ringmain import typed
 
             self._codec = typed.codec_for(request)
-        self._open: dict[int, weakref.ref[Request[Q, R]]] = {}
         self._upkeep_ns = self._rounds = 0
         self._inherited = False
         own_name = _names.participant_name(name)
         self._lanes = Lanes(service, request, capacity, {"name": own_name, "spin": spin, "backend": chosen})
-        self._replies = Replies(service, reply, chosen)
+        self._replies = Replies(service, reply, chosen, self._arm)
+        self._arm()
         types = (type_name(request), type_name(reply))
         self._reporter = Reporter(service, own_name, os.getpid(), types, chosen)
         _servers.add(self)
 
     # ------------------------------------------------------------------------------------- taking
 
-    def __iter__(self) -> Iterator[Request[Q, R]]:
-        return self
+    if TYPE_CHECKING:
 
-    def __next__(self) -> Request[Q, R]:
-        """The next request. Waits for it; the iteration ends when the server is closed."""
+        def __next__(self) -> Request[Q, R]: ...
+        def _unanswered(self) -> list[Request[Q, R]]: ...
+
+    def _next(self) -> Request[Q, R]:
+        """The native `__next__` calls it where requests come from several lanes, or from a backend in Python."""
         try:
             while True:
                 if found := self._take(1, SLICE_S):
@@ -154,8 +156,7 @@ class Server(Closing, Generic[Q, R]):
         try:
             while True:
                 self._begin_round()
-                leases = await self._lanes.atake(1, SLICE_S)
-                if found := self._requests(leases):
+                if found := self._of_leases(await self._lanes.atake(1, SLICE_S)):
                     return found[0]
         except Closed:
             raise StopAsyncIteration from None
@@ -164,23 +165,37 @@ class Server(Closing, Generic[Q, R]):
         self._begin_round()
         if self._replies.unsent:
             timeout = min(timeout, _UNSENT_SLICE_S)
-        return self._requests(self._lanes.take(most, timeout))
+        if self._one_lane:
+            return self._take_tasks(most, timeout)
+        return self._of_leases(self._lanes.take(most, timeout))
 
-    def _requests(self, leases: list[Any]) -> list[Request[Q, R]]:
-        """Without those that are not to be computed: expired, or of a server that died with them."""
-        found = []
+    def _of_leases(self, leases: list[Any]) -> list[Request[Q, R]]:
         now_ns = self._now()
-        for lease in leases:
-            request: Request[Q, R] = Request(self, lease, now_ns)
-            self._reporter.in_flight += 1
-            if lease.redelivered and (not request.terms.retry or lease.redelivered >= self._max_deliveries):
-                request._tell_gone("the server that had the request died, or left without an answer")
-            elif request._is_expired(now_ns):
-                request._drop()
-            else:
-                self._open[id(request)] = weakref.ref(request)
-                found.append(request)
-        return found
+        requests = [Request.of_lease(self, lease, now_ns) for lease in leases]
+        return [request for request in requests if self._is_to_be_computed(request)]
+
+    def _is_to_be_computed(self, request: Request[Q, R]) -> bool:
+        """Not if its client has given up, or a server died with it."""
+        if request.redelivered and (not request.retry or request.redelivered >= self._max_deliveries):
+            request._tell_gone("the server that had the request died, or left without an answer")
+        elif request._is_expired(request.taken_ns):
+            request._end(EXPIRED)
+        return not request.answered
+
+    def _terms(self, kind: str) -> tuple[int, bool]:
+        """For the native module: nanoseconds, or -1; and whether the request may run again."""
+        terms = terms_of(kind)
+        return -1 if terms.timeout_ns is None else terms.timeout_ns, terms.retry
+
+    def _dropped(self, client: str, number: int) -> None:
+        self._replies.send_text(client, number, "failed", "the server dropped the request without an answer")
+
+    def _arm(self) -> None:
+        """Tell the native module where requests come from and replies go, and whether anything else is due."""
+        lanes = self._lanes.subscribers
+        self._one_lane = len(lanes) == 1 and isinstance(lanes[0], _native.Subscriber)
+        ready = not self._inherited and not self._replies.unsent
+        self._set_up(lanes[0] if self._one_lane else None, Request, self._replies.publishers, ready)
 
     def _begin_round(self) -> None:
         """What is due besides requests."""
@@ -195,17 +210,13 @@ class Server(Closing, Generic[Q, R]):
         if self._lanes.closed:
             return
         self._lanes.look_for_more()
-        self._reporter.report_if_due(now_ns)
+        self._arm()
+        self._reporter.report_if_due(now_ns, self._statistics)
         self._rounds += 1
         if self._rounds % _FORGET_EVERY == 0:
             self._replies.forget_dead()
         if self._rounds % _REMOVE_EVERY == 0:
             self._replies.remove_left()
-
-    def _count(self, request: Request[Q, R], outcome: str) -> None:
-        """The request is answered."""
-        self._open.pop(id(request), None)
-        self._reporter.note(outcome, request.taken_ns - request.sent_ns, self._now() - request.taken_ns)
 
     def _decode(self, payload: bytes) -> Any:
         return payload if self._codec is None else self._codec.decode(payload)
@@ -245,17 +256,14 @@ class Server(Closing, Generic[Q, R]):
         self._reporter.close()
         self._lanes.close()
 
-    def _unanswered(self) -> list[Request[Q, R]]:
-        return [request for ref in list(self._open.values()) if (request := ref()) is not None]
-
     def _reopen(self) -> None:
         """In a forked child: the requests that were taken, and the publishers, are the parent's."""
         self._inherited = False
         for request in self._unanswered():
-            request._lease = None
-        self._open.clear()
+            request._abandon()
         self._replies.abandon()
         self._reporter.restart(_names.participant_name(self._options["name"]), os.getpid())
+        self._arm()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self._directory, self.service, self._options)
@@ -276,6 +284,7 @@ def _rebuild(cls: type[Server[Q, R]], directory: str, service: str, options: dic
 def _after_fork() -> None:
     for server in _servers:
         server._inherited = True
+        server._arm()
 
 
 os.register_at_fork(after_in_child=_after_fork)

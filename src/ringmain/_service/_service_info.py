@@ -25,8 +25,8 @@ _STALE_NS = 3 * PERIOD_NS
 
 @dataclass(frozen=True, slots=True)
 class ServiceInfo:
-    """What is known of a service. Rates and times are those of the last second, 0 if there were no requests in it; the
-    times are of the slowest server."""
+    """What is known of a service. The rate is that of the last second; times are of the last requests that were
+    answered, by the slowest server."""
 
     name: str
     servers: list[Participant]
@@ -55,7 +55,10 @@ class ServiceInfo:
 
 def service(name: str) -> ServiceInfo:
     """What is known of a service. Raises `TopicNotFound` if there is none."""
-    _inspect.info(reports_topic(name))  # it exists while a server lives
+    try:
+        _inspect.info(reports_topic(name))  # it exists while a server lives
+    except TopicNotFound:
+        raise TopicNotFound(f"there is no service '{name}': no server of it is open") from None
     return _describe(name, _lanes(name))
 
 
@@ -100,10 +103,10 @@ def _describe(name: str, lanes: list[TopicInfo]) -> ServiceInfo:
         gone=sum(report.gone for report in every),
         expired=sum(report.expired for report in every),
         rate_hz=sum(report.rate_hz for report in fresh),
-        queue_p50_us=max((report.queue_p50_us for report in fresh), default=0.0),
-        queue_p99_us=max((report.queue_p99_us for report in fresh), default=0.0),
-        handler_p50_us=max((report.handler_p50_us for report in fresh), default=0.0),
-        handler_p99_us=max((report.handler_p99_us for report in fresh), default=0.0),
+        queue_p50_us=max((report.queue_p50_us for report in every), default=0.0),
+        queue_p99_us=max((report.queue_p99_us for report in every), default=0.0),
+        handler_p50_us=max((report.handler_p50_us for report in every), default=0.0),
+        handler_p99_us=max((report.handler_p99_us for report in every), default=0.0),
         slowest=min(busy, key=lambda worker: worker.taken_ns, default=None),
     )
 
