@@ -27,7 +27,7 @@ import ringmain as rm
 from ringmain._cli.main import COMMANDS, load
 from tests.cli.conftest import PATIENCE_S
 
-RUN_BY_THEIR_OWN_TESTS = {"import": "test_import.py", "query": "test_query.py"}
+RUN_BY_THEIR_OWN_TESTS = {"call": "test_services.py", "import": "test_import.py", "query": "test_query.py"}
 EXAMPLES = [line for name in COMMANDS if name not in RUN_BY_THEIR_OWN_TESTS for _, line in load(name).EXAMPLES]
 REPLACED = {
     r"tcp://robot:": "tcp://127.0.0.1:",

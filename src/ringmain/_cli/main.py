@@ -19,10 +19,11 @@ from typing import NoReturn, Protocol
 from ringmain._cli.exit_codes import MEANING, CommandError, Exit
 
 COMMANDS = {
-    "list": "list the topics",
+    "list": "list the topics and services",
     "info": "show a topic (contract, participants, schema) or a recording (duration, size, topics)",
     "echo": "print a topic's messages as they come",
     "pub": "send messages to a topic",
+    "call": "send a request to a service, and print the reply",
     "hz": "measure the rate of topics",
     "bw": "measure the bandwidth of topics",
     "delay": "measure the delay from send to receive",

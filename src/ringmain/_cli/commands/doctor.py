@@ -10,6 +10,7 @@ import ringmain as rm
 from ringmain._cli.arguments import add_interval
 from ringmain._cli.exit_codes import Exit
 from ringmain._cli.machine_checks import Finding, examine
+from ringmain._cli.service_text import check_service, service_named
 from ringmain._cli.text_format import coloured, printable
 from ringmain._cli.topic_checks import diagnose
 from ringmain._cli.topic_summary import dump_json, stream_of
@@ -33,6 +34,8 @@ def run(args: argparse.Namespace) -> int:
         before = rm.info(args.topic)
         time.sleep(args.interval)
         findings = list(diagnose(before, rm.info(args.topic), args.interval, stream_of(args.topic)))
+        if known := service_named(args.topic):
+            findings += check_service(known)
     else:
         findings = list(examine())
     if args.json:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import ringmain as rm
 from ringmain._cli.exit_codes import missing_part
+from ringmain._cli.service_text import describe_service, service_dict, service_named
 from ringmain._cli.topic_summary import dump_json, stream_of, topic_dict
 from ringmain._cli.topic_text import describe
 
@@ -28,12 +29,15 @@ def run(args: argparse.Namespace) -> None:
     if _is_recording(args.topic):
         _show_recording(args.topic, as_json=args.json)
         return
-    topic, stream = rm.info(args.topic), stream_of(args.topic)
+    topic, stream, known = rm.info(args.topic), stream_of(args.topic), service_named(args.topic)
     if args.json:
         schema = json.loads(topic.schema.to_bytes()) if topic.schema else None
-        print(dump_json({**topic_dict(topic, stream), "schema": schema}))
+        served = service_dict(known) if known else None
+        print(dump_json({**topic_dict(topic, stream), "schema": schema, "service": served}))
     else:
         print(describe(topic, time.time_ns(), stream))
+        if known:
+            print(f"\n{describe_service(known, time.time_ns())}")
 
 
 def _is_recording(name: str) -> bool:

@@ -5,12 +5,13 @@
 #    source ~/.local/share/bash_completion/ringmain
 # See also: https://github.com/scop/bash-completion/blob/main/doc/configuration.md
 
-_shtab_ringmain_subparsers=(list info echo pub hz bw delay top record play export import query bridge pipeline report metrics clean doctor bench demo completion)
+_shtab_ringmain_subparsers=(list info echo pub call hz bw delay top record play export import query bridge pipeline report metrics clean doctor bench demo completion)
 
-_shtab_ringmain_list_option_strings=(-h --help --names --json)
+_shtab_ringmain_list_option_strings=(-h --help --names --services --all --json)
 _shtab_ringmain_info_option_strings=(-h --help --json)
 _shtab_ringmain_echo_option_strings=(-h --help --once --count --filter --oldest --timeout --json --raw --full --no-envelope)
 _shtab_ringmain_pub_option_strings=(-h --help --file --hex --rate --count --sender --kind --wait-readers --timeout --contract --capacity --type --persist)
+_shtab_ringmain_call_option_strings=(-h --help --hex --retry --json --timeout)
 _shtab_ringmain_hz_option_strings=(-h --help --interval --count --json)
 _shtab_ringmain_bw_option_strings=(-h --help --interval --count --json)
 _shtab_ringmain_delay_option_strings=(-h --help --interval --count --json --timeout)
@@ -72,11 +73,13 @@ _shtab_ringmain_query___format_choices=(table json csv)
 _shtab_ringmain_pipeline_pos_0_choices=(run maintain)
 _shtab_ringmain_pipeline___bronze_choices=(recordings copy)
 _shtab_ringmain_completion_pos_0_choices=(bash zsh fish)
-_shtab_ringmain_pos_0_choices=(list info echo pub hz bw delay top record play export import query bridge pipeline report metrics clean doctor bench demo completion)
+_shtab_ringmain_pos_0_choices=(list info echo pub call hz bw delay top record play export import query bridge pipeline report metrics clean doctor bench demo completion)
 
 _shtab_ringmain_list__h_nargs=0
 _shtab_ringmain_list___help_nargs=0
 _shtab_ringmain_list___names_nargs=0
+_shtab_ringmain_list___services_nargs=0
+_shtab_ringmain_list___all_nargs=0
 _shtab_ringmain_list___json_nargs=0
 _shtab_ringmain_info__h_nargs=0
 _shtab_ringmain_info___help_nargs=0
@@ -94,6 +97,11 @@ _shtab_ringmain_pub___help_nargs=0
 _shtab_ringmain_pub___file_nargs=+
 _shtab_ringmain_pub___hex_nargs=0
 _shtab_ringmain_pub___persist_nargs=0
+_shtab_ringmain_call__h_nargs=0
+_shtab_ringmain_call___help_nargs=0
+_shtab_ringmain_call___hex_nargs=0
+_shtab_ringmain_call___retry_nargs=0
+_shtab_ringmain_call___json_nargs=0
 _shtab_ringmain_hz_pos_0_nargs='*'
 _shtab_ringmain_hz__h_nargs=0
 _shtab_ringmain_hz___help_nargs=0

@@ -50,7 +50,7 @@ function _shtab_ringmain_using
   test "$_shtab_ringmain_cmdpath" = "$argv"
 end
 
-set -g _shtab_ringmain_commands list info echo pub hz bw delay top record play export import query bridge pipeline report metrics clean doctor bench demo completion
+set -g _shtab_ringmain_commands list info echo pub call hz bw delay top record play export import query bridge pipeline report metrics clean doctor bench demo completion
 set -g _shtab_ringmain_opts_with_value --align --batch-bytes --bronze --capacity --check --clients --contract --count --duration --exclude --file --filter --flush-interval --format --from --fsync --host --interval --keep --keep-hours --keys --kind --lake --map --master --max-size --messages --name --out --output --port --rate --recording --sealed-uri --seconds --segment-age --segment-size --sender --server-key --sort --speed --storage-option --timeout --title --to --topics --type --wait-readers --window -o
 
 complete -c ringmain -e
@@ -58,9 +58,11 @@ complete -c ringmain -f
 
 complete -c ringmain -n _shtab_ringmain_using -s h -l help -d 'show this help message and exit'
 complete -c ringmain -n _shtab_ringmain_using -l version -d 'print the version and exit'
-complete -c ringmain -n '_shtab_ringmain_using; and test $_shtab_ringmain_npos -eq 0' -a list -d 'List the topics.'
+complete -c ringmain -n '_shtab_ringmain_using; and test $_shtab_ringmain_npos -eq 0' -a list -d 'List the topics and services.'
 complete -c ringmain -n '_shtab_ringmain_using list' -s h -l help -d 'show this help message and exit'
 complete -c ringmain -n '_shtab_ringmain_using list' -l names -d 'print the names only'
+complete -c ringmain -n '_shtab_ringmain_using list' -l services -d 'print the services only'
+complete -c ringmain -n '_shtab_ringmain_using list' -l all -d 'print also the topics that services are made of'
 complete -c ringmain -n '_shtab_ringmain_using list' -l json -d 'print a JSON array'
 complete -c ringmain -n '_shtab_ringmain_using list; and test $_shtab_ringmain_npos -eq 0' -ka "(ringmain list --names 2>/dev/null)" -d 'which topics, like '"'"'camera/*'"'"' (default: all)'
 complete -c ringmain -n '_shtab_ringmain_using; and test $_shtab_ringmain_npos -eq 0' -a info -d 'Show a topic (contract, participants, schema) or a recording (duration, size, topics).'
@@ -94,6 +96,12 @@ complete -c ringmain -n '_shtab_ringmain_using pub' -l capacity -x -d 'of the ri
 complete -c ringmain -n '_shtab_ringmain_using pub' -l type -x -d 'the type of its messages'
 complete -c ringmain -n '_shtab_ringmain_using pub' -l persist -d 'keep the topic when the last participant leaves'
 complete -c ringmain -n '_shtab_ringmain_using pub; and test $_shtab_ringmain_npos -eq 0' -ka "(ringmain list --names 2>/dev/null)" -d 'the topic'"'"'s name'
+complete -c ringmain -n '_shtab_ringmain_using; and test $_shtab_ringmain_npos -eq 0' -a call -d 'Send a request to a service, and print the reply.'
+complete -c ringmain -n '_shtab_ringmain_using call' -s h -l help -d 'show this help message and exit'
+complete -c ringmain -n '_shtab_ringmain_using call' -l hex -d 'the request is the payload in hex'
+complete -c ringmain -n '_shtab_ringmain_using call' -l retry -d 'if its server dies, another may run it a second time'
+complete -c ringmain -n '_shtab_ringmain_using call' -l json -d 'print the reply as one line of JSON'
+complete -c ringmain -n '_shtab_ringmain_using call' -l timeout -x -d 'give up (exit code 4) after S seconds without a reply (default: 10)'
 complete -c ringmain -n '_shtab_ringmain_using; and test $_shtab_ringmain_npos -eq 0' -a hz -d 'Measure the rate of topics.'
 complete -c ringmain -n '_shtab_ringmain_using hz' -s h -l help -d 'show this help message and exit'
 complete -c ringmain -n '_shtab_ringmain_using hz' -l interval -x -d 'seconds for each line (default: 1)'

@@ -13,6 +13,7 @@ _shtab_ringmain_commands() {
     bench:'Measure ringmain on this machine.'
     bridge:'Forward a topic to another, on this machine or another.'
     bw:'Measure the bandwidth of topics.'
+    call:'Send a request to a service, and print the reply.'
     clean:'Remove topics left by processes that died.'
     completion:'Print a completion script for bash, zsh or fish.'
     delay:'Measure the delay from send to receive.'
@@ -23,7 +24,7 @@ _shtab_ringmain_commands() {
     hz:'Measure the rate of topics.'
     import:'Make a recording of an MCAP file or a ROS bag.'
     info:'Show a topic (contract, participants, schema) or a recording (duration, size, topics).'
-    list:'List the topics.'
+    list:'List the topics and services.'
     metrics:'Serve figures of topics and recordings to Prometheus.'
     pipeline:'Turn recordings into tables, with Spark.'
     play:'Publish a recording again, with its timing.'
@@ -78,6 +79,19 @@ _shtab_ringmain_bw_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_ringmain_bw_defaults_added=0
+
+_shtab_ringmain_call_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--hex[the request is the payload in hex]"
+  "--retry[if its server dies, another may run it a second time]"
+  "--json[print the reply as one line of JSON]"
+  "--timeout[give up (exit code 4) after S seconds without a reply (default\: 10)]:S:"
+  ":the service\'s name:"
+  ":the request\: text, or JSON if the service is typed:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_ringmain_call_defaults_added=0
 
 _shtab_ringmain_clean_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -193,6 +207,8 @@ _shtab_ringmain_info_defaults_added=0
 _shtab_ringmain_list_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--names[print the names only]"
+  "--services[print the services only]"
+  "--all[print also the topics that services are made of]"
   "--json[print a JSON array]"
   ":which topics, like \'camera\/\*\' (default\: all):_ringmain_topics"
 )
@@ -357,6 +373,7 @@ _shtab_ringmain() {
         bench) _arguments -C -s $_shtab_ringmain_bench_options ;;
         bridge) _arguments -C -s $_shtab_ringmain_bridge_options ;;
         bw) _arguments -C -s $_shtab_ringmain_bw_options ;;
+        call) _arguments -C -s $_shtab_ringmain_call_options ;;
         clean) _arguments -C -s $_shtab_ringmain_clean_options ;;
         completion) _arguments -C -s $_shtab_ringmain_completion_options ;;
         delay) _arguments -C -s $_shtab_ringmain_delay_options ;;

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple, get_args
 from ringmain._cli.observe import Flow, Reading, flow
 from ringmain._cli.topic_summary import used_share
 from ringmain._inspect import Participant, TopicInfo
+from ringmain._service import ServiceInfo
 from ringmain.frames import FrameStream
 
 HISTORY = 30
@@ -26,6 +27,8 @@ class Seen(NamedTuple):
     reading: Reading
     stream: FrameStream | None = None
     """If it is a frame topic."""
+    service: ServiceInfo | None = None
+    """If it is the topic of a service's requests."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,7 @@ class Row:
     """The last rates, oldest first."""
     waits: tuple[tuple[str, str], ...]
     """(writer, the reader it waits for)."""
+    service: ServiceInfo | None = None
 
     @property
     def full(self) -> float:
@@ -112,7 +116,7 @@ class Model:
         self._rows = [self._row(each, self._memories[each.info.name]) for each in seen]
 
     def _row(self, seen: Seen, memory: _Memory) -> Row:
-        info, reading, stream = seen
+        info, reading, stream, service = seen
         passed = flow(memory.reading, reading) or Flow(1.0, 0, 0.0)
         lost = sum(reader.lost for reader in info.readers)
         new_loss = max(0, lost - memory.lost) if memory.reading else 0
@@ -123,7 +127,14 @@ class Model:
             waits = memory.waits  # a waiting writer wakes up now and then; without a new message it still waits
         memory.reading, memory.lost, memory.waits = reading, lost, waits
         return Row(
-            info, stream, passed.rate_hz, passed.bytes_per_s, new_loss / passed.seconds, tuple(memory.rates), waits
+            info,
+            stream,
+            passed.rate_hz,
+            passed.bytes_per_s,
+            new_loss / passed.seconds,
+            tuple(memory.rates),
+            waits,
+            service,
         )
 
     def rows(self) -> list[Row]:

@@ -8,9 +8,11 @@ from ringmain import _names, _native
 from ringmain._cli.live.model import Seen
 from ringmain._cli.message_text import Decoder
 from ringmain._cli.observe import read_counters
+from ringmain._cli.service_text import without_parts
 from ringmain._cli.topic_summary import stream_of, survey
 from ringmain._inspect import info
 from ringmain._message import Message
+from ringmain._service import services as all_services
 from ringmain.errors import RingmainError
 from ringmain.frames._peek import FrameCopy, peek_frame
 
@@ -29,9 +31,10 @@ class Topics:
     """The real topics."""
 
     def look(self) -> list[Seen]:
+        services = {each.name: each for each in all_services()}
         return [
-            Seen(topic, reading, stream_of(topic.name))
-            for topic in survey()[0]
+            Seen(topic, reading, stream_of(topic.name), services.get(topic.name))
+            for topic in without_parts(survey()[0], services.values())
             if (reading := read_counters(topic.name)) is not None
         ]
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from ringmain._cli.live.model import Model, Row
 from ringmain._cli.message_text import envelope_line, inline, value_lines
+from ringmain._cli.service_text import brief, describe_service
 from ringmain._cli.text_format import bytes_text, count_text, duration_text, printable, rate_text, uncoloured
 from ringmain._cli.topic_summary import oldest_task, type_name
 from ringmain._cli.topic_text import describe
@@ -53,7 +54,7 @@ def cells(row: Row) -> list[str]:
         count_text(row.behind),
         "-" if row.delay_s is None else duration_text(row.delay_s * 1e9) if row.behind else "0",
         count_text(row.lost),
-        printable(trouble(row)),
+        printable(trouble(row) or (brief(row.service) if row.service else "")),
     ]
 
 
@@ -110,7 +111,8 @@ def headline(row: Row) -> str:
 
 def details(row: Row, now_ns: int) -> str:
     """An open topic: what it is, and its participants."""
-    return uncoloured(describe(row.info, now_ns, row.stream))
+    served = f"\n\n{describe_service(row.service, now_ns)}" if row.service else ""
+    return uncoloured(describe(row.info, now_ns, row.stream)) + served
 
 
 def messages_text(newest: Sequence[Message]) -> str:
