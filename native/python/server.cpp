@@ -329,8 +329,8 @@ PyObject* get_data(PyObject* self, void*) {
     return t.data.new_ref();
 }
 
-// place(): a Lease of the message, to read it in place.
-PyObject* place(PyObject* self, PyObject*) {
+// view(): a Lease of the message, to read it in place.
+PyObject* view_of(PyObject* self, PyObject*) {
     if (!check_open(self)) return nullptr;
     const TaskState& t = task_of(self);
     if (t.lease) return t.lease.new_ref();
@@ -423,7 +423,7 @@ PyMethodDef task_methods[] = {{"reply", reply, METH_O, "reply(value)\n--\n\nSend
                               {"_finish", finish, METH_VARARGS, "The request is answered."},
                               {"_abandon", abandon, METH_NOARGS, "The request is another process's."},
                               {"_payload", payload, METH_NOARGS, "A copy of the bytes."},
-                              {"_place", place, METH_NOARGS, "A lease of the message."},
+                              {"_view", view_of, METH_NOARGS, "A lease of the message."},
                               {"_bind", bind, METH_VARARGS, "Set all that is known of it."},
                               {nullptr, nullptr, 0, nullptr}};
 

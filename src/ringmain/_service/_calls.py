@@ -7,10 +7,8 @@ unknown number waits for the lock that is held while a request is sent.
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Any
 
 from ringmain._service._topics import Outcome, answer_of
@@ -98,34 +96,3 @@ class Calls:
     def fail_all(self, error: Callable[[], BaseException]) -> None:
         for call in self.all():
             self.fail(call, error())
-
-
-def settles(future: Future[Any]) -> Callable[[Call], None]:
-    """For `Call.done`: the future gets the outcome, unless it was cancelled."""
-
-    def done(call: Call) -> None:
-        if not future.set_running_or_notify_cancel():
-            return
-        if call.error is not None:
-            future.set_exception(call.error)
-        else:
-            future.set_result(call.result)
-
-    return done
-
-
-def settles_in_loop(future: asyncio.Future[None], loop: asyncio.AbstractEventLoop) -> Callable[[Call], None]:
-    """For `Call.done`: wakes the task, also from another thread."""
-    owner = threading.get_ident()
-
-    def wake() -> None:
-        if not future.done():
-            future.set_result(None)
-
-    def done(call: Call) -> None:
-        if threading.get_ident() == owner:
-            wake()
-        else:
-            loop.call_soon_threadsafe(wake)
-
-    return done

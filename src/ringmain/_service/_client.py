@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import os
 import threading
 import warnings
 import weakref
 from collections.abc import Callable
-from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, Unpack, cast, overload
 
@@ -17,7 +15,7 @@ from ringmain import _inspect, _names, _native
 from ringmain._closing import Closing
 from ringmain._publisher import Publisher
 from ringmain._service import _endpoints, _topics
-from ringmain._service._calls import Call, Calls, settles, settles_in_loop
+from ringmain._service._calls import Call, Calls
 from ringmain._service._draft import Draft
 from ringmain._service._request import Q, R
 from ringmain._service._service_info import why_no_reply
@@ -26,12 +24,13 @@ from ringmain.backends import Backend
 from ringmain.errors import Busy, Closed, Full, RosterFull, ServerGone, Timeout, TopicNotFound
 
 if TYPE_CHECKING:
+    import asyncio
+    from concurrent.futures import Future
+
     from ringmain.typed import Schema
 
 _FIRST_SLICE_S, _SLICE_S = 0.01, 0.1
 """How long a client waits for replies before it looks whether its requests are still to be answered."""
-_POLL_S = 0.01
-"""How often a task looks for its reply while a thread receives for all."""
 _AT_ONCE = 64
 """Replies that are received in one call."""
 
@@ -194,6 +193,8 @@ class Client(Closing, _native.Caller, Generic[Q, R]):
     def submit(self, request: Q, timeout: float | None = None, *, retry: bool = False) -> Future[R]:
         """Send a request; its reply, or the exception that `call` would raise, becomes that of the future. Waits only
         while the ring is full. timeout=0: `Busy` if there is no room; then without a limit."""
+        from ringmain._service._futures import DrivenFuture, Future, settles
+
         self._check_open()
         self._go_slow()
         future: Future[R] = DrivenFuture(self) if self._chosen == "fake" else Future()
@@ -206,31 +207,9 @@ class Client(Closing, _native.Caller, Generic[Q, R]):
 
     async def acall(self, request: Q, timeout: float | None = None, *, retry: bool = False) -> R:
         """`call` for asyncio. A cancelled call leaves its request to the server, and ignores the reply."""
-        self._check_open()
-        self._go_slow()
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[None] = loop.create_future()
-        start_s = loop.time()
-        while True:
-            try:
-                done = settles_in_loop(future, loop)
-                call = self._send(request, timeout, retry, done, if_idle=True, waits=False)
-                break
-            except Full as full:
-                if timeout is not None and loop.time() - start_s >= timeout:
-                    raise
-                await _endpoints.room(self._publisher, full)
-        if loop not in self._pumps or self._pumps[loop].done():
-            self._pumps[loop] = loop.create_task(self._pump())
-        try:
-            async with asyncio.timeout(timeout or None):
-                await future
-        except TimeoutError:
-            if not call.finished:
-                raise self._timed_out(call) from None
-        finally:
-            self._calls.drop(call)
-        return cast("R", call.outcome())
+        from ringmain._service import _tasks
+
+        return cast("R", await _tasks.call(self, request, timeout, retry))
 
     def reserve(self, size: int, timeout: float | None = None, *, retry: bool = False) -> Draft[R]:
         """A request of `size` bytes that is written in place: for large arrays. See `Draft`."""
@@ -403,17 +382,6 @@ class Client(Closing, _native.Caller, Generic[Q, R]):
             if self._is_late(call) and call.done is not None and call.deadline_s is not None:
                 self._calls.fail(call, self._timed_out(call))
 
-    async def _pump(self) -> None:
-        """Receives for the tasks of one loop, while any wait."""
-        with suppress(Closed):
-            while len(self._calls):
-                if self._reading or self._thread is not None:  # a thread receives, for all
-                    await asyncio.sleep(_POLL_S)
-                elif not self._receive(0):
-                    await _endpoints.ready([self._replies], _SLICE_S)
-                    if not self._receive(0):
-                        self._give_up_lost(self._calls.all())
-
     # ------------------------------------------------------------------------------------- closing
 
     @property
@@ -459,21 +427,6 @@ class Client(Closing, _native.Caller, Generic[Q, R]):
 
     def __repr__(self) -> str:
         return f"<ringmain.Client '{self.service}'{' closed' if self._closed else ''}>"
-
-
-class DrivenFuture(Future[R]):
-    """A future of the fake backend, which has no threads of its own: `result` receives the reply."""
-
-    def __init__(self, client: Client[Any, R]) -> None:
-        super().__init__()
-        self._client = client
-        self.call: Call | None = None
-
-    def result(self, timeout: float | None = None) -> R:
-        if self.call is not None and not self.done():
-            with suppress(Exception):  # it becomes this future's own
-                self._client._outcome(self.call)
-        return super().result(0)
 
 
 def _rebuild(cls: type[Client[Q, R]], directory: str, service: str, options: dict[str, Any]) -> Client[Q, R]:

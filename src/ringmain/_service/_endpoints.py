@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ringmain import _inspect, _native
-from ringmain._aio import _LoopBell
-from ringmain._subscriber import wait
-from ringmain.errors import Full, RingmainError, Timeout
+from ringmain.errors import RingmainError, Timeout
 
 if TYPE_CHECKING:
     from ringmain._ring import TaskState
-
-_POLL_S = 0.001
-"""How often asyncio looks for room on a backend without bells."""
 
 
 def borrow_many(subscriber: Any, max_messages: int, timeout: float | None) -> list[Any]:
@@ -66,30 +59,3 @@ def remove_if_left(topic: str) -> None:
         there = _inspect.info(topic)
         if not any(each.alive for each in (*there.writers, *there.readers)):
             _inspect.unlink(topic)
-
-
-async def ready(subscribers: Sequence[Any], timeout: float) -> None:
-    """For asyncio: until one of them may have a message, or the time is up."""
-    if not isinstance(subscribers[0], _native.Subscriber):
-        from ringmain.backends.fake import _virtual_loop
-
-        await _virtual_loop.wait_for_message(subscribers[0], int(timeout * 1e9))
-        return
-    if wait(subscribers, 0):
-        return
-    bell = _LoopBell.of_running_loop()
-    tasks = [asyncio.ensure_future(bell.until_rung(each._arm)) for each in subscribers]
-    try:
-        await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def room(publisher: Any, full: Full) -> None:
-    """For asyncio: until there may be room."""
-    if isinstance(publisher, _native.Publisher):
-        await _LoopBell.of_running_loop().until_rung(publisher._arm)
-    else:
-        await asyncio.sleep(_POLL_S)

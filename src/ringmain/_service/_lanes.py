@@ -70,7 +70,9 @@ class Lanes:
         """`take` for asyncio."""
         found = self.take(most, 0)
         if not found and timeout > 0:
-            await _endpoints.ready(self.subscribers, timeout)
+            from ringmain._service import _tasks
+
+            await _tasks.ready(self.subscribers, timeout)
             found = self.take(most, 0)
         return found
 

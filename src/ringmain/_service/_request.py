@@ -46,7 +46,7 @@ class Request(_native.Task, Generic[Q, R]):
         return request
 
     def _read(self) -> Any:
-        return self._server._decode(bytes(memoryview(self._place())))
+        return self._server._decode(bytes(memoryview(self._view())))
 
     @contextmanager
     def borrow(self) -> Iterator[Q]:
@@ -56,7 +56,7 @@ class Request(_native.Task, Generic[Q, R]):
             if self._lease is not None:
                 yield self._lease.data
             else:
-                with self._place() as lease:
+                with self._view() as lease:
                     yield lease.data
         except BaseException as error:
             if not self.answered:
