@@ -2,11 +2,13 @@
 //
 // A bell is a word of its own beside what is awaited (`commit`, a `hold`), so that this changes by a plain store. The sleeper
 // arms the bell, makes the process-wide barrier, looks once more, and sleeps while the bell keeps its value. The process
-// that changes the awaited word looks at the bell afterwards; if it is armed, it changes the bell and wakes all. Of the two
-// looks at least one finds the other side's store (barrier.hpp). A sleeper whose bell was rung between its look and its sleep
-// finds another value, and does not sleep: so clearing the mark of one sleeper cannot lose another.
+// that changes the awaited word looks at the bell afterwards; if it is armed, it changes the bell, wakes all, and disarms it.
+// Of the two looks at least one finds the other side's store (barrier.hpp). A sleeper whose bell was rung between its look
+// and its sleep finds another value, and does not sleep. Owns this invariant: no process sleeps on a bell that is not armed.
+// So a ringer that dies halfway leaves the bell to the next one, and a bell that was armed again meanwhile stays armed.
 //
-// Every sleep is bounded: a waker that dies before its wake costs one slice.
+// Every sleep is bounded: a message whose writer died before it rang is found at the end of a slice. The slices grow while
+// nothing comes, so that a long wait costs next to nothing, and such a message is late by no more than its reader has waited.
 #pragma once
 
 #include <linux/futex.h>
@@ -22,7 +24,8 @@
 
 namespace ringmain {
 
-constexpr int64_t kSlice_ns = 40'000'000;
+constexpr int64_t kSlice_ns = 40'000'000;  // the first
+constexpr int64_t kLongestSlice_ns = 2'000'000'000;
 // For a writer that another participant blocks: if that one dies, no bell rings, and all writers wait for this long.
 constexpr int64_t kObstacleSlice_ns = 10'000'000;
 constexpr int64_t kForever = INT64_MAX;
@@ -39,6 +42,21 @@ inline timespec to_timespec(int64_t ns) {
     return {ns / 1'000'000'000, static_cast<long>(ns % 1'000'000'000)};
 }
 
+// How long to sleep at a time in one wait: twice as long each time. `brisk`: always kSlice_ns, where only a look finds that
+// another process has died.
+class Slices {
+    int64_t next_ns_ = kSlice_ns;
+
+  public:
+    int64_t next(int64_t left_ns, bool brisk = false) {
+        int64_t now_ns = brisk ? kSlice_ns : next_ns_;
+        next_ns_ = 2 * next_ns_ < kLongestSlice_ns ? 2 * next_ns_ : kLongestSlice_ns;
+        return now_ns < left_ns ? now_ns : left_ns;
+    }
+    // Not long enough yet to look at more than the awaited word after one.
+    bool are_short() const { return next_ns_ < kLongestSlice_ns; }
+};
+
 // A word to sleep on, and its value when there was nothing to do.
 struct Bell {
     const uint32_t* word = nullptr;
@@ -46,8 +64,10 @@ struct Bell {
     bool sure = true;  // false: a ring may be missed, so a sleep on it is short
 };
 
-// Bit 0 of a bell's word: a process sleeps on it, or is about to. The rest counts how often it rang.
-constexpr uint32_t kArmed = 1;
+// A bell in shared memory. The low half is what processes sleep on, and counts how often it rang. The high half counts how
+// often it was armed since it was last disarmed.
+constexpr uint64_t kRung = 1, kArmed = uint64_t{1} << 32;
+constexpr bool is_armed(uint64_t bell) { return bell >= kArmed; }
 
 enum class Woken { changed, timed_out, interrupted };
 
@@ -101,31 +121,44 @@ inline Woken sleep_on_any(const Bell* bells, size_t count, int64_t timeout_ns, s
 #endif
 
 // Rings a bell, armed or not: for what is rare. The value changes, so that a process about to sleep does not.
-inline void ring(Word<uint32_t>& bell) {
-    bell.fetch_add(2, std::memory_order_acq_rel);
+inline void ring(Word<uint64_t>& bell) {
+    bell.fetch_add(kRung, std::memory_order_acq_rel);
     wake(bell.futex());
 }
 
-// noinline: rare, and must not weigh on what is done for every message. Two that ring at once leave the bell armed: one
-// wake-up too many.
-[[gnu::noinline]] inline void ring_armed(Word<uint32_t>& bell) {
-    bell.fetch_add(kArmed, std::memory_order_acq_rel);
-    CRASH_POINT("bell: cleared, sleepers not woken");
+// noinline: rare, and must not weigh on what is done for every message.
+[[gnu::noinline]] inline void ring_armed(Word<uint64_t>& bell) {
+    // [RING] acq_rel: a process that arms the bell from now on sees what it awaits. Pairs with [SLEEP].
+    uint64_t rung = bell.fetch_add(kRung, std::memory_order_acq_rel) + kRung;
+    CRASH_POINT("bell: rung, sleepers not woken");
     wake(bell.futex());
+    // relaxed: goes on from [RING]. Refused if the bell was armed or rung since: then it stays armed, and is rung once too often.
+    bell.compare_exchange(rung, rung % kArmed, std::memory_order_relaxed);
 }
 
 // After the awaited word was stored, and a light barrier.
-inline void ring_if_armed(Word<uint32_t>& bell) {
+inline void ring_if_armed(Word<uint64_t>& bell) {
     // [ARMED] relaxed: the light barrier before and the sleeper's process-wide one order it. Pairs with [SLEEP].
-    if (bell.load(std::memory_order_relaxed) & kArmed) [[unlikely]]
+    if (is_armed(bell.load(std::memory_order_relaxed))) [[unlikely]]
         ring_armed(bell);
 }
 
 // Before the last look at the awaited word.
-inline Bell arm(Word<uint32_t>& bell) {
+inline Bell arm(Word<uint64_t>& bell) {
     // [SLEEP] acq_rel, then the process-wide barrier: armed before we look. Pairs with [ARMED].
-    uint32_t value = bell.fetch_or(kArmed, std::memory_order_acq_rel) | kArmed;
+    auto value = static_cast<uint32_t>(bell.fetch_add(kArmed, std::memory_order_acq_rel));
     return {bell.futex(), value, process_barrier::make()};
 }
+
+#if !defined(RINGMAIN_EXPLORE)
+
+// Wakes the threads of this process that sleep on a bell, or on any word that counts, or are about to. Others that sleep there
+// look once too often.
+inline void disturb(const uint32_t* word) {
+    __atomic_fetch_add(const_cast<uint32_t*>(word), static_cast<uint32_t>(kRung), __ATOMIC_ACQ_REL);
+    wake(word);
+}
+
+#endif
 
 }  // namespace ringmain

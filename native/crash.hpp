@@ -46,7 +46,7 @@ inline constexpr const char* kCrashPoints[] = {
     "publish: at rest, turn kept",
     "publish: turn given back, bell not rung",
     "publish: about to sleep",
-    "bell: cleared, sleepers not woken",
+    "bell: rung, sleepers not woken",
     "read: message found, not copied",
     "read: hold moved, bell not rung",
     "read: hold announced",

@@ -163,7 +163,7 @@ struct Header {
     Word<uint64_t> roster_pid_namespace;  // of that pid; 0: unknown
 
     // Looked at by the writer with every message, and seldom changed: on a line of their own.
-    alignas(128) Word<uint32_t> bell;  // readers sleep on it; bit 0: armed, the rest counts
+    alignas(128) Word<uint64_t> bell;  // readers sleep on its low half: see bell.hpp
     Word<uint32_t> borrowing;          // 1: a reader borrows, or did: writers fence after a claim
 
     // Of a shared contract: see worker.hpp.
@@ -195,7 +195,7 @@ struct alignas(256) Slot {
     Word<uint64_t> lost;               // reader: messages lost
     Word<uint32_t> busy;               // writer: 1 while inside a publish; reader: 1 until it has attached
     Word<uint32_t> waits_for;          // writer: 1 + the slot it waits for, or 0
-    Word<uint32_t> awaited;            // the bell of writers that wait for this hold; as Header::bell
+    Word<uint64_t> awaited;            // the bell of writers that wait for this hold
 
     // Identity again, written with the rest of it: there was no room left above.
     alignas(64) Word<uint64_t> pid_namespace;  // the inode of the namespace that the pid is of; 0: unknown
@@ -233,6 +233,7 @@ static_assert(offsetof(Slot, blocked_ns) == 208);
 static_assert(offsetof(Header, roster_pid_namespace) == 808);
 static_assert(offsetof(Slot, hold) == 128);
 static_assert(offsetof(Header, bell) == 896);
+static_assert(offsetof(Header, borrowing) == 904);
 static_assert(offsetof(Slot, taken_from) == 216);
 static_assert(offsetof(Header, work_bell) == 1024);
 

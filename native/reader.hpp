@@ -80,6 +80,9 @@ class Reader {
         return position_ != seen_;
     }
 
+    // After a slice: is there still no message, and was the topic not removed? [OBSERVE] acquire: as in bell().
+    bool rests() const { return ring_.header.commit.load(std::memory_order_acquire) == position_; }
+
     // What to sleep on while there is no message. An empty bell: one has come meanwhile, or the topic was removed.
     Bell bell() {
         Bell bell = arm(ring_.header.bell);

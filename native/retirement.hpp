@@ -12,7 +12,7 @@ inline void mark_retired(Header& header) {
     // [RETIRE] the mark first, then the bell, acq_rel: a reader arms the bell either before that, and then the kernel finds
     // another value than the reader gives it, or after, and then the reader sees the mark.
     header.commit.fetch_or(kRetired, std::memory_order_acq_rel);
-    header.bell.fetch_add(2, std::memory_order_acq_rel);
+    header.bell.fetch_add(kRung, std::memory_order_acq_rel);
     header.work_bell.fetch_add(1, std::memory_order_acq_rel);  // what a worker sleeps on
     // release: pairs with is_retired.
     header.retired.store(1, std::memory_order_release);

@@ -73,6 +73,7 @@ class Directory {
     int fd() const;  // throws if this process has closed it behind our back
     bool intact() const { return descriptor_.intact(); }
     const std::string& path() const { return path_; }
+    uint64_t inode() const { return inode_; }
     uint32_t mode() const { return mode_; }  // of the files that all users of the directory share
     bool trusts(uid_t owner) const;
     // Was it removed, and made again under the same path? Then topics are created in that one, and no bell rings here.

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <set>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -97,11 +98,6 @@ class Watcher {
     std::vector<Watched> watches_;
     Word<uint32_t> changed_{};
 
-    void wake_thread() {
-        changed_.fetch_add(1, std::memory_order_release);
-        wake(changed_.futex());
-    }
-
     static bool moved(const Bell& bell) {
         return bell.word && __atomic_load_n(bell.word, __ATOMIC_ACQUIRE) != bell.value;
     }
@@ -109,21 +105,30 @@ class Watcher {
     [[noreturn]] void run() {
         std::vector<Bell> bells;
         int64_t look_at_ns = 0;  // when to ask all watches whether they are over
+        Slices slices;
+        uint32_t known = 0;  // `changed_` when the list was last seen
         for (;;) {
             bells.assign(1, {changed_.futex(), changed_.load(std::memory_order_acquire)});
-            bool idle = true;
+            bool idle = true, brisk = false;
             {
                 std::lock_guard lock(mutex_);
                 idle = watches_.empty();
-                for (const Watched& w : watches_)
+                for (const Watched& w : watches_) {
                     if (w.bell.word) bells.push_back(w.bell);
+                    brisk |= w.brisk || !w.bell.word;
+                }
             }
-            int64_t left_ns = std::clamp<int64_t>(look_at_ns - monotonic_ns(), 0, kSlice_ns);
+            int64_t now_ns = monotonic_ns();
+            if (std::exchange(known, bells[0].value) != bells[0].value) {  // a wait has begun
+                slices = {};
+                look_at_ns = std::min(look_at_ns, now_ns + kSlice_ns);
+            }
+            int64_t left_ns = std::clamp<int64_t>(look_at_ns - now_ns, 0, kLongestSlice_ns);
             size_t woken = SIZE_MAX;
             sleep_on_any(bells.data(), bells.size(), idle ? 3'600'000'000'000 : left_ns, &woken);
             // By the clock, and not whenever a sleep times out: other bells may ring all the time.
             bool look = monotonic_ns() >= look_at_ns;
-            if (look) look_at_ns = monotonic_ns() + kSlice_ns;
+            if (look) look_at_ns = monotonic_ns() + slices.next(kLongestSlice_ns, brisk);
             std::lock_guard lock(mutex_);
             end_if([&](const Watched& w) {
                 return moved(w.bell) || (look && w.over()) ||
@@ -144,6 +149,11 @@ class Watcher {
   public:
     static constexpr size_t kMaxWatches = kMaxBells - 1;
 
+    void wake_thread() {
+        changed_.fetch_add(1, std::memory_order_release);
+        wake(changed_.futex());
+    }
+
     // With all signals blocked: they are for the program's own threads, whose waits they interrupt.
     Watcher() {
         sigset_t every, before;
@@ -156,11 +166,11 @@ class Watcher {
         std::thread([this] { run(); }).detach();
     }
 
+    // wake_thread() must follow.
     bool add(const Watched& watch) {
         std::lock_guard lock(mutex_);
         if (watches_.size() >= kMaxWatches) return false;
         watches_.push_back(watch);
-        wake_thread();
         return true;
     }
     bool remove(uint64_t token) {
@@ -193,12 +203,10 @@ std::atomic<uint64_t> next_token{1};
 
 }  // namespace
 
-uint64_t watch(Watch watch) {
-    Watchers& all = *Watchers::current();
-    std::lock_guard lock(all.mutex);
-    Watched watched(std::move(watch), next_token.fetch_add(1, std::memory_order_relaxed));
+// The watcher that took it, and has yet to be woken.
+static Watcher& place(Watchers& all, const Watched& watched) {
     for (Watcher* watcher : all.list)
-        if (watcher->add(watched)) return watched.token;
+        if (watcher->add(watched)) return *watcher;
     try {
         all.list.push_back(new Watcher);
     } catch (const std::system_error& error) {
@@ -209,7 +217,24 @@ uint64_t watch(Watch watch) {
                       error.code().value()};
     }
     all.list.back()->add(watched);
+    return *all.list.back();
+}
+
+uint64_t watch(Watch watch) {
+    Watchers& all = *Watchers::current();
+    std::lock_guard lock(all.mutex);
+    Watched watched(std::move(watch), next_token.fetch_add(1, std::memory_order_relaxed));
+    place(all, watched).wake_thread();
     return watched.token;
+}
+
+void watch_all(const std::vector<Watch>& watches) {
+    Watchers& all = *Watchers::current();
+    std::lock_guard lock(all.mutex);
+    std::set<Watcher*> changed;
+    for (const Watch& watch : watches)
+        changed.insert(&place(all, Watched(watch, next_token.fetch_add(1, std::memory_order_relaxed))));
+    for (Watcher* watcher : changed) watcher->wake_thread();
 }
 
 void unwatch(uint64_t token) {

@@ -45,11 +45,13 @@ struct Watch {
     // mapped.
     std::function<bool()> over;
     const void* owner = nullptr;  // for end_watches()
+    bool brisk = false;           // see Slices
 };
 
 // Watches a bell once. Returns the token that the event will give back, which is never 0. Throws a Failure if no thread
 // can be started.
 uint64_t watch(Watch watch);
+void watch_all(const std::vector<Watch>& watches);  // until their owner ends them
 void unwatch(uint64_t token);
 // The owner is closed: its watches end as if their bells had rung.
 void end_watches(const void* owner);

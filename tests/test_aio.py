@@ -249,6 +249,22 @@ def test_the_process_that_should_have_rung_died(run: Run, child: Callable[..., C
     run(main())
 
 
+def test_a_message_whose_writer_died_before_it_rang_is_found(run: Run, child: Callable[..., Child]) -> None:
+    async def main() -> None:
+        with rm.Publisher("t", contract="bus"), rm.Subscriber("t") as waiting, rm.Subscriber("t") as watched:
+            watched.fileno()
+            task = asyncio.ensure_future(waiting.arecv(timeout=PATIENCE_S))
+            await asyncio.sleep(0)  # the task waits now
+            killed = child(
+                "rm.Publisher('t', contract='bus').send(b'late')", env=die_at("publish: turn given back, bell not rung")
+            )
+            assert await asyncio.to_thread(killed.process.wait, PATIENCE_S) == -signal.SIGKILL
+            assert await task == b"late"
+            assert await asyncio.to_thread(readable, watched)
+
+    run(main())
+
+
 @pytest.mark.parametrize("there", [True, False])
 def test_closing_in_another_task_ends_all_that_wait(run: Run, there: bool) -> None:
     async def main() -> None:

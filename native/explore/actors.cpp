@@ -357,7 +357,10 @@ void read(const Reads& reads) {
             settle_reader(me, me.reader, 1001);
             if (reads.leaves_after && me.received >= static_cast<uint64_t>(reads.leaves_after)) break;
             if (take_one(me, reader, reads)) continue;
-            sleep_until_more(reader);
+            if (reads.until && me.received >= reads.until)
+                await_end();
+            else
+                sleep_until_more(reader);
         }
     }
     if (reads.leaves_after)

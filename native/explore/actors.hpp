@@ -37,6 +37,7 @@ struct Reads {
     bool borrows = false;
     bool conflates = false;
     int leaves_after = 0;        // so many messages; 0: stays
+    uint64_t until = 0;          // sleeps until it has so many messages, and not again; 0: always
     bool until_removed = false;  // sleeps when there is nothing, and ends with the topic's life
 };
 

@@ -118,6 +118,8 @@ void add_broadcast(std::vector<Case>& cases) {
     add("sleeps and is woken", {writer({.sizes = {S, S}}), reader({})});
     add("two sleep and are woken", {writer({.sizes = {S, S}}), reader({}), reader({})});
     add("two sleep and are woken once", {writer({.sizes = {S}}), reader({}), reader({})});
+    add("two sleep, and one of them again", {writer({.sizes = {S}}), reader({.until = 1}), reader({})});
+    add("the writer dies while a reader sleeps", {mortal(writer({.sizes = {S, S}})), reader({})}, 1);
     add("joins while it is written",
         {writer({.sizes = {S, S}}, kBrim), reader({.looks = 2, .start = Start::oldest, .joins = true})});
     add("joins at the newest while it is written",
@@ -330,6 +332,7 @@ void add_fallback(std::vector<Case>& cases) {
 bool takes_long(const Case& c) {
     std::string name = c.contract + ": " + c.name;
     for (const char* deep : {"broadcast: two sleep and are woken",
+                             "broadcast: two sleep and are woken once",
                              "reliable: two readers",
                              "reliable: two readers die",
                              "broadcast: taken over alive, read",

@@ -59,6 +59,14 @@ bool missed(const Sleeper& s) {
     return s.word && (static_cast<uint32_t>(latest(s.word, 4)) != s.value || (s.came && s.came(s.a, s.b)));
 }
 
+// Is it one that must be armed while an actor sleeps on it?
+bool is_bell(const void* word) {
+    if (!word) return false;
+    auto offset = static_cast<size_t>(static_cast<const std::byte*>(word) - control());
+    if (offset < kRosterOffset) return offset == offsetof(Header, bell);
+    return offset < kSchemaOffset && (offset - kRosterOffset) % sizeof(Slot) == offsetof(Slot, awaited);
+}
+
 std::string who_waits() {
     std::string text;
     for (int i = 0; i < actor_count(); ++i)
@@ -170,6 +178,8 @@ bool kernel_is_quiet() {
         if (life(i) != Life::asleep || !waits_for_messages) only_legitimate = false;
         // A call wakes one worker of several: the others have missed something only if there is work for them.
         if (life(i) == Life::asleep && (works ? work_waits() : missed(sleepers[i]))) any_missed = true;
+        if (life(i) == Life::asleep && is_bell(sleepers[i].word) && !is_armed(latest(sleepers[i].word, 8)))
+            fail("an actor sleeps on a bell that is not armed:" + who_waits());
     }
     if (!any_waits) return true;
     if (closing()) fail("the last look at the ring did not come to an end:" + who_waits());

@@ -114,7 +114,7 @@ MUTANTS = [
             (
                 "        ring_.header.commit.store(position_, std::memory_order_release);\n        "
                 "light_barrier(fences_);",
-                "        bool armed = ring_.header.bell.load(std::memory_order_relaxed) & kArmed;\n"
+                "        bool armed = is_armed(ring_.header.bell.load(std::memory_order_relaxed));\n"
                 "        ring_.header.commit.store(position_, std::memory_order_release);\n"
                 "        light_barrier(fences_);",
             ),
@@ -139,23 +139,44 @@ MUTANTS = [
     Mutant(
         "bell-cleared-in-place",
         "a rung bell goes back to the value that it had before it was armed",
-        "broadcast: two sleep",
+        "broadcast: two sleep, and",
         BELL,
         (
             (
-                "    bell.fetch_add(kArmed, std::memory_order_acq_rel);\n",
-                "    bell.exchange(0, std::memory_order_acq_rel);\n",
+                "    bell.compare_exchange(rung, rung % kArmed, std::memory_order_relaxed);\n",
+                "    bell.exchange(0, std::memory_order_relaxed);\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "bell-armed-uncounted",
+        "a process that arms an armed bell leaves it as it is",
+        "broadcast: two sleep, and",
+        BELL,
+        (("bell.fetch_add(kArmed, std", "bell.fetch_or(kArmed, std"),),
+    ),
+    Mutant(
+        "bell-disarmed-before-waking",
+        "the writer disarms the bell, and then wakes the sleepers",
+        "broadcast: the writer dies while a reader sleeps",
+        BELL,
+        (
+            ("    bell.compare_exchange(rung, rung % kArmed, std::memory_order_relaxed);\n", ""),
+            (
+                '    CRASH_POINT("bell: rung',
+                "    bell.compare_exchange(rung, rung % kArmed, std::memory_order_relaxed);\n"
+                '    CRASH_POINT("bell: rung',
             ),
         ),
     ),
     Mutant(
         "bell-wakes-one",
         "the writer wakes one of the readers",
-        "broadcast: two sleep",
+        "broadcast: two sleep, and",
         BELL,
         (
             (
-                '    CRASH_POINT("bell: cleared, sleepers not woken");\n    wake(bell.futex());\n',
+                '    CRASH_POINT("bell: rung, sleepers not woken");\n    wake(bell.futex());\n',
                 "    wake(bell.futex(), 1);\n",
             ),
         ),
@@ -346,7 +367,8 @@ MUTANTS = [
         (
             (
                 "Bell bell = ringmain::arm(holder.awaited);",
-                "Bell bell{holder.awaited.futex(), holder.awaited.load(std::memory_order_acquire)};",
+                "Bell bell{holder.awaited.futex(), "
+                "static_cast<uint32_t>(holder.awaited.load(std::memory_order_acquire))};",
             ),
         ),
     ),
@@ -524,7 +546,7 @@ MUTANTS = [
         (
             (
                 "    header.commit.fetch_or(kRetired, std::memory_order_acq_rel);\n"
-                "    header.bell.fetch_add(2, std::memory_order_acq_rel);\n",
+                "    header.bell.fetch_add(kRung, std::memory_order_acq_rel);\n",
                 "",
             ),
         ),
@@ -536,7 +558,7 @@ MUTANTS = [
         RETIREMENT,
         (
             (
-                "    header.bell.fetch_add(2, std::memory_order_acq_rel);\n",
+                "    header.bell.fetch_add(kRung, std::memory_order_acq_rel);\n",
                 "",
             ),
         ),

@@ -223,7 +223,7 @@ PyObject* arm(PyObject* self, PyObject* event) {
     // After every slice it looks again: the participant that blocks it may have died.
     auto over = [keep = p->participant->shared()] { return true; };
     try {
-        return PyLong_FromUnsignedLongLong(watch({bell, event_of(event), over, p}));
+        return PyLong_FromUnsignedLongLong(watch({bell, event_of(event), over, p, true}));
     } catch (const Failure& failure) {
         return raise(failure);
     }
@@ -322,6 +322,7 @@ PyObject* close(PyObject* self, PyObject*) {
                      "topic '" + p->topic +
                          "' cannot be closed: a reservation or stream is open, or a view of one is alive");
     p->closing = true;  // a thread that waits inside gives up, and closes for us
+    p->sleepers.wake();
     if (p->caller.is_us()) Py_RETURN_NONE;
     OneAtATime turn(p->caller);
     if (turn.entered && p->participant && !p->reserved) leave_topic(*p);
@@ -342,6 +343,7 @@ PyObject* wait_for_readers(PyObject* self, PyObject* const* args, Py_ssize_t cou
     if (wanted == -1 && PyErr_Occurred()) return nullptr;
     const TopicFile& s = p->participant->topic_file();
     Deadline deadline(timeout_ns);
+    Slices slices;
     for (;;) {
         Bell bell{s.header().membership.futex(), s.header().membership.load(std::memory_order_acquire)};
         long readers = living_readers(s);
@@ -353,7 +355,8 @@ PyObject* wait_for_readers(PyObject* self, PyObject* const* args, Py_ssize_t cou
                                         seconds(timeout_ns));
         std::shared_ptr<TopicFile> keep =
             p->participant->shared();  // another thread may close the publisher meanwhile
-        sleep_without_gil(bell, std::min(kSlice_ns, left));
+        sleep_until_closed(p->sleepers, p->closing, bell, keep, deadline, slices, false,
+                           [] { return false; });
         if (PyErr_CheckSignals() != 0 || !(p = usable(self))) return nullptr;
     }
 }

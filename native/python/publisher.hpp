@@ -28,6 +28,7 @@ struct PublisherState {
     CallingThread caller;               // see OneAtATime
     bool reserved = false;              // a reservation is open and has the turn
     bool closing = false;               // next to `reserved`: see usable()
+    Sleepers sleepers;                  // threads that wait for readers
     uint32_t min_readers = 0;           // send waits while fewer take part
     uint64_t enough_at = kNeverEnough;  // `membership` when there were enough readers: no need to count again
     bool lacks_readers = false;         // what the last send waited for in vain

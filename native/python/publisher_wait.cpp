@@ -104,6 +104,7 @@ static bool goes_on(PublisherState& p) {
 
 bool wait_for_min_readers(PublisherState& p, Deadline& deadline) {
     const TopicFile& s = p.participant->topic_file();
+    Slices slices;
     for (;;) {
         // acquire: what we count is at least as new. A reader that joins or leaves changes it afterwards.
         uint32_t membership = s.header().membership.load(std::memory_order_acquire);
@@ -128,8 +129,8 @@ bool wait_for_min_readers(PublisherState& p, Deadline& deadline) {
                               seconds(deadline.timeout_ns()) + ": nothing was sent");
             return false;
         }
-        sleep_without_gil({s.header().membership.futex(), membership},
-                          std::min(kSlice_ns, deadline.left_ns()));
+        sleep_until_closed(p.sleepers, p.closing, {s.header().membership.futex(), membership},
+                           p.participant->shared(), deadline, slices, false, [] { return false; });
         if (!goes_on(p)) return false;
     }
 }

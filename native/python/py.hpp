@@ -5,6 +5,8 @@
 #include <Python.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -140,13 +142,55 @@ class Deadline {
     }
 };
 
+inline Woken sleep(Bell bell, int64_t timeout_ns) {
+    if (bell.word) return sleep_on(bell, timeout_ns);
+    usleep(
+        static_cast<useconds_t>(std::min(timeout_ns, kSlice_ns) / 1000));  // a directory without a bell: poll
+    return Woken::timed_out;
+}
 inline Woken sleep_without_gil(Bell bell, int64_t timeout_ns) {
     WithoutGil unlocked;
-    if (!bell.word) {  // a directory without a bell: poll
-        usleep(static_cast<useconds_t>(timeout_ns / 1000));
-        return Woken::timed_out;
+    return sleep(bell, timeout_ns);
+}
+
+// Where the threads of an endpoint sleep, so that a thread that closes it can wake them. Used with the GIL.
+class Sleepers {
+    const uint32_t* word_ = nullptr;
+    std::shared_ptr<const void> mapped_;  // what the word lies in
+    int count_ = 0;
+
+  public:
+    void enter(const uint32_t* word, std::shared_ptr<const void> mapped) {
+        word_ = word;
+        mapped_ = std::move(mapped);
+        ++count_;
     }
-    return sleep_on(bell, timeout_ns);
+    void leave() {
+        if (--count_ > 0) return;
+        word_ = nullptr;
+        mapped_.reset();
+    }
+    void wake() const {
+        if (word_) disturb(word_);
+    }
+};
+
+// One or several slices. `closing`: it may have been closed before we came here. `mapped`: what the bell lies in. `unchanged`: a
+// short look, without the GIL, that spares the long one after a slice.
+template <class Unchanged>
+Woken sleep_until_closed(Sleepers& sleepers, const bool& closing, Bell bell,
+                         std::shared_ptr<const void> mapped, Deadline& deadline, Slices& slices, bool brisk,
+                         Unchanged unchanged) {
+    if (closing) return Woken::interrupted;
+    sleepers.enter(bell.word, std::move(mapped));
+    Woken how;
+    {
+        WithoutGil unlocked;
+        do how = sleep(bell, slices.next(deadline.left_ns(), brisk));
+        while (how == Woken::timed_out && slices.are_short() && deadline.left_ns() > 0 && unchanged());
+    }
+    sleepers.leave();
+    return how;
 }
 
 // The thread that is inside an endpoint, if any. A thread of the parent does not count in a forked child.

@@ -317,6 +317,7 @@ PyObject* close(PyObject* self, PyObject*) {
     };
     if (lent()) return refuse();
     s->closing = true;  // a thread that waits inside gives up, and closes for us
+    s->sleepers.wake();
     if (s->caller.is_us()) Py_RETURN_NONE;
     OneAtATime turn(s->caller);
     bool refused = turn.entered && !s->closed && lent();

@@ -42,6 +42,7 @@ struct SubscriberState {
     bool came_first = false;   // we were here before this life of the topic: read it from its beginning
     CallingThread caller;      // see OneAtATime
     bool closing = false, closed = true;
+    Sleepers sleepers;             // threads in recv() and wait()
     std::vector<uint64_t> leases;  // positions of borrowed messages that are still in use
     std::shared_ptr<Event> event;  // behind fileno(), if it was called
     uint64_t event_token = 0;      // of the watch that rings it
@@ -116,7 +117,8 @@ inline Listening listen(SubscriberState& s) { return s.attached() ? Listening{} 
 // What a subscriber that has found no message sleeps on. An empty bell: nothing will ring, look again after a slice.
 struct Awaited {
     Bell bell;
-    bool at_once;  // something has changed meanwhile: look again
+    bool at_once;                             // something has changed meanwhile: look again
+    std::shared_ptr<const void> mapped = {};  // what the bell lies in
 };
 Awaited awaited(SubscriberState& s, const Listening& listening);
 

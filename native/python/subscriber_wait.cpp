@@ -179,14 +179,15 @@ Listening listen_to_directory(SubscriberState& s) {
 Awaited awaited(SubscriberState& s, const Listening& listening) {
     // The topic's life has just ended, and the next is not there yet. Read the directory's bell first, then look again:
     // otherwise a topic created in between would not wake us.
-    if (!s.attached()) return {listening.bell, !listening.listens};
+    if (!s.attached()) return {listening.bell, !listening.listens, s.directory};
     // We stay in a life that has ended as long as its messages are borrowed; no bell rings when they are given back.
     if (s.participant->topic_file().retired() && !s.leases.empty()) return {{}, false};
     Bell bell = s.work ? s.work->worker.bell() : s.reader->bell();
-    return {bell, !bell.word};
+    return {bell, !bell.word, s.participant->shared()};
 }
 
 int wait_for_message(PyObject* self, SubscriberState& s, Deadline& deadline, View& view, bool borrowing) {
+    Slices slices;
     for (bool spin = true;;) {
         Listening listening = listen(s);
         int found = message_now(self, s, view, borrowing, true);
@@ -206,7 +207,9 @@ int wait_for_message(PyObject* self, SubscriberState& s, Deadline& deadline, Vie
         Awaited next = awaited(s, listening);
         if (next.at_once) continue;
         // Nothing came in a whole slice: do not spin again.
-        spin = sleep_without_gil(next.bell, std::min(kSlice_ns, deadline.left_ns())) != Woken::timed_out;
+        auto unchanged = [&s] { return s.attached() && !s.work && s.reader->rests(); };
+        spin = sleep_until_closed(s.sleepers, s.closing, next.bell, next.mapped, deadline, slices,
+                                  s.work != nullptr, unchanged) != Woken::timed_out;
         if (s.work && spin) s.work->worker.woken();
         bool stops = PyErr_CheckSignals() != 0;
         if (s.work && (stops || s.closing))
@@ -228,7 +231,17 @@ static std::function<bool()> ended_unrung(const SubscriberState& s) {
         return [directory = s.directory, topic = s.topic] {
             return directory->has(topic) || directory->replaced();
         };
-    return [file = s.participant->shared()] { return file->retired() || deleted(*file); };
+    // acquire: as Reader::has_more.
+    return [file = s.participant->shared(), works = s.work != nullptr, read = s.reader->position()] {
+        uint64_t commit = file->header().commit.load(std::memory_order_acquire) & kPositionMask;
+        if (file->retired() || deleted(*file)) return true;
+        if (!works) return commit != read;
+        try {
+            return reap_dead_workers(*file) || WorkQueue(ring_of(*file)).cursor() != commit;
+        } catch (const Failure&) {
+            return true;  // the task meets it
+        }
+    };
 }
 
 int64_t watch_for_message(PyObject* self, SubscriberState& s, const std::shared_ptr<Event>& event) {
@@ -241,7 +254,7 @@ int64_t watch_for_message(PyObject* self, SubscriberState& s, const std::shared_
         Awaited next = awaited(s, listening);
         if (next.at_once) continue;
         try {
-            return static_cast<int64_t>(watch({next.bell, event, ended_unrung(s), &s}));
+            return static_cast<int64_t>(watch({next.bell, event, ended_unrung(s), &s, s.work != nullptr}));
         } catch (const Failure& failure) {
             raise(failure);
             return -1;

@@ -26,7 +26,7 @@ DEPENDS_ON_PACE = (
     "publish: about to sleep",
     "read: about to sleep",
     "work: about to sleep",
-    "bell: cleared, sleepers not woken",
+    "bell: rung, sleepers not woken",
 )
 
 

@@ -10,14 +10,30 @@ import dataclasses
 import os
 import shutil
 import signal
+import struct
 import threading
 import time
-from typing import ClassVar
+from contextlib import ExitStack
+from pathlib import Path
+from typing import ClassVar, NamedTuple
 
 import pytest
 
 import ringmain as rm
+from ringmain._native import LAYOUT
 from ringmain.testing import stop_at
+
+
+class Bell(NamedTuple):
+    rung: int
+    armed: int
+
+
+def bell_of(runtime_dir: Path, topic: str) -> Bell:
+    with next(runtime_dir.glob(f"{topic}*")).open("rb") as file:
+        file.seek(LAYOUT["Header.bell"])
+        return Bell(*struct.unpack("<II", file.read(8)))
+
 
 WAITS = {
     "recv": "sub.recv()",
@@ -81,6 +97,66 @@ def test_a_waiter_uses_next_to_no_processor_time(what, child):
     )
     assert float(waiter.line()) < 0.1, "of one second"
     waiter.finish()
+
+
+@pytest.mark.parametrize(
+    ("what", "most"), [("sub.recv(timeout=1)", 8), ("rm.wait([sub], timeout=1)", 8), ("rm.wait(many, timeout=1)", 60)]
+)
+def test_a_wait_is_not_repeated_again_and_again(what, most, child):
+    """How often it went to sleep in a second. `many` are more than the kernel takes in one call."""
+    waiter = child(f"""
+        import resource
+        from contextlib import ExitStack
+        with ExitStack() as stack:
+            opened = [stack.enter_context(rm.Publisher(f"t/{{i}}", capacity="64KiB")) for i in range(200)]
+            many = [stack.enter_context(rm.Subscriber(f"t/{{i}}")) for i in range(200)]
+            sub = many[0]
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
+            try:
+                {what}
+            except rm.Timeout:
+                pass
+            say(resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw - before)
+    """)
+    assert int(waiter.line()) <= most
+    waiter.finish()
+
+
+def test_any_of_more_topics_than_the_kernel_takes_wakes_a_wait(in_thread):
+    with ExitStack() as stack:
+        pubs = [stack.enter_context(rm.Publisher(f"t/{i}", capacity="64KiB")) for i in range(300)]
+        subs = [stack.enter_context(rm.Subscriber(f"t/{i}")) for i in range(300)]
+        threads = len(os.listdir("/proc/self/task"))
+        waiting = in_thread(lambda: rm.wait(subs, timeout=60))
+        while len(os.listdir("/proc/self/task")) < threads + 3:  # two more than the waiting one: they watch
+            time.sleep(0.001)
+        pubs[299].send(b"x")
+        assert waiting() == [subs[299]]
+
+
+def test_subscribers_of_one_topic_share_a_bell(in_thread):
+    """A thousand of them are no more than the kernel takes; each of them has the message."""
+    with ExitStack() as stack:
+        pubs = [stack.enter_context(rm.Publisher(f"t/{i}", capacity="64KiB")) for i in range(10)]
+        subs = [stack.enter_context(rm.Subscriber(f"t/{i % 10}")) for i in range(1000)]
+        threads = len(os.listdir("/proc/self/task"))
+        waiting = in_thread(lambda: rm.wait(subs, timeout=60))
+        pubs[7].send(b"x")
+        assert waiting() == subs[7::10]
+        assert len(os.listdir("/proc/self/task")) <= threads + 1
+
+
+@pytest.mark.parametrize("what", ["recv", "wait"])
+def test_closing_rings_for_a_thread_that_waits(what, in_thread, runtime_dir):
+    """A thread that has waited for long would not look again for two seconds."""
+    with rm.Publisher("x"), rm.Subscriber("x") as sub:
+        waiting = in_thread({"recv": sub.recv, "wait": lambda: rm.wait([sub])}[what])
+        while not (before := bell_of(runtime_dir, "x")).armed:
+            time.sleep(0.001)
+        sub.close()
+        with pytest.raises(rm.Closed):
+            waiting()
+        assert bell_of(runtime_dir, "x").rung > before.rung
 
 
 def test_the_gil_is_released_while_waiting(in_thread):
