@@ -204,7 +204,7 @@ std::atomic<uint64_t> next_token{1};
 }  // namespace
 
 // The watcher that took it, and has yet to be woken.
-static Watcher& place(Watchers& all, const Watched& watched) {
+static Watcher& assign(Watchers& all, const Watched& watched) {
     for (Watcher* watcher : all.list)
         if (watcher->add(watched)) return *watcher;
     try {
@@ -224,7 +224,7 @@ uint64_t watch(Watch watch) {
     Watchers& all = *Watchers::current();
     std::lock_guard lock(all.mutex);
     Watched watched(std::move(watch), next_token.fetch_add(1, std::memory_order_relaxed));
-    place(all, watched).wake_thread();
+    assign(all, watched).wake_thread();
     return watched.token;
 }
 
@@ -233,7 +233,7 @@ void watch_all(const std::vector<Watch>& watches) {
     std::lock_guard lock(all.mutex);
     std::set<Watcher*> changed;
     for (const Watch& watch : watches)
-        changed.insert(&place(all, Watched(watch, next_token.fetch_add(1, std::memory_order_relaxed))));
+        changed.insert(&assign(all, Watched(watch, next_token.fetch_add(1, std::memory_order_relaxed))));
     for (Watcher* watcher : changed) watcher->wake_thread();
 }
 
