@@ -340,6 +340,7 @@ bool takes_long(const Case& c) {
                              "broadcast: the writer dies, another comes",
                              "broadcast: two writers die, another comes, read at the end",
                              "pipe: the writer dies, another comes",
+                             "pipe: its reader waited for the topic, or dies of it, another comes",
                              "pipe: two writers die, another comes, read at the end",
                              "bus: two writers, borrows",
                              "bus: two borrowers",
