@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,7 @@ def check(lake: Lake) -> None:
     assert sum(count.duplicates for count in counted) == 200
 
 
-@pytest.mark.parametrize(("point", "where"), [*((point, "disk") for point in sorted(POINTS)), ("L3", "s3")])
+@pytest.mark.parametrize(("point", "where"), [(p, w) for p in sorted(POINTS) for w in ("disk", "s3")])
 def test_a_driver_that_is_killed(point: str, where: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     record_two(tmp_path / "recs")
     options = request.getfixturevalue("s3") if where == "s3" else {}
@@ -171,3 +172,34 @@ def test_from_one_object_store_to_another(tmp_path: Path, s3: dict[str, str], mo
     assert Pipeline().run(f"s3://lakes/{tmp_path.name}/recs{query}", lake).rows_in == 0
     with pytest.raises(RecordingNotFound, match="no recording at s3://lakes/nothing"):
         Pipeline().run(f"s3://lakes/nothing/{query}", lake)
+
+
+INTERRUPTED = """
+import sys
+from ringmain.pipeline import run
+try:
+    run(*sys.argv[1:], split_bytes=1)
+except KeyboardInterrupt:
+    sys.exit(7)
+"""
+
+
+@pytest.mark.spark
+def test_ctrl_c_in_a_spark_job_ends_with_a_sentence(tmp_path: Path) -> None:
+    """Given to the whole group of processes, as by a terminal, when the first of many tasks has written a file."""
+    made = writer(tmp_path / "rec")
+    for part in range(300):
+        made.append("a", 1, rows(part * 10, 10))
+        made.flush()  # a block, hence a task; sealing would join them
+    command = [sys.executable, "-c", INTERRUPTED, str(tmp_path / "rec"), str(tmp_path / "lake")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as driver:
+        while not list(tmp_path.glob("lake/silver/a/*.parquet")) and driver.poll() is None:
+            time.sleep(0.01)
+        os.killpg(driver.pid, signal.SIGINT)
+        said = driver.communicate()[1]
+    made.close()
+    assert driver.returncode == 7, said
+    assert said.splitlines()[-1] == "interrupted: what was done is in the lake, and the next run goes on with the rest"
+    assert "Traceback" not in said
+    Pipeline().run(tmp_path / "rec", tmp_path / "lake")
+    assert Lake(str(tmp_path / "lake")).to_arrow("silver/a").num_rows == 3000

@@ -14,7 +14,7 @@ import pytest
 from ringmain.pipeline import Lake, Pipeline
 from ringmain.pipeline._fields import Field, measure_fields
 from ringmain.pipeline._partials import merge, parts_of, rows_of
-from ringmain.pipeline._work import host_of
+from ringmain.recording._meta import Clocks, Meta, Session, host_of
 from tests.spark.recordings import START_NS, rows, schema_of, writer
 
 
@@ -117,5 +117,7 @@ def test_the_host_is_a_column(tmp_path: Path) -> None:
     for table in ('silver."arm~left"', "gold.topic_health", "gold.senders", 'quarantine."arm~left"', "bronze"):
         assert database.sql(f"select distinct host from {table}").fetchall() == [(here,)], table
     assert database.sql('select distinct field_host from silver."arm~left"').fetchall() == [(7,)]
-    assert [host_of(((0, "a"), (3, "b"), (3, "c"), (7, "d")), n) for n in (0, 2, 3, 6, 9)] == list("aaccd")
-    assert host_of((), 4) == ""
+    begun = ((0, "a"), (3, "b"), (3, "c"), (7, "d"))
+    meta = Meta("", 1, "r", sessions=[Session(first, 1, host, Clocks(0, 0, "")) for first, host in begun])
+    assert [host_of(meta, n) for n in (0, 2, 3, 6, 9)] == list("aaccd")
+    assert host_of(None, 4) == ""

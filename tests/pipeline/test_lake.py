@@ -6,6 +6,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -133,6 +134,14 @@ def test_tables_gain_columns_and_are_read_every_way(lake: Lake) -> None:
         lake.to_arrow("silver/x")
 
 
+def test_pyarrow_reads_files_of_its_own(lake: Lake) -> None:
+    """A thread of Arrow that still has a file of Python when the interpreter ends aborts the process."""
+    append(lake, 0, rows(0, 1))
+    files = lake.dataset("silver/a").filesystem
+    assert (files.type_name, files.base_fs.type_name) == ("subtree", "local" if lake.is_local else "s3")
+    assert lake.dataset("silver/a", 1).to_table().num_rows == 2
+
+
 def test_the_one_liners_of_the_guide(tmp_path: Path) -> None:
     """Those of libraries that are installed; DuckDB's and Spark's own Delta need an extension or a jar."""
     lake = Lake(str(tmp_path))
@@ -156,6 +165,29 @@ def test_small_files_are_compacted_and_old_ones_vacuumed(lake: Lake) -> None:
     lake.write("silver/a", 6, rows(6))  # a try that died
     assert lake.vacuum("silver/a", 0) == 8
     assert sorted(lake.to_arrow("silver/a")["seq"].to_pylist()) == list(range(6))
+
+
+def test_old_rows_are_deleted_by_table(lake: Lake) -> None:
+    now = int(time.time() * 1e6)
+    for batch, ages in enumerate(([10, 9], [3, 1])):
+        days = pa.array([now - int(age * 86_400e6) for age in ages], pa.timestamp("us", "UTC"))
+        for name in ("silver/a", "silver/b", "bronze"):
+            append(lake, batch, pa.table({"age": pa.array(ages, pa.int64()), "publish_time": days}), name)
+    append(lake, 0, pa.table({"n": [1]}), "steps/timeless")
+    Ledger(lake).begin(batch_of(0, "000000000:7"))
+    assert any("so all rows and files stay" in line for line in lake.maintain(retain={"*": 2}))
+    Ledger(lake).done(batch_of(0, "000000000:7", DONE))
+    lines = list(lake.maintain(retain={"silver/a": 5, "silver/*": 2, "ops/*": 0.001}))
+    assert [line for line in lines if "rows deleted" in line] == [
+        "silver/a: 2 rows deleted, 0 files joined, 0 deleted", "silver/b: 3 rows deleted, 0 files joined, 0 deleted",
+    ]  # fmt: skip
+    assert [sorted(lake.to_arrow(name)["age"].to_pylist()) for name in ("silver/a", "silver/b", "bronze")] == [
+        [1, 3], [1], [1, 3, 9, 10],
+    ]  # fmt: skip
+    assert not append(lake, 1, rows(5))  # what the table has is not forgotten
+    assert len(Ledger(lake).batches()) == 1
+    with pytest.raises(LakeError, match="steps/timeless has no column of times"):
+        list(lake.maintain(retain={"steps/*": 1}))
 
 
 def batch_of(number: int, end: str, state: str = BEGUN) -> Batch:

@@ -8,7 +8,9 @@ numbers are checked with DuckDB over the tables' snapshots.
 from __future__ import annotations
 
 import shutil
+import socket
 import statistics
+from collections import Counter
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -200,7 +202,18 @@ def test_bronze_as_a_table(tmp_path: Path) -> None:
     assert str(position) == "000000001:5"
     shutil.rmtree(tmp_path / "rec")
     assert query(tmp_path / "lake", "select count(*), max(segment), max(row) from bronze") == [(10, 1, 4)]
-    assert Lake(str(tmp_path / "lake")).bronze().read_all().num_rows == 10
+    assert bronze_hosts(tmp_path / "lake") == {socket.gethostname(): 10}
+
+
+def test_bronze_of_recordings(tmp_path: Path) -> None:
+    """As recorded, with the host of the recorder."""
+    record(tmp_path / "rec", ("a", 1, rows(0, 5)))
+    Pipeline().run(tmp_path / "rec", tmp_path / "lake")
+    assert bronze_hosts(tmp_path / "lake") == {socket.gethostname(): 5}
+
+
+def bronze_hosts(lake: Path) -> dict[str, int]:
+    return dict(Counter(Lake(str(lake)).bronze().read_all()["host"].to_pylist()))
 
 
 class Text(msgspec.Struct):
@@ -324,7 +337,8 @@ def messages(values: list[tuple[int, int, int, int]]) -> pa.RecordBatch:
         "publish_ns": [0] * count, "record_time": recorded, "sender": ["cam"] * count, "kind": [""] * count,
         "lost": lost, "size": [100] * count, "payload": [b""] * count,
     }  # fmt: skip
-    return pa.RecordBatch.from_arrays([pa.array(columns[f.name], f.type) for f in SCHEMA], schema=SCHEMA)
+    made = pa.RecordBatch.from_arrays([pa.array(columns[f.name], f.type) for f in SCHEMA], schema=SCHEMA)
+    return made.append_column("host", pa.array(["h"] * count))
 
 
 @pytest.mark.parametrize("cut", [10, 1, 4, 6])
@@ -335,7 +349,7 @@ def test_health_counts_what_went_wrong(cut: int) -> None:
     for n in range(10):
         at = START_NS // 1000 + n * 10_000 - (25_000 if n == 5 else 0)
         values.append((n, at, at + (2_000_000 if n == 8 else 1_000), 5 if n == 3 else 0))
-    parts = [measure("r", "h", "a", messages(values[at : at + cut]), 10_000_000) for at in range(0, 10, cut)]
+    parts = [measure("r", "a", messages(values[at : at + cut]), 10_000_000) for at in range(0, 10, cut)]
     stored = [parts_of(Health, rows_of(part[0], 10.0)) for part in reversed(parts)]
     (health,) = merge(part for several in stored for part in several)
     row = health.row(10.0)
@@ -351,7 +365,7 @@ def test_health_counts_what_went_wrong(cut: int) -> None:
 
 def test_quantiles_are_within_a_hundredth() -> None:
     recorded = [(n, START_NS // 1000, START_NS // 1000 + (n + 1) ** 2 - 50, 0) for n in range(1000)]
-    ((health,), _) = measure("r", "h", "a", messages(recorded), 10_000_000)
+    ((health,), _) = measure("r", "a", messages(recorded), 10_000_000)
     assert isinstance(health, Health)
     exact = sorted(((n + 1) ** 2 - 50) / 1000 for n in range(1000))
     for q in (0.0, 0.001, 0.5, 0.99, 1.0):

@@ -12,11 +12,10 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
 
 from ringmain import typed
 from ringmain.frames import FrameLayout
-from ringmain.pipeline import Lake, report, run
+from ringmain.pipeline import Lake, run
 from ringmain.pipeline._report_data import FIELDS_OF_A_TOPIC, Span, data_of, png
 from ringmain.recording import RecordingWriter
 from ringmain.recording._format import FRAMES, RING_SCHEMA
@@ -158,38 +157,3 @@ def test_what_live_readers_lost(data: dict[str, Any]) -> None:
         {"reader": "dashboard", "topic": "arm", "recorder": "host-a", "messages": 25, "lost": 42},
         {"reader": "quick", "topic": "arm", "recorder": "host-a", "messages": 60, "lost": 0},
     ]
-
-
-def test_it_is_read_in_one_thread(lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thread of a dataset that still has one of the lake's files at exit aborts the process, one time in ten."""
-
-    def refuse(*_: object, **__: object) -> None:
-        raise AssertionError("a dataset reads in threads of its own")
-
-    monkeypatch.setattr(DeltaTable, "to_pyarrow_dataset", refuse)
-    assert report(lake, tmp_path / "report.html").exists()
-
-
-def test_tables_on_a_local_disk_are_read_by_arrow_itself(lake: Path) -> None:
-    tables = Lake(str(lake))
-    files = tables._dataset("silver/arm").filesystem
-    assert (files.type_name, files.base_fs.type_name) == ("subtree", "local"), "no file of Python in Arrow's threads"
-    assert tables.to_arrow("silver/arm", columns=["temperature"]).num_rows == SECONDS
-    assert tables.to_duckdb().execute("select count(*) from silver.arm").fetchone() == (SECONDS,)
-
-
-def test_the_page_shows_it(browser: Any, lake: Path, tmp_path: Path) -> None:  # noqa: F811
-    page, problems = open_page(browser, report(lake, tmp_path / "report.html"))
-    assert page.eval_on_selector_all("#fields h3", "all => all.map(h => h.textContent)") == ["arm", "wide"]
-    cards = page.eval_on_selector_all("#fields .card", "all => all.map(c => c.textContent)")
-    assert cards[0] == "temperature792079", "its name, the last value, the least and the most"
-    assert page.eval_on_selector("#fields svg", "svg => svg.getBoundingClientRect().height") > 30
-    size = page.eval_on_selector("#pictures img", "img => [img.complete, img.naturalWidth, img.naturalHeight]")
-    assert size == [True, 64, 48]
-    rows = page.eval_on_selector_all("#live tbody tr", "rows => rows.map(r => [...r.cells].map(c => c.textContent))")
-    assert rows[0] == ["dashboard", "arm", "42", "25", "62.7 %", "host-a"]
-    assert "Live subscribers lost 42; dashboard lost most." in page.text_content("#verdict")
-    assert "2 more fields" in page.text_content("#more")
-    assert page.evaluate("document.documentElement.scrollWidth") <= 1200
-    assert problems == []
-    page.context.close()

@@ -37,6 +37,21 @@ def add_sampling(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object for each line")
 
 
+def add_storage_option(parser: argparse.ArgumentParser) -> None:
+    """Pairs of name and value."""
+    parser.add_argument(
+        "--storage-option", action="append", default=[], type=_storage_option, metavar="K=V",
+        help="of an object store, like AWS_REGION=...",
+    )  # fmt: skip
+
+
+def _storage_option(text: str) -> tuple[str, str]:
+    name, found, value = text.partition("=")
+    if not found:
+        raise argparse.ArgumentTypeError("NAME=VALUE is wanted")  # it may be a secret, so it is not shown
+    return name, value
+
+
 def _number(text: str, read: Callable[[str], _Number], good: Callable[[_Number], bool], wanted: str) -> _Number:
     """The number in `text` if it is `good`; otherwise an error that says what is wanted."""
     try:

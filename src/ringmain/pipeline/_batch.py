@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
@@ -23,18 +22,18 @@ from deltalake import DeltaTable
 from ringmain.errors import LakeError
 from ringmain.pipeline._ledger import DONE, Batch, Ledger, TopicCount, reached
 from ringmain.pipeline._partials import GAPS_SCHEMA, Part, merge, parts_of, rows_of
-from ringmain.pipeline._source import Hosts, Life
+from ringmain.pipeline._source import Life
 from ringmain.pipeline._work import (
     BRONZE_SCHEMA,
     QUARANTINE_SCHEMA,
     RAW_SCHEMA,
-    REPORT,
     Columns,
     Report,
     Shared,
     Task,
     Work,
     quarantine_table,
+    run_tasks,
     silver_table,
 )
 from ringmain.recording._decode import Decoding
@@ -70,7 +69,6 @@ class BatchRun:
         batch: Batch,
         ranges: list[Range],
         lives: dict[str, dict[Life, bytes]],
-        hosts: dict[str, Hosts],
         scan: Scan,
         more: Callable[[Batch, dict[str, list[Written]], list[int]], None],
     ) -> bool:
@@ -80,7 +78,7 @@ class BatchRun:
         typed = self._columns({item.key for item in ranges}, lives)
         tasks = self._tasks(batch.batch, ranges, shared)
         window_us = int(self.settings.window_s * 1e6)
-        work = Work(self.lake, batch.batch, window_us, tasks, scan, typed, shared, hosts, self.settings.copy)
+        work = Work(self.lake, batch.batch, window_us, tasks, scan, typed, shared, self.settings.copy)
         reports = self._run(work)
         self._check_files(reports)
         batch.topics = check_counts(batch, reports)
@@ -110,8 +108,7 @@ class BatchRun:
         count = len(work.tasks)
         if count <= 1 or sum(item.bytes for task in work.tasks for item in task.ranges) <= self.settings.split_bytes:
             return [work.run(number) for number in range(count)]
-        rows = self._spark().range(0, count, 1, count).mapInArrow(work, REPORT).collect()
-        return [msgspec.msgpack.decode(bytes(row.report), type=Report) for row in rows]
+        return run_tasks(self._spark().range(0, count, 1, count), work, Report)
 
     def _check_files(self, reports: list[Report]) -> None:
         """Raises if workers have written to disks of their own."""

@@ -132,7 +132,7 @@ class _Gold:
         wanted = None
         if span is not None:
             wanted = (pc.field("window_start") >= span[0]) & (pc.field("window_start") <= span[1])
-        rows = self.lake.table(table).to_pyarrow_dataset().to_table(columns=columns, filter=wanted)
+        rows = self.lake.dataset(table).to_table(columns=columns, filter=wanted)
         frame: pd.DataFrame = rows.to_pandas()
         return frame
 

@@ -15,7 +15,8 @@ from deltalake import DeltaTable
 from ringmain.errors import LakeError
 from ringmain.pipeline._ledger import Ledger, Source
 from ringmain.pipeline._source import taken
-from ringmain.pipeline._work import REPORT, REPORT_SCHEMA
+from ringmain.pipeline._work import REPORT_SCHEMA, run_tasks
+from ringmain.spark._options import STORAGE
 from ringmain.spark._read_lake import delta_type, frame_of
 from ringmain.spark._scan import Scan, source_schema
 from ringmain.spark._source import arrow_of, format_ranges
@@ -57,8 +58,8 @@ def silver_frame(spark: SparkSession, lake: Tables, table: str, first_us: int, l
 def write_frame(frame: DataFrame, lake: Tables, table: str, batch: int) -> tuple[pa.Schema, list[Written]]:
     """Have the workers write a frame's rows, which are not committed yet."""
     schema = pa.schema([pa.field(f.name, delta_type(f.type)) for f in arrow_of(frame.schema)])
-    rows = frame.mapInArrow(_WriteRows(lake, table, batch, schema), REPORT).collect()
-    return schema, [one for row in rows for one in msgspec.msgpack.decode(bytes(row.report), type=list[Written])]
+    found = run_tasks(frame, _WriteRows(lake, table, batch, schema), list[Written])
+    return schema, [one for files in found for one in files]
 
 
 def append(frame: DataFrame, lake: Tables, table: str, batch: int) -> None:
@@ -111,9 +112,10 @@ def bronze_frame(
     """Messages as recorded, of the recordings up to where the ledger says, that may be within a span of time."""
     found = silver_frame(spark, lake, "bronze", *span)
     if found is not None:
-        return found.drop("recording", "host")
-    ranges = format_ranges(taken(sources, *span, fail_on_loss))
-    reader = spark.read.format("ringmain").option("positions", "true").option("ranges", ranges)
+        return found.drop("recording")
+    ranges = format_ranges(taken(sources, lake.storage_options, *span, fail_on_loss))
+    reader = spark.read.format("ringmain").option("positions", "true").option("host", "true").option("ranges", ranges)
+    reader = reader.options(**{f"{STORAGE}{name}": value for name, value in lake.storage_options.items()})
     return reader.option("failOnDataLoss", str(fail_on_loss).lower()).load(lake.uri)
 
 
@@ -123,8 +125,8 @@ def bronze(lake: Tables, spark: SparkSession | None) -> Any:
     if spark is not None:
         return bronze_frame(spark, lake, sources)
     if lake.load("bronze") is not None:
-        return lake.table("bronze").to_pyarrow_dataset().scanner().to_reader()
-    schema = source_schema(None, True)
+        return lake.dataset("bronze").scanner().to_reader()
+    schema = source_schema(None, True, True)
     return pa.RecordBatchReader.from_batches(
-        schema, (rows for item in taken(sources, *_ALWAYS) for rows in Scan(schema).read(item))
+        schema, (rows for item in taken(sources, lake.storage_options, *_ALWAYS) for rows in Scan(schema).read(item))
     )

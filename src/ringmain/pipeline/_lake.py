@@ -13,8 +13,10 @@ ringmain.spark._tables.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -51,13 +53,7 @@ class Lake(Tables):
             )
 
     def to_arrow(self, name: str, *, columns: list[str] | None = None, version: int | None = None) -> pa.Table:
-        return self._dataset(name, version).to_table(columns=columns)
-
-    def _dataset(self, name: str, version: int | None = None) -> Any:
-        """A table for pyarrow's own threads. On a local disk they use files of Arrow: one that still has a file of
-        Python when the interpreter ends aborts the process."""
-        files = pafs.SubTreeFileSystem(f"{self.uri}/{name}", pafs.LocalFileSystem()) if self.is_local else None
-        return self.table(name, version).to_pyarrow_dataset(filesystem=files)
+        return self.dataset(name, version).to_table(columns=columns)
 
     def to_polars(self, name: str, *, version: int | None = None) -> pl.LazyFrame:
         import polars as pl
@@ -72,7 +68,7 @@ class Lake(Tables):
         for name in self.tables():
             schema, _, table = name.rpartition("/")
             hidden = f"_{name}"
-            connection.register(hidden, self._dataset(name))
+            connection.register(hidden, self.dataset(name))
             if schema:
                 connection.execute(f'create schema if not exists "{schema}"')
             target = f'"{schema}"."{table}"' if schema else f'"{table}"'
@@ -100,8 +96,24 @@ class Lake(Tables):
         """Deletes files that no version of the last `hours` has. Returns how many."""
         return len(self.table(name).vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True))
 
-    def maintain(self, keep_hours: int = 168) -> Iterator[str]:
-        """Compact every table, and delete the files that no version of the last `keep_hours` has. A line for each."""
+    def retain(self, name: str, days: float) -> int:
+        """Deletes the rows of a table whose time is more than so many days ago. Returns how many. Their files go with
+        `vacuum`, when no version that is kept has them."""
+        table = self.table(name)
+        bounded = (table.metadata().configuration.get("delta.dataSkippingStatsColumns") or "").split(",")
+        fields = [f for f in pa.schema(table.schema().to_arrow()) if f.name in bounded]
+        times = [f.name for f in fields if pa.types.is_timestamp(f.type)]
+        if not times:
+            raise LakeError(f"{name} has no column of times by which old rows could be told: leave it out of --retain")
+        before = datetime.now(UTC) - timedelta(days=days)
+        return int(table.delete(f"{times[0]} < '{before.isoformat()}'")["num_deleted_rows"])
+
+    def maintain(self, keep_hours: int = 168, retain: Mapping[str, float] | None = None) -> Iterator[str]:
+        """Compact every table, and delete the files that no version of the last `keep_hours` has. A line for each.
+
+        retain: days by table, or by pattern (`silver/*`); older rows are deleted. The first that matches counts. The
+        ledger keeps all its rows.
+        """
         self.check()
         last = Ledger(self).last()
         if last is None:
@@ -109,7 +121,10 @@ class Lake(Tables):
         # Files of a batch that is not done must keep their names: by these its next try knows them.
         busy = last.state == BEGUN
         for name in self.tables():
+            wanted = {} if name == LEDGER else retain or {}
+            days = next((days for pattern, days in wanted.items() if fnmatchcase(name, pattern)), None)
+            gone = "" if days is None or busy else f"{self.retain(name, days)} rows deleted, "
             joined = 0 if busy else self.compact(name, at_least=2)
-            yield f"{name}: {joined} files joined, {self.vacuum(name, keep_hours)} deleted"
+            yield f"{name}: {gone}{joined} files joined, {self.vacuum(name, keep_hours)} deleted"
         if busy:
-            yield f"batch {last.batch} is not done, so nothing was joined: let the pipeline finish it first"
+            yield f"batch {last.batch} is not done, so all rows and files stay: let the pipeline finish it first"

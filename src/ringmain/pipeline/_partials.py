@@ -264,10 +264,9 @@ def parts_of(kind: type[P], rows: pa.Table) -> list[P]:
     return [kind.of(row) for row in plain.to_pylist()]
 
 
-def measure(
-    recording: str, host: str, topic: str, rows: pa.RecordBatch, window_us: int
-) -> tuple[list[Health], list[Sender]]:
-    """The partials of rows of one topic, in the order in which one recording has them."""
+def measure(recording: str, topic: str, rows: pa.RecordBatch, window_us: int) -> tuple[list[Health], list[Sender]]:
+    """The partials of rows of one topic, in the order in which one segment has them."""
+    host = rows.column("host")[0].as_py()
     epoch, seq, size, lost = (numbers(rows, name) for name in ("epoch", "seq", "size", "lost"))
     at = numbers(rows, "publish_time")
     latency = ((numbers(rows, "record_time") - at) - numbers(rows, "publish_ns") / 1000) / 1000

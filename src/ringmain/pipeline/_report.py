@@ -16,7 +16,7 @@ import numpy as np
 from ringmain.errors import LakeError
 from ringmain.pipeline._lake import Lake
 from ringmain.pipeline._ledger import Ledger
-from ringmain.pipeline._report_data import Span, data_of, read_columns
+from ringmain.pipeline._report_data import Span, data_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -196,7 +196,7 @@ def _row_counts(lake: Lake) -> dict[str, Any]:
 def _table(lake: Lake, name: str, columns: list[str]) -> pd.DataFrame | None:
     if lake.load(name) is None:
         return None
-    frame: pd.DataFrame = read_columns(lake, name, columns).to_pandas()
+    frame: pd.DataFrame = lake.to_arrow(name, columns=columns).to_pandas()
     return frame
 
 

@@ -124,7 +124,9 @@ def _fields(lake: Lake, table: str, schema: pa.Schema, span: Span) -> tuple[list
     binned: dict[str, _Binned] = {}
     left_out: set[str] = set()
     topic = ""
-    for batch in _batches(lake, table, ["topic", "publish_time", *columns]):
+    for batch in lake.dataset(table).to_batches(columns=["topic", "publish_time", *columns]):
+        if not len(batch):
+            continue
         topic = batch.column("topic")[0].as_py()
         at = (batch.column("publish_time").cast(pa.int64()).to_numpy() - span.start_us) // span.bin_us
         at = np.clip(at, 0, span.bins - 1)
@@ -135,26 +137,6 @@ def _fields(lake: Lake, table: str, schema: pa.Schema, span: Span) -> tuple[list
                     continue
                 binned.setdefault(name, _Binned(name, span.bins)).add(at, values)
     return [one.shown(topic) for one in binned.values() if one.count.any()], len(left_out)
-
-
-def _batches(lake: Lake, table: str, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """The rows of a table. In this thread: a dataset's threads use the lake's files, which are Python objects, and one
-    that still has a file when the interpreter ends aborts the process."""
-    files = lake.filesystem()
-    for one in lake.files(table):
-        with files.open_input_file(f"{table}/{one.name}") as source:
-            parquet = pq.ParquetFile(source)
-            there = [name for name in columns if name in parquet.schema_arrow.names]
-            yield from (batch for batch in parquet.iter_batches(columns=there, use_threads=False) if len(batch))
-
-
-def read_columns(lake: Lake, table: str, columns: list[str]) -> pa.Table:
-    """Some columns of a table, in this thread."""
-    schema = lake.schema(table)
-    assert schema is not None
-    wanted = pa.schema([schema.field(name) for name in columns])
-    parts = [pa.Table.from_batches([batch]).cast(wanted) for batch in _batches(lake, table, columns)]
-    return pa.concat_tables(parts) if parts else wanted.empty_table()
 
 
 def _may_be_numbers(kind: pa.DataType, depth: int = _DEPTH) -> bool:
@@ -268,7 +250,7 @@ def _live_readers(lake: Lake) -> list[dict[str, Any]]:
     if lake.load(silver_table(READERS)) is None:
         return []
     names = ["recorder", "of_topic", "reader", "pid", "joined_ns", "reader_messages", "reader_lost"]
-    rows = read_columns(lake, silver_table(READERS), names).to_pandas()
+    rows = lake.to_arrow(silver_table(READERS), columns=names).to_pandas()
     # Figures are from when a reader joined. One that joined again begins at 0: its last figures add up.
     joined = rows.groupby(names[:5])[["reader_messages", "reader_lost"]].max().reset_index()
     found = joined.groupby(["reader", "of_topic", "recorder"])[["reader_messages", "reader_lost"]].sum().reset_index()

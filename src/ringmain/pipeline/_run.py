@@ -94,6 +94,7 @@ class Pipeline:
     @pipeline.step("per_kind", time="window_start")  # gold: messages of some minutes, all topics
     def per_kind(messages): return messages.groupBy(...).agg(...)
 
+    storage_options: of the object store that the lake is on, and the recordings where they are on one.
     bronze: "recordings" (they are bronze) or "copy", a table of all messages, for those who delete recordings.
     """
 
@@ -146,17 +147,18 @@ class Pipeline:
         progress: Callable[[str], None] | None = None,
         until: Callable[[Summary], bool] | None = None,
     ) -> Summary:
-        """Process what is there, or with `follow` also what comes, until Ctrl-C or `until(summary)`.
+        """Process what is there, or with `follow` also what comes, until Ctrl-C or `until(summary)`. The next run
+        goes on where Ctrl-C interrupted this one.
 
         split_bytes: about how much of a recording one task reads. A batch of one task needs no Spark.
         fail_on_data_loss=False: rows that cannot be read are a gap that `ringmain.spark.gaps` lists, and not an error.
         max_payload: a larger message is an error, because a worker holds several copies of a row.
         """
-        options = options_for(
-            absolute(as_path(recordings)), max_bytes=max_bytes_per_batch, max_payload=max_payload,
-            fail_on_loss=fail_on_data_loss, split_bytes=split_bytes,
-        )  # fmt: skip
         tables = lake if isinstance(lake, Lake) else Lake(str(lake), self.storage_options)
+        options = options_for(
+            absolute(as_path(recordings)), tables.storage_options, max_bytes=max_bytes_per_batch,
+            max_payload=max_payload, fail_on_loss=fail_on_data_loss, split_bytes=split_bytes,
+        )  # fmt: skip
         one = _Run(self, tables, Recordings(options, must_exist=not follow), split_bytes, spark, master, not follow)
         summary, began = Summary(), time.monotonic()
         tell = progress or (lambda line: print(line, file=sys.stderr, flush=True))
@@ -173,7 +175,9 @@ class Pipeline:
                 if follow:
                     time.sleep(max(0.0, due - time.monotonic()))
         except KeyboardInterrupt:
-            pass  # a batch that was begun is run again by the next run
+            if not follow:
+                tell("interrupted: what was done is in the lake, and the next run goes on with the rest")
+                raise
         except (PySparkException, RecordingCorrupt) as error:
             raise _plain(error) from error
         except (RingmainError, FileNotFoundError):
@@ -229,7 +233,7 @@ class _Run:
         reached("L1")
         lives = self._recordings.lives({item.key for item in ranges})
         scan = self._recordings.scan(batch.consumer)
-        if not self._batches.process(batch, ranges, lives, self._recordings.hosts, scan, self._more):
+        if not self._batches.process(batch, ranges, lives, scan, self._more):
             raise LakeError(
                 f"another pipeline has completed batch {batch.batch} of {self._lake.uri}: a lake takes one pipeline at "
                 "a time. Nothing is doubled"

@@ -8,7 +8,7 @@ directory, or that has another's key, gets a new one. So no row is skipped and n
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,30 +18,26 @@ from ringmain.errors import LakeError
 from ringmain.pipeline._ledger import Batch, Source
 from ringmain.recording import Position, Store, list_segments
 from ringmain.recording._filters import Filter
-from ringmain.recording._meta import Meta, read_meta
-from ringmain.spark._locations import find_recordings
-from ringmain.spark._options import Options
+from ringmain.recording._meta import read_meta
+from ringmain.spark._options import STORAGE, Options
 from ringmain.spark._plan import SPLIT_BYTES, Range, cut
 from ringmain.spark._scan import Gaps, Scan, source_schema
 from ringmain.spark._stream import Offset, RecordingStream, Tracker
 
 Life = tuple[str, int]
-Hosts = tuple[tuple[int, str], ...]  # (the first segment of a session of the recorder, its host), in order
 
 
 class Recordings(RecordingStream):
     """The source's own stream, whose offsets the ledger keeps in place of Spark's checkpoint."""
 
     def __init__(self, options: Options, *, must_exist: bool) -> None:
-        scan = Scan(source_schema(None, True), fail_on_loss=options.fail_on_loss, max_payload=options.max_payload)
+        scan = Scan(source_schema(None, True, True), fail_on_loss=options.fail_on_loss, max_payload=options.max_payload)
         super().__init__(options, scan)
         self._must_exist = must_exist
         self._known: dict[str, Source] = {}
         self._identities: dict[str, str] = {}
         self._told: dict[str, str] = {}
         self._lives: dict[str, dict[Life, bytes]] = {}
-        self.hosts: dict[str, Hosts] = {}
-        """Who recorded what of each recording, as of the last call of `lives`."""
 
     def remember(self, last: Batch | None) -> None:
         """What the ledger knows of recordings."""
@@ -105,10 +101,7 @@ class Recordings(RecordingStream):
         changed = set(fresh)
         for key, tracker in self._recordings().items():
             if key in changed or key not in self._lives:
-                meta = read_meta(tracker.store)
-                self._lives[key] = _lives(tracker.store, meta)
-                sessions = meta.sessions if meta is not None else []
-                self.hosts[key] = tuple((one.first_segment, one.host) for one in sessions)
+                self._lives[key] = _lives(tracker.store)
         return self._lives
 
     def _rows_between(self, tracker: Tracker, begin: Position, end: Position) -> int:
@@ -126,7 +119,7 @@ class Recordings(RecordingStream):
 
     def _found(self) -> dict[str, Tracker]:
         by_address = {one.location: one for one in self._known.values()}
-        stores = find_recordings(self._options.path, must_exist=self._must_exist)
+        stores = self._options.find_recordings(must_exist=self._must_exist)
         present = {_location(store) for store in stores.values()}
         moved = {one.identity: one for one in self._known.values() if one.identity and one.location not in present}
         taken = {tracker.store: key for key, tracker in self._trackers.items()}
@@ -145,14 +138,16 @@ class Recordings(RecordingStream):
         return self._trackers
 
 
-def taken(sources: Iterable[Source], since_us: int, until_us: int, fail_on_loss: bool = True) -> list[Range]:
+def taken(
+    sources: Iterable[Source], storage: Mapping[str, str], since_us: int, until_us: int, fail_on_loss: bool = True
+) -> list[Range]:
     """What the ledger says was read, of some stretch of time, as ranges of the recordings."""
     found: list[Range] = []
     wanted = Filter(None, since_us * 1000, until_us * 1000)
     for one in sources:
         if one.first_us is None or one.last_us is None or one.first_us >= until_us or one.last_us < since_us:
             continue
-        store, end = Store.of(one.location), Position.parse(one.end)
+        store, end = Store.of(one.location, storage), Position.parse(one.end)
         plans = Tracker(one.recording, store).plans(Position(0, 0), Gaps(store, one.recording, None, fail_on_loss))
         left = [extent.min_ns // 1000 for plan in plans for extent in plan.extents]
         first = min(left, default=until_us)
@@ -188,7 +183,8 @@ def _identity(store: Store) -> str:
     return f"{meta.recorder}:{first.host}:{first.pid}:{first.clocks.wall_ns}"
 
 
-def _lives(store: Store, meta: Meta | None) -> dict[Life, bytes]:
+def _lives(store: Store) -> dict[Life, bytes]:
+    meta = read_meta(store)
     if meta is not None:
         return {(entry.name, entry.epoch): entry.schema for entry in meta.topics}
     found: dict[Life, bytes] = {}
@@ -199,9 +195,12 @@ def _lives(store: Store, meta: Meta | None) -> dict[Life, bytes]:
     return found
 
 
-def options_for(path: str, *, max_bytes: str, max_payload: str, fail_on_loss: bool, split_bytes: int) -> Options:
+def options_for(
+    path: str, storage: Mapping[str, str], *, max_bytes: str, max_payload: str, fail_on_loss: bool, split_bytes: int
+) -> Options:
     return Options.parse(
         {
+            **{f"{STORAGE}{name}": value for name, value in storage.items()},
             "path": path, "positions": "true", "maxBytesPerTrigger": max_bytes, "maxPayload": max_payload,
             "failOnDataLoss": str(fail_on_loss).lower(), "splitBytes": str(split_bytes),
         }

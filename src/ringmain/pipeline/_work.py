@@ -11,9 +11,11 @@ a copy of one that is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 import numpy as np
@@ -23,23 +25,26 @@ import pyarrow.compute as pc
 from ringmain.pipeline._fields import Field, Reason, measure_fields, measure_reasons
 from ringmain.pipeline._ledger import TopicCount
 from ringmain.pipeline._partials import GAPS_SCHEMA, Health, Sender, measure, merge
-from ringmain.pipeline._source import Hosts
 from ringmain.recording._decode import Decoding, column_name, conform, merge_types
 from ringmain.recording._format import ENVELOPE_COLUMNS, SCHEMA
 from ringmain.spark._plan import Range
 from ringmain.spark._read_lake import delta_type
-from ringmain.spark._scan import Scan, source_schema
+from ringmain.spark._scan import HOST, Scan, source_schema
 from ringmain.spark._tables import FileSet, Tables, Written
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+R = TypeVar("R")
+Tasks = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 REPORT = "report binary"
 REPORT_SCHEMA = pa.schema([pa.field("report", pa.binary())])
-_HOST = pa.field("host", pa.string())
-_ENVELOPE = [*(SCHEMA.field(name).with_nullable(True) for name in ENVELOPE_COLUMNS), _HOST]
+_ENVELOPE = [*(SCHEMA.field(name).with_nullable(True) for name in ENVELOPE_COLUMNS), HOST.with_nullable(True)]
 _PAYLOAD = SCHEMA.field("payload").with_nullable(True)
 RAW_SCHEMA = pa.schema([*_ENVELOPE, _PAYLOAD])
 QUARANTINE_SCHEMA = pa.schema([*_ENVELOPE, _PAYLOAD, pa.field("reason", pa.string())])
 BRONZE_SCHEMA = pa.schema(
-    [*(f.with_nullable(True) for f in source_schema(None, True)), _HOST, pa.field("recording", pa.string())]
+    [*(f.with_nullable(True) for f in source_schema(None, True, True)), pa.field("recording", pa.string())]
 )
 _FIRST_STAYS = ("topic", "epoch", "seq", "record_time", "recorder", "recording", "segment", "row")
 _KEY = ("topic", "epoch", "seq")
@@ -134,7 +139,6 @@ class Work:
     scan: Scan
     typed: Mapping[str, Columns]
     shared: Shared
-    hosts: Mapping[str, Hosts]  # of a recording
     copy: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -163,8 +167,7 @@ class Work:
         health: list[Health] = []
         senders: list[Sender] = []
         for item in task.ranges:
-            host = host_of(self.hosts.get(item.key, ()), item.ref.number)
-            for rows in self._rows(self.scan, item, host):
+            for rows in self.scan.read(item):
                 report.read[item.key] = report.read.get(item.key, 0) + len(rows)
                 if self.copy:
                     named = [*rows.columns, pa.repeat(pa.scalar(item.key), len(rows))]
@@ -173,7 +176,7 @@ class Work:
                     count = report.topics.setdefault(topic, TopicCount(topic))
                     count.rows_in += len(part)
                     count.bytes += pc.sum(part.column("size")).as_py()
-                    more, silences = measure(item.key, host, topic, part, self.window_us)
+                    more, silences = measure(item.key, topic, part, self.window_us)
                     health += more
                     senders += silences
                     self._gaps(files, count, part)
@@ -189,8 +192,7 @@ class Work:
         scan = replace(self.scan, topics=tuple(self.shared.lives), since_ns=task.since_ns, until_ns=task.until_ns)
         found = []
         for item in task.ranges:
-            host = host_of(self.hosts.get(item.key, ()), item.ref.number)
-            for rows in self._rows(scan, item, host):
+            for rows in scan.read(item):
                 for topic, part in by_topic(rows):
                     shared = self.shared.mask(topic, part)
                     if shared is None:
@@ -207,10 +209,6 @@ class Work:
                 count = report.topics.setdefault(topic, TopicCount(topic))
                 count.duplicates += int(copies.sum())
                 self._write(report, files, topic, part.filter(pa.array(~copies)))
-
-    def _rows(self, scan: Scan, item: Range, host: str) -> Iterator[pa.RecordBatch]:
-        for rows in scan.read(item):
-            yield rows.append_column(_HOST, pa.repeat(pa.scalar(host), len(rows)))
 
     def _known(self, task: Task, topic: str, rows: pa.RecordBatch) -> np.ndarray:
         """Which rows earlier batches have written."""
@@ -254,6 +252,14 @@ class Work:
             files.add(silver_table(topic), good)
 
 
+def run_tasks(frame: DataFrame, work: Tasks, kind: type[R]) -> list[R]:
+    """What Spark's workers report. The job is waited for in another thread: PySpark's handler of Ctrl-C cancels it
+    through the JVM, which fails with pages of errors in a thread that is in the middle of a call to the JVM."""
+    with ThreadPoolExecutor(1) as pool:
+        rows = pool.submit(frame.mapInArrow(work, REPORT).collect).result()
+    return [msgspec.msgpack.decode(bytes(row.report), type=kind) for row in rows]
+
+
 def by_topic(rows: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
     """The rows of each topic, in the order they are in."""
     encoded = rows.column("topic").dictionary_encode()
@@ -282,11 +288,6 @@ def _copies(rows: pa.RecordBatch) -> np.ndarray:
 
 def _envelope(rows: pa.RecordBatch) -> list[pa.Array]:
     return [rows.column(f.name) for f in _ENVELOPE]
-
-
-def host_of(sessions: Hosts, segment: int) -> str:
-    """The host of the recorder that wrote a segment."""
-    return next((host for first, host in reversed(sessions) if first <= segment), "")
 
 
 def folder_name(topic: str) -> str:

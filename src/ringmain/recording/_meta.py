@@ -57,6 +57,12 @@ class Meta(msgspec.Struct):
     topics: list[TopicMeta] = []
 
 
+def host_of(meta: Meta | None, segment: int) -> str:
+    """The host of the recorder that wrote a segment; empty if it is not known."""
+    sessions = meta.sessions if meta is not None else []
+    return next((one.host for one in reversed(sessions) if one.first_segment <= segment), "")
+
+
 class Files(Protocol):
     """Where the file is: a `Store`."""
 

@@ -10,7 +10,7 @@ import contextlib
 import functools
 import importlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,7 +48,10 @@ class Gap(msgspec.Struct, frozen=True):
 
 
 class Recording:
-    """A recording, by its directory or by a URI that pyarrow.fs opens. Opening reads meta.json only."""
+    """A recording, by its directory or by a URI that pyarrow.fs opens. Opening reads meta.json only.
+
+    storage_options: of an object store, like {"AWS_REGION": ...}; by default it is all in the environment.
+    """
 
     def __init__(
         self,
@@ -56,8 +59,9 @@ class Recording:
         *,
         skip_damage: bool = False,
         decode: Callable[[bytes], Decoder] | None = None,
+        storage_options: Mapping[str, str] | None = None,
     ) -> None:
-        self.store = Store.of(path)
+        self.store = Store.of(path, storage_options)
         self.meta: Meta | None = read_meta(self.store)
         self.damage: list[Damage] = []
         self._path, self._skip_damage, self._decode = path, skip_damage, decode

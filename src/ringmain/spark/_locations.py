@@ -10,6 +10,7 @@ from __future__ import annotations
 import glob
 import itertools
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from pyarrow import fs as pafs
@@ -17,26 +18,29 @@ from pyarrow import fs as pafs
 from ringmain.errors import RecordingNotFound
 from ringmain.recording import Store
 from ringmain.recording._format import META, parse_segment_name
+from ringmain.recording._segment.object_store import open_filesystem
 
 SELF = "."
 
 
-def find_recordings(path: str, *, must_exist: bool = True) -> dict[str, Store]:
+def find_recordings(
+    path: str, *, must_exist: bool = True, storage: Mapping[str, str] | None = None
+) -> dict[str, Store]:
     """{key: store} of every recording at the location now. Call it again to find recordings added later."""
     if "," in path and not os.path.exists(path):
         several: dict[str, Store] = {}
         for part in path.split(","):
-            for key, store in find_recordings(part.strip(), must_exist=must_exist).items():
+            for key, store in find_recordings(part.strip(), must_exist=must_exist, storage=storage).items():
                 several[part.strip() if key == SELF else os.path.join(part.strip(), key)] = store
         return several
     path = path.removeprefix("file://").removeprefix("file:")
     if "://" in path:
-        return _in_store(path, must_exist)
+        return _in_store(path, must_exist, storage or {})
     base = _fixed_part(path)
     found: dict[str, Store] = {}
     for candidate in sorted(glob.glob(path)) if glob.has_magic(path) else [path]:
         for directory in _recordings_below(Path(candidate)):
-            found[os.path.relpath(directory, base)] = Store.of(directory)
+            found[os.path.relpath(directory, base)] = Store.of(directory, storage)
     if not found and (must_exist or not Path(base).is_dir()):
         raise RecordingNotFound(
             f"no recording at {path}: neither it nor a directory below it has a {META} or a segment. "
@@ -45,11 +49,11 @@ def find_recordings(path: str, *, must_exist: bool = True) -> dict[str, Store]:
     return found
 
 
-def _in_store(uri: str, must_exist: bool) -> dict[str, Store]:
+def _in_store(uri: str, must_exist: bool, storage: Mapping[str, str]) -> dict[str, Store]:
     """The recordings at or below an address in an object store, by one listing."""
     address, question, options = uri.partition("?")
     address = address.rstrip("/")
-    filesystem, base = pafs.FileSystem.from_uri(f"{address}{question}{options}")
+    filesystem, base = open_filesystem(f"{address}{question}{options}", storage)
     listed = filesystem.get_file_info(pafs.FileSelector(base, recursive=True, allow_not_found=True))
     folders = {
         os.path.relpath(os.path.dirname(info.path), base)
@@ -61,7 +65,7 @@ def _in_store(uri: str, must_exist: bool) -> dict[str, Store]:
         raise RecordingNotFound(
             f"no recording at {address}: neither it nor a folder below it has a {META} or a segment"
         )
-    return {f: Store.of(uri if f == SELF else f"{address}/{f}{question}{options}") for f in outer}
+    return {f: Store.of(uri if f == SELF else f"{address}/{f}{question}{options}", storage) for f in outer}
 
 
 def _is_below(folder: str, other: str) -> bool:

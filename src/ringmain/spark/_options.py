@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ringmain import _names
+from ringmain.recording import Store
 from ringmain.recording._format import COLUMNS
+from ringmain.spark._locations import find_recordings
 from ringmain.spark._plan import SPLIT_BYTES
 
 PUSHDOWN_VARIABLE = "RINGMAIN_SPARK_PUSHDOWN"
 POSITION_COLUMNS = ("segment", "row")
+STORAGE = "storage."  # how options of the recordings' object store begin; Spark hides the secret ones by their names
 
 _KNOWN = {
     "path": "the recording, a directory of recordings, or a pattern of either",
@@ -21,6 +24,7 @@ _KNOWN = {
     "decode": "true: the fields of the topic's schema as columns",
     "columns": "the columns to read, separated by commas",
     "positions": "true: the columns segment and row, each message's position in its recording",
+    "host": "true: the column host, where each message was recorded",
     "startingposition": "earliest (the default), latest, SEGMENT:ROW, or one of these for each recording as JSON",
     "maxbytespertrigger": "how much a micro-batch reads at most, in bytes or like 64MiB",
     "maxrowspertrigger": "how many messages a micro-batch reads at most",
@@ -29,6 +33,7 @@ _KNOWN = {
     "consumer": "the name under which retention knows the stream; none: it is not registered",
     "pushdown": "true: filters on topic, publish_time and seq are pushed down",
     "splitbytes": "about how much one partition reads, in bytes or like 32MiB",
+    "storage.name": "an option of the object store, like storage.AWS_REGION",
     "ranges": "which rows of which segments, as ringmain.spark.read passes it",
 }  # fmt: skip
 
@@ -43,6 +48,7 @@ class Options:
     decode: bool = False
     columns: tuple[str, ...] | None = None
     positions: bool = False
+    host: bool = False
     starting: str = "earliest"
     max_bytes: int | None = None
     max_rows: int | None = None
@@ -52,10 +58,13 @@ class Options:
     pushdown: bool = False
     split_bytes: int = SPLIT_BYTES
     ranges: str | None = None
+    storage: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Options:
-        options = known_options(given, _KNOWN, "reading with format('ringmain')")
+        storage = {k[len(STORAGE) :]: v for k, v in given.items() if k.lower().startswith(STORAGE)}
+        plain = {k: v for k, v in given.items() if not k.lower().startswith(STORAGE)}
+        options = known_options(plain, _KNOWN, "reading with format('ringmain')")
         mode = options.get("mode", "recording").lower()
         if mode not in ("recording", "live"):
             raise ValueError(f"mode={mode!r}: choose 'recording' or 'live'")
@@ -67,7 +76,7 @@ class Options:
         if mode == "live" and (not topics or path or _flag(options, "decode", False)):
             raise ValueError("mode=live reads rings: it takes topic=NAME,..., and neither a path nor decode")
         if columns is not None and not _flag(options, "decode", False):
-            unknown = [name for name in columns if name not in (*COLUMNS, *POSITION_COLUMNS)]
+            unknown = [name for name in columns if name not in (*COLUMNS, *POSITION_COLUMNS, "host")]
             if unknown:
                 raise ValueError(f"columns: there is no {', '.join(unknown)}; there are {', '.join(COLUMNS)}")
         return cls(
@@ -77,6 +86,7 @@ class Options:
             decode=_flag(options, "decode", False),
             columns=columns,
             positions=_flag(options, "positions", False),
+            host=_flag(options, "host", False),
             starting=options.get("startingposition", "earliest"),
             max_bytes=_size(options, "maxbytespertrigger"),
             max_rows=_count(options, "maxrowspertrigger"),
@@ -86,7 +96,12 @@ class Options:
             pushdown=_flag(options, "pushdown", os.environ.get(PUSHDOWN_VARIABLE) == "1"),
             split_bytes=_size(options, "splitbytes") or cls.split_bytes,
             ranges=options.get("ranges"),
+            storage=tuple(sorted(storage.items())),
         )
+
+    def find_recordings(self, *, must_exist: bool = True) -> dict[str, Store]:
+        """{key: store} of every recording at the path now."""
+        return find_recordings(self.path, must_exist=must_exist, storage=dict(self.storage))
 
 
 def known_options(given: Mapping[str, str], known: Mapping[str, str], what: str) -> dict[str, str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import fnmatch
 import operator
+from collections.abc import Mapping
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from ringmain.recording import SegmentRef, Store, list_segments
 from ringmain.recording._filters import Filter, is_pattern
 from ringmain.recording._format import SCHEMA, sealed_name
 from ringmain.spark._locations import absolute, find_recordings
+from ringmain.spark._options import STORAGE
 from ringmain.spark._plan import SPLIT_BYTES, Range, cut, open_plan
 from ringmain.spark._source import format_ranges, spark_schema
 
@@ -38,11 +40,13 @@ def read(
     topic: str | None = None,
     split_bytes: int = SPLIT_BYTES,
     verify: bool = True,
+    storage_options: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """All messages of a recording (or of all below a directory, or that match a pattern) as they are now.
 
     topic: a name or pattern, or several separated by commas.   verify: check Parquet's page checksums while reading;
-    `Recording.verify()` checks more.
+    `Recording.verify()` checks more.   storage_options: of an object store, which pyarrow then reads; the session's own
+    file system has its settings in the session.
     """
     patterns = [part.strip() for part in topic.split(",")] if topic else None
     wanted = Filter(patterns)
@@ -50,10 +54,10 @@ def read(
     sealed: list[str] = []
     growing: list[Range] = []
     native: dict[str, bool] = {}
-    for key, store in find_recordings(path).items():
+    for key, store in find_recordings(path, storage=storage_options).items():
         scheme = _scheme(store)
         if scheme not in native:
-            native[scheme] = _has_file_system(spark, scheme)
+            native[scheme] = scheme == "file" or (not storage_options and _has_file_system(spark, scheme))
         for ref in list_segments(store):
             if ref.sealed and not ref.waiting and native[scheme] and not _is_wide(ref):
                 sealed.append(_address(store, ref.number))
@@ -67,6 +71,7 @@ def read(
         parts.append(reader.parquet(*sealed))
     if growing or not sealed:
         reader = spark.read.format("ringmain").option("ranges", format_ranges(growing))
+        reader = reader.options(**{f"{STORAGE}{name}": value for name, value in (storage_options or {}).items()})
         parts.append(reader.load(path))
     frame = reduce(lambda one, other: one.unionByName(other), parts)
     return frame if patterns is None else frame.where(_matches(wanted))
@@ -95,8 +100,6 @@ def _scheme(store: Store) -> str:
 def _has_file_system(spark: SparkSession, scheme: str) -> bool:
     """Can the session's JVM read such addresses? Otherwise pyarrow does, in Spark's Python workers. A client of Spark
     Connect cannot ask."""
-    if scheme == "file":
-        return True
     try:
         jvm: Any = spark._jvm
         settings = spark.sparkContext._jsc.hadoopConfiguration()

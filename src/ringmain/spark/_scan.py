@@ -23,11 +23,12 @@ from ringmain.recording import Damage, Recording, SegmentRef, Store
 from ringmain.recording._decode import ERROR, Decoding
 from ringmain.recording._filters import Filter
 from ringmain.recording._format import COLUMNS, CONSUMERS, SCHEMA, consumer_path
-from ringmain.recording._meta import read_meta
+from ringmain.recording._meta import host_of, read_meta
 from ringmain.spark._options import POSITION_COLUMNS
 from ringmain.spark._plan import Range
 
 BATCH_BYTES = 32 << 20  # a sealed row group can be larger; smaller batches need less memory in a worker
+HOST = pa.field("host", pa.string(), nullable=False)
 POSITION_FIELDS = [pa.field(name, pa.int64(), nullable=False) for name in POSITION_COLUMNS]
 
 
@@ -56,11 +57,13 @@ class Scan:
         if self.decoding is not None and names - set(COLUMNS):
             names |= {"payload", "epoch"}
         needed = tuple(name for name in COLUMNS if name in names or name in wanted.columns) or ("seq",)
-        gaps = Gaps(wanted_range.ref.store, wanted_range.key, self.consumer, self.fail_on_loss)
+        store, number = wanted_range.ref.store, wanted_range.ref.number
+        host = host_of(read_meta(store), number) if HOST.name in names else ""
+        gaps = Gaps(store, wanted_range.key, self.consumer, self.fail_on_loss)
         try:
             segment = wanted_range.ref.open()
         except (RecordingNotFound, RecordingCorrupt) as error:
-            gaps.note(wanted_range.ref.number, wanted_range.first, wanted_range.end, error)
+            gaps.note(number, wanted_range.first, wanted_range.end, error)
             return
 
         def on_damage(damage: Damage) -> None:
@@ -80,7 +83,7 @@ class Scan:
                 rows, batch = wanted.apply(row, batch) if wanted.columns else (None, batch)
                 self._check_size(wanted_range, batch)
                 for piece, piece_rows in _pieces(batch, rows):
-                    yield self._shape(wanted_range, row, piece, piece_rows)
+                    yield self._shape(wanted_range, host, row, piece, piece_rows)
                     row += len(piece)
         finally:
             segment.close()
@@ -95,7 +98,9 @@ class Scan:
                 f"the {self.max_payload:,} of maxPayload"
             )
 
-    def _shape(self, source: Range, row: int, batch: pa.RecordBatch, rows: pa.Array | None) -> pa.RecordBatch:
+    def _shape(
+        self, source: Range, host: str, row: int, batch: pa.RecordBatch, rows: pa.Array | None
+    ) -> pa.RecordBatch:
         """The columns that Spark requested, in its order."""
         decoded: dict[str, pa.Array] = {}
         if self.decoding is not None and "payload" in batch.schema.names:
@@ -108,6 +113,8 @@ class Scan:
         for f in self.schema:
             if f.name == "segment" and "segment" not in decoded:
                 arrays.append(pa.repeat(pa.scalar(source.ref.number, pa.int64()), len(batch)))
+            elif f.name == "host" and "host" not in decoded:
+                arrays.append(pa.repeat(pa.scalar(host), len(batch)))
             elif f.name == "row" and "row" not in decoded:
                 arrays.append(rows if rows is not None else pa.array(np.arange(row, row + len(batch))))
             else:
@@ -192,15 +199,20 @@ def known_topics(stores: Iterable[Store]) -> list[str]:
         if meta is not None:
             found |= {entry.name for entry in meta.topics}
         elif store.directory is None or os.path.isdir(store.directory):
-            found |= set(Recording(store.directory or store.sealed_uri, skip_damage=True).topics())
+            found |= set(
+                Recording(
+                    store.directory or store.sealed_uri, skip_damage=True, storage_options=dict(store.options)
+                ).topics()
+            )
     return sorted(found)
 
 
-def source_schema(decoding: Decoding | None, positions: bool) -> pa.Schema:
+def source_schema(decoding: Decoding | None, positions: bool, host: bool) -> pa.Schema:
     """All columns that can be read."""
     fields = list(SCHEMA)
     if decoding is not None:
         # A payload is kept only where it did not decode.
         fields[-1] = fields[-1].with_nullable(True)
         fields += [*decoding.columns(), pa.field(ERROR, pa.string())]
-    return pa.schema([*fields, *(POSITION_FIELDS if positions else [])])
+    fields += POSITION_FIELDS if positions else []
+    return pa.schema([*fields, HOST] if host and all(f.name != HOST.name for f in fields) else fields)

@@ -20,7 +20,6 @@ from pyspark.sql.types import StructType
 from ringmain.recording import SegmentRef, Store
 from ringmain.recording._decode import Decoding
 from ringmain.spark._filters import narrow
-from ringmain.spark._locations import find_recordings
 from ringmain.spark._options import Options
 from ringmain.spark._plan import Range, cut, plan_all
 from ringmain.spark._scan import Gaps, Scan, known_topics, lives_of, source_schema
@@ -40,7 +39,7 @@ class RingmainSource(DataSource):
     def schema(self) -> StructType:
         options = Options.parse(self._given)
         decoding = decoding_for(options)
-        schema = source_schema(decoding, options.positions)
+        schema = source_schema(decoding, options.positions, options.host)
         if options.columns is not None:
             missing = [name for name in options.columns if name not in schema.names]
             if missing:
@@ -86,10 +85,10 @@ class RecordingReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         if self._options.ranges is not None:
-            return [InputPartition(item) for item in parse_ranges(self._options.ranges)]
+            return [InputPartition(item) for item in parse_ranges(self._options.ranges, self._options.storage)]
         wanted = self._scan.filter()
         found: list[Range] = []
-        for key, store in find_recordings(self._options.path).items():
+        for key, store in self._options.find_recordings().items():
             gaps = Gaps(store, key, self._scan.consumer, self._scan.fail_on_loss)
             for plan in plan_all(store, gaps.unreadable):
                 if plan.may_match(wanted):
@@ -115,8 +114,8 @@ def decoding_for(options: Options) -> Decoding | None:
     """How to decode, with decode=true. It must be one topic, and a typed one."""
     if not options.decode:
         return None
-    stores = list(find_recordings(options.path, must_exist=False).values())
-    scan = Scan(source_schema(None, False), options.topics)
+    stores = list(options.find_recordings(must_exist=False).values())
+    scan = Scan(source_schema(None, False, False), options.topics)
     matching = [name for name in known_topics(stores) if scan.filter().matches(name)]
     if len(matching) != 1:
         there = ", ".join(matching or known_topics(stores)) or "none yet"
@@ -136,7 +135,7 @@ def scan_for(options: Options, schema: StructType) -> Scan:
     """What to read for the columns that Spark requests: all, or those of .schema(...) or the option."""
     decoding = decoding_for(options)
     wanted = arrow_of(schema)
-    there = source_schema(decoding, True)
+    there = source_schema(decoding, True, True)
     unknown = [name for name in wanted.names if name not in there.names]
     if unknown:
         raise ValueError(f"a recording has no column {', '.join(unknown)}; it has {', '.join(there.names)}")
@@ -167,10 +166,10 @@ def format_ranges(ranges: list[Range]) -> str:
     return json.dumps([[r.key, str(s.directory or ""), s.sealed_uri, r.ref.number, r.first, r.end] for r, s in stored])
 
 
-def parse_ranges(text: str) -> list[Range]:
+def parse_ranges(text: str, storage: tuple[tuple[str, str], ...] = ()) -> list[Range]:
     found = []
     for key, directory, uri, number, first, end in json.loads(text):
-        store = Store(Path(directory) if directory else None, uri)
+        store = Store(Path(directory) if directory else None, uri, storage)
         ref = SegmentRef(number, store.directory is None, store, 0)
         found.append(Range(key, ref, first, end))
     return found

@@ -37,7 +37,7 @@ from ringmain.recording._segment.segment import Segment
 from ringmain.recording._segment.segment_reader import StreamSegment
 from ringmain.recording._segment.store import read_retired
 from ringmain.recording._upkeep.retention import missed_rows
-from ringmain.spark._locations import SELF, find_recordings
+from ringmain.spark._locations import SELF
 from ringmain.spark._options import Options
 from ringmain.spark._plan import Range, SegmentPlan, advance, cut, plan_segment
 from ringmain.spark._scan import Gaps, Scan, lives_of
@@ -252,7 +252,7 @@ class RecordingStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # How it is done
 
     def _recordings(self) -> dict[str, Tracker]:
-        for key, store in find_recordings(self._options.path, must_exist=False).items():
+        for key, store in self._options.find_recordings(must_exist=False).items():
             known = self._trackers.get(key)
             if known is None or known.store != store:
                 self._trackers[key] = Tracker(key, store)

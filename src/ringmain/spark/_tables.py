@@ -25,6 +25,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from pyarrow import fs as pafs
 
 from ringmain.errors import LakeError
+from ringmain.recording._segment.object_store import open_filesystem
 
 APPLICATION = "ringmain.pipeline"
 _FOLDERS = ("bronze", "gold", "ops", "quarantine", "silver", "steps")
@@ -93,6 +94,17 @@ class Tables:
     def filesystem(self) -> pafs.FileSystem:
         """The files below the lake's address, for pyarrow: the same store and credentials as the tables'."""
         return pafs.PyFileSystem(DeltaStorageHandler(self.uri, self.storage_options or None))
+
+    def dataset(self, name: str, version: int | None = None) -> Any:
+        """A table for pyarrow's threads. They use files of Arrow's own: one that still has a file of Python when the
+        interpreter ends aborts the process. Only with options for other stores than S3 the files are deltalake's."""
+        files = None
+        if self.is_local:
+            files = pafs.SubTreeFileSystem(self._address(name), pafs.LocalFileSystem())
+        elif self.uri.startswith("s3") or not self.storage_options:
+            filesystem, path = open_filesystem(self._address(name), self.storage_options)
+            files = pafs.SubTreeFileSystem(path, filesystem)
+        return self.table(name, version).to_pyarrow_dataset(filesystem=files)
 
     def tables(self) -> list[str]:
         """The names of all tables: `silver/imu`, `gold/topic_health`, ..."""

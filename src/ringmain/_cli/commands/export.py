@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from ringmain._cli.arguments import add_storage_option
 from ringmain._cli.exit_codes import Exit, UsageError, missing_part
 
 EXAMPLES = [
@@ -25,6 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--decode", action="store_true", help="Parquet: the fields of one topic's messages as columns (JSON always is)"
     )
+    add_storage_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -40,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
         from ringmain._cli import export_file
         from ringmain.recording import Recording
 
-        recording = Recording(args.path)
+        recording = Recording(args.path, storage_options=dict(args.storage_option))
         if args.decode and len(args.topic or recording.topics()) != 1:
             raise UsageError(
                 f"--decode writes one topic: name it after the file, one of {', '.join(recording.topics())}"

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import ringmain as rm
+from ringmain._cli.arguments import add_storage_option
 from ringmain._cli.exit_codes import missing_part
 from ringmain._cli.service_text import describe_service, service_dict, service_named
 from ringmain._cli.topic_summary import dump_json, stream_of, topic_dict
@@ -23,11 +24,12 @@ EXAMPLES = [
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("topic", metavar="topic|recording", help="the topic's name, or a recording's directory or URI")
     parser.add_argument("--json", action="store_true", help="print a JSON object")
+    add_storage_option(parser)
 
 
 def run(args: argparse.Namespace) -> None:
     if _is_recording(args.topic):
-        _show_recording(args.topic, as_json=args.json)
+        _show_recording(args.topic, dict(args.storage_option), as_json=args.json)
         return
     topic, stream, known = rm.info(args.topic), stream_of(args.topic), service_named(args.topic)
     if args.json:
@@ -53,11 +55,11 @@ def _is_recording(name: str) -> bool:
     return False
 
 
-def _show_recording(location: str, *, as_json: bool) -> None:
+def _show_recording(location: str, storage_options: dict[str, str], *, as_json: bool) -> None:
     try:
         from ringmain._cli.recording_text import describe_recording, recording_dict
         from ringmain.recording import Recording
     except ImportError as error:
         raise missing_part("record", error) from None
-    known = recording_dict(Recording(location), location)
+    known = recording_dict(Recording(location, storage_options=storage_options), location)
     print(dump_json(known) if as_json else describe_recording(known))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
+from ringmain._cli.arguments import add_storage_option
 from ringmain._cli.exit_codes import Exit, UsageError, missing_part
 from ringmain._cli.topic_summary import dump_json
 
@@ -16,6 +17,7 @@ EXAMPLES = [
         "ringmain pipeline run drive --lake lake --align camera:imu@0.1",
     ),
     ("join small files, delete those of old versions", "ringmain pipeline maintain lake"),
+    ("and rows of more than 30 days ago", "ringmain pipeline maintain lake --retain 'silver/*=30'"),
 ]
 
 
@@ -35,21 +37,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--skip-damage", action="store_true", help="skip rows that cannot be read, as gaps")
     parser.add_argument("--batch-bytes", default="1GiB", metavar="SIZE", help="the most that a batch reads (1GiB)")
     parser.add_argument("--keep-hours", type=int, default=168, metavar="H", help="maintain: of old versions (168)")
+    parser.add_argument(
+        "--retain", action="append", default=[], type=_retain, metavar="TABLE=DAYS",
+        help="maintain: delete rows that are older; a table's name or a pattern, like silver/*",
+    )  # fmt: skip
     add_storage_option(parser)
 
 
-def add_storage_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--storage-option", action="append", default=[], metavar="K=V", help="of the lake's store, like AWS_REGION=..."
-    )
-
-
-def storage_options(args: argparse.Namespace) -> dict[str, str]:
-    """The options as a dictionary. Their values may be secret, so no error shows them."""
-    for text in args.storage_option:
-        if "=" not in text:
-            raise UsageError("--storage-option takes NAME=VALUE")
-    return dict(text.split("=", 1) for text in args.storage_option)
+def _retain(text: str) -> tuple[str, float]:
+    table, found, days = text.partition("=")
+    try:
+        if found and table and (kept := float(days)) > 0:
+            return table, kept
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"TABLE=DAYS is wanted, as in silver/imu=30, not {text!r}")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -57,10 +59,10 @@ def run(args: argparse.Namespace) -> int:
         from ringmain.pipeline import Align, Lake, Pipeline
     except ImportError as error:
         raise missing_part("spark", error) from None
-    options = storage_options(args)
+    options = dict(args.storage_option)
     if args.action == "maintain":
         for uri in args.recordings:
-            for line in Lake(uri, options).maintain(keep_hours=args.keep_hours):
+            for line in Lake(uri, options).maintain(args.keep_hours, dict(args.retain)):
                 print(line)
         return Exit.OK
     if args.lake is None:

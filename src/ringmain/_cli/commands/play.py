@@ -8,7 +8,7 @@ import sys
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from ringmain._cli.arguments import natural, rate
+from ringmain._cli.arguments import add_storage_option, natural, rate
 from ringmain._cli.exit_codes import Exit, UsageError, missing_part
 from ringmain._cli.topic_summary import dump_json
 
@@ -46,6 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--wait-readers", type=natural, default=0, metavar="N", help="wait for N readers on each topic")
     parser.add_argument("--capacity", metavar="BYTES", help="of the rings (default: fits the largest message)")
     parser.add_argument("--json", action="store_true", help="print the totals as a JSON object")
+    add_storage_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -55,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
         raise missing_part("record", error) from None
     from ringmain._cli.keyboard import Keyboard
 
-    recording = Recording(args.path)
+    recording = Recording(args.path, storage_options=dict(args.storage_option))
     with Player(
         recording,
         topics=args.topics,

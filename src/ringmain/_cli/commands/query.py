@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ringmain._cli.commands.pipeline import add_storage_option, storage_options
+from ringmain._cli.arguments import add_storage_option
 from ringmain._cli.exit_codes import CommandError, Exit, missing_part
 from ringmain.errors import RecordingNotFound
 
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> None:
     except ImportError as error:
         raise missing_part("query", error) from None
     try:
-        tables = recording_tables(args.path)
+        tables = recording_tables(args.path, dict(args.storage_option))
     except RecordingNotFound as error:
         connection, columns = _open_lake(args, error)
     else:
@@ -67,7 +67,7 @@ def _open_lake(args: argparse.Namespace, no_recording: RecordingNotFound) -> tup
         from ringmain.pipeline import Lake
     except ImportError:
         raise no_recording from None
-    lake = Lake(args.path, storage_options(args))
+    lake = Lake(args.path, dict(args.storage_option))
     lake.check()
     names = lake.tables()
     if not names:

@@ -9,7 +9,7 @@ import time
 from dataclasses import asdict
 from types import FrameType
 
-from ringmain._cli.arguments import positive, positive_seconds, size, span
+from ringmain._cli.arguments import add_storage_option, positive, positive_seconds, size, span
 from ringmain._cli.exit_codes import Exit, UsageError, missing_part
 from ringmain._cli.progress import Progress, summary
 from ringmain._cli.topic_summary import dump_json
@@ -56,6 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", default="recorder", help="its name as a participant (default: recorder)")
     parser.add_argument("--quiet", action="store_true", help="print nothing while recording")
     parser.add_argument("--json", action="store_true", help="print the totals as a JSON object")
+    add_storage_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -64,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     except ImportError as error:
         raise missing_part("record", error) from None
     if args.topic[:1] == ["upload"]:
-        return _upload(args.topic[1:], as_json=args.json)
+        return _upload(args.topic[1:], dict(args.storage_option), as_json=args.json)
     keep_bytes, keep_age_s = _keep(args.keep)
     path = args.output or time.strftime("recording-%Y%m%d-%H%M%S")
     recorder = Recorder(
@@ -87,6 +88,7 @@ def run(args: argparse.Namespace) -> int:
         keep_age_s=keep_age_s,
         keep_force=args.keep_force,
         sealed_uri=args.sealed_uri,
+        storage_options=dict(args.storage_option),
     )
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -107,13 +109,13 @@ def run(args: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def _upload(directories: list[str], *, as_json: bool) -> int:
+def _upload(directories: list[str], storage_options: dict[str, str], *, as_json: bool) -> int:
     """`ringmain record upload DIR`. A topic that is named like this is recorded by a pattern, `[u]pload`."""
     from ringmain.recording import upload
 
     if len(directories) != 1:
         raise UsageError("`ringmain record upload` takes the directory of one recording")
-    done = upload(directories[0])
+    done = upload(directories[0], storage_options)
     print(dump_json({"uploaded": done}) if as_json else f"{done} segments uploaded")
     return Exit.OK
 

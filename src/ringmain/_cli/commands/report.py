@@ -6,7 +6,7 @@ import argparse
 
 import msgspec
 
-from ringmain._cli.commands.pipeline import add_storage_option, storage_options
+from ringmain._cli.arguments import add_storage_option
 from ringmain._cli.exit_codes import Exit, missing_part
 from ringmain._cli.topic_summary import dump_json
 
@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
         from ringmain.pipeline import Lake, Rules, check, report
     except ImportError as error:
         raise missing_part("spark", error) from None
-    lake = Lake(args.lake, storage_options(args))
+    lake = Lake(args.lake, dict(args.storage_option))
     if args.check is None:
         print(report(lake, args.output, title=args.title))
         return Exit.OK

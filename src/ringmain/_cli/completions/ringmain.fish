@@ -51,7 +51,7 @@ function _shtab_ringmain_using
 end
 
 set -g _shtab_ringmain_commands list info echo pub call hz bw delay top record play export import query bridge pipeline report metrics clean doctor bench demo completion
-set -g _shtab_ringmain_opts_with_value --align --batch-bytes --bronze --capacity --check --clients --contract --count --duration --exclude --file --filter --flush-interval --format --from --fsync --host --interval --keep --keep-hours --keys --kind --lake --map --master --max-size --messages --name --out --output --port --rate --recording --sealed-uri --seconds --segment-age --segment-size --sender --server-key --sort --speed --storage-option --timeout --title --to --topics --type --wait-readers --window -o
+set -g _shtab_ringmain_opts_with_value --align --batch-bytes --bronze --capacity --check --clients --contract --count --duration --exclude --file --filter --flush-interval --format --from --fsync --host --interval --keep --keep-hours --keys --kind --lake --map --master --max-size --messages --name --out --output --port --rate --recording --retain --sealed-uri --seconds --segment-age --segment-size --sender --server-key --sort --speed --storage-option --timeout --title --to --topics --type --wait-readers --window -o
 
 complete -c ringmain -e
 complete -c ringmain -f
@@ -68,6 +68,7 @@ complete -c ringmain -n '_shtab_ringmain_using list; and test $_shtab_ringmain_n
 complete -c ringmain -n '_shtab_ringmain_using; and test $_shtab_ringmain_npos -eq 0' -a info -d 'Show a topic (contract, participants, schema) or a recording (duration, size, topics).'
 complete -c ringmain -n '_shtab_ringmain_using info' -s h -l help -d 'show this help message and exit'
 complete -c ringmain -n '_shtab_ringmain_using info' -l json -d 'print a JSON object'
+complete -c ringmain -n '_shtab_ringmain_using info' -l storage-option -x -d 'of an object store, like AWS_REGION=...'
 complete -c ringmain -n '_shtab_ringmain_using info; and test $_shtab_ringmain_npos -eq 0' -ka "(ringmain list --names 2>/dev/null)" -d 'the topic'"'"'s name, or a recording'"'"'s directory or URI'
 complete -c ringmain -n '_shtab_ringmain_using; and test $_shtab_ringmain_npos -eq 0' -a echo -d 'Print a topic'"'"'s messages as they come.'
 complete -c ringmain -n '_shtab_ringmain_using echo' -s h -l help -d 'show this help message and exit'
@@ -147,6 +148,7 @@ complete -c ringmain -n '_shtab_ringmain_using record' -l sealed-uri -x -d 'wher
 complete -c ringmain -n '_shtab_ringmain_using record' -l name -x -d 'its name as a participant (default: recorder)'
 complete -c ringmain -n '_shtab_ringmain_using record' -l quiet -d 'print nothing while recording'
 complete -c ringmain -n '_shtab_ringmain_using record' -l json -d 'print the totals as a JSON object'
+complete -c ringmain -n '_shtab_ringmain_using record' -l storage-option -x -d 'of an object store, like AWS_REGION=...'
 complete -c ringmain -n '_shtab_ringmain_using record; and test $_shtab_ringmain_npos -ge 0' -ka "(ringmain list --names 2>/dev/null)" -d 'names or patterns, like '"'"'camera/*'"'"' (default: all), or `upload DIR`'
 complete -c ringmain -n '_shtab_ringmain_using; and test $_shtab_ringmain_npos -eq 0' -a play -d 'Publish a recording again, with its timing.'
 complete -c ringmain -n '_shtab_ringmain_using play' -s h -l help -d 'show this help message and exit'
@@ -162,12 +164,14 @@ complete -c ringmain -n '_shtab_ringmain_using play' -l paused -d 'pause before 
 complete -c ringmain -n '_shtab_ringmain_using play' -l wait-readers -x -d 'wait for N readers on each topic'
 complete -c ringmain -n '_shtab_ringmain_using play' -l capacity -x -d 'of the rings (default: fits the largest message)'
 complete -c ringmain -n '_shtab_ringmain_using play' -l json -d 'print the totals as a JSON object'
+complete -c ringmain -n '_shtab_ringmain_using play' -l storage-option -x -d 'of an object store, like AWS_REGION=...'
 complete -c ringmain -n '_shtab_ringmain_using play; and test $_shtab_ringmain_npos -eq 0' -ka "(__fish_complete_path (commandline -ct))" -d 'the recording'"'"'s directory'
 complete -c ringmain -n '_shtab_ringmain_using; and test $_shtab_ringmain_npos -eq 0' -a export -d 'Write a recording as one file in another format.'
 complete -c ringmain -n '_shtab_ringmain_using export' -s h -l help -d 'show this help message and exit'
 complete -c ringmain -n '_shtab_ringmain_using export' -l mcap -d 'write MCAP, whatever the file'"'"'s name (default: PATH.mcap)'
 complete -c ringmain -n '_shtab_ringmain_using export' -l raw -d 'MCAP: unchanged payloads, instead of JSON for viewers'
 complete -c ringmain -n '_shtab_ringmain_using export' -l decode -d 'Parquet: the fields of one topic'"'"'s messages as columns (JSON always is)'
+complete -c ringmain -n '_shtab_ringmain_using export' -l storage-option -x -d 'of an object store, like AWS_REGION=...'
 complete -c ringmain -n '_shtab_ringmain_using export; and test $_shtab_ringmain_npos -eq 0' -ka "(__fish_complete_path (commandline -ct))" -d 'the recording'"'"'s directory'
 complete -c ringmain -n '_shtab_ringmain_using export; and test $_shtab_ringmain_npos -eq 1' -ka "(__fish_complete_path (commandline -ct))" -d 'the file to write: .mcap, .parquet or .jsonl; - prints JSON lines'
 complete -c ringmain -n '_shtab_ringmain_using export; and test $_shtab_ringmain_npos -ge 2' -ka "(ringmain list --names 2>/dev/null)" -d 'names or patterns (default: all)'
@@ -178,7 +182,7 @@ complete -c ringmain -n '_shtab_ringmain_using import' -l json -d 'print what wa
 complete -c ringmain -n '_shtab_ringmain_using; and test $_shtab_ringmain_npos -eq 0' -a query -d 'Run SQL on a recording or a lake, with DuckDB.'
 complete -c ringmain -n '_shtab_ringmain_using query' -s h -l help -d 'show this help message and exit'
 complete -c ringmain -n '_shtab_ringmain_using query' -l format -xka "table json csv" -d 'of the output (default: table)'
-complete -c ringmain -n '_shtab_ringmain_using query' -l storage-option -x -d 'of the lake'"'"'s store, like AWS_REGION=...'
+complete -c ringmain -n '_shtab_ringmain_using query' -l storage-option -x -d 'of an object store, like AWS_REGION=...'
 complete -c ringmain -n '_shtab_ringmain_using query; and test $_shtab_ringmain_npos -eq 0' -ka "(__fish_complete_path (commandline -ct))" -d 'a recording, or the lake of `ringmain pipeline run`: a directory or URI'
 complete -c ringmain -n '_shtab_ringmain_using; and test $_shtab_ringmain_npos -eq 0' -a bridge -d 'Forward a topic to another, on this machine or another.'
 complete -c ringmain -n '_shtab_ringmain_using bridge' -s h -l help -d 'show this help message and exit'
@@ -203,7 +207,8 @@ complete -c ringmain -n '_shtab_ringmain_using pipeline' -l json -d 'print the t
 complete -c ringmain -n '_shtab_ringmain_using pipeline' -l skip-damage -d 'skip rows that cannot be read, as gaps'
 complete -c ringmain -n '_shtab_ringmain_using pipeline' -l batch-bytes -x -d 'the most that a batch reads (1GiB)'
 complete -c ringmain -n '_shtab_ringmain_using pipeline' -l keep-hours -x -d 'maintain: of old versions (168)'
-complete -c ringmain -n '_shtab_ringmain_using pipeline' -l storage-option -x -d 'of the lake'"'"'s store, like AWS_REGION=...'
+complete -c ringmain -n '_shtab_ringmain_using pipeline' -l retain -x -d 'maintain: delete rows that are older; a table'"'"'s name or a pattern, like silver/*'
+complete -c ringmain -n '_shtab_ringmain_using pipeline' -l storage-option -x -d 'of an object store, like AWS_REGION=...'
 complete -c ringmain -n '_shtab_ringmain_using pipeline; and test $_shtab_ringmain_npos -eq 0' -ka "run maintain" -d 'run: recordings to a lake; maintain: compact it'
 complete -c ringmain -n '_shtab_ringmain_using pipeline; and test $_shtab_ringmain_npos -ge 1' -ka "(__fish_complete_path (commandline -ct))" -d 'recordings, patterns; maintain: the lake'
 complete -c ringmain -n '_shtab_ringmain_using; and test $_shtab_ringmain_npos -eq 0' -a report -d 'Write a page about the tables of a pipeline.'
@@ -211,7 +216,7 @@ complete -c ringmain -n '_shtab_ringmain_using report' -s h -l help -d 'show thi
 complete -c ringmain -n '_shtab_ringmain_using report' -s o -l output -xka "(__fish_complete_path (commandline -ct))" -d 'the page to write (report.html)'
 complete -c ringmain -n '_shtab_ringmain_using report' -l title -x -d 'of the page (default: the lake'"'"'s name)'
 complete -c ringmain -n '_shtab_ringmain_using report' -l check -xka "(__fish_complete_path (commandline -ct))" -d 'write no page: check the lake against rules, print JSON'
-complete -c ringmain -n '_shtab_ringmain_using report' -l storage-option -x -d 'of the lake'"'"'s store, like AWS_REGION=...'
+complete -c ringmain -n '_shtab_ringmain_using report' -l storage-option -x -d 'of an object store, like AWS_REGION=...'
 complete -c ringmain -n '_shtab_ringmain_using report; and test $_shtab_ringmain_npos -eq 0' -ka "(__fish_complete_path (commandline -ct))" -d 'where `ringmain pipeline run` put the tables'
 complete -c ringmain -n '_shtab_ringmain_using; and test $_shtab_ringmain_npos -eq 0' -a metrics -d 'Serve figures of topics and recordings to Prometheus.'
 complete -c ringmain -n '_shtab_ringmain_using metrics' -s h -l help -d 'show this help message and exit'

@@ -165,6 +165,7 @@ _shtab_ringmain_export_options=(
   "--mcap[write MCAP, whatever the file\'s name (default\: PATH.mcap)]"
   "--raw[MCAP\: unchanged payloads, instead of JSON for viewers]"
   "--decode[Parquet\: the fields of one topic\'s messages as columns (JSON always is)]"
+  "*--storage-option[of an object store, like AWS_REGION\=...]:K=V:"
   ":the recording\'s directory:_files"
   ":the file to write\: .mcap, .parquet or .jsonl\; - prints JSON lines:_files"
   "(*)::names or patterns (default\: all):_ringmain_topics"
@@ -198,6 +199,7 @@ _shtab_ringmain_import_defaults_added=0
 _shtab_ringmain_info_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--json[print a JSON object]"
+  "*--storage-option[of an object store, like AWS_REGION\=...]:K=V:"
   ":the topic\'s name, or a recording\'s directory or URI:_ringmain_topics"
 )
 
@@ -242,7 +244,8 @@ _shtab_ringmain_pipeline_options=(
   "--skip-damage[skip rows that cannot be read, as gaps]"
   "--batch-bytes[the most that a batch reads (1GiB)]:SIZE:"
   "--keep-hours[maintain\: of old versions (168)]:H:"
-  "*--storage-option[of the lake\'s store, like AWS_REGION\=...]:K=V:"
+  "*--retain[maintain\: delete rows that are older\; a table\'s name or a pattern, like silver\/\*]:TABLE=DAYS:"
+  "*--storage-option[of an object store, like AWS_REGION\=...]:K=V:"
   ":run\: recordings to a lake\; maintain\: compact it:(run maintain)"
   "(*):recordings, patterns\; maintain\: the lake:_files"
 )
@@ -264,6 +267,7 @@ _shtab_ringmain_play_options=(
   "--wait-readers[wait for N readers on each topic]:N:"
   "--capacity[of the rings (default\: fits the largest message)]:BYTES:"
   "--json[print the totals as a JSON object]"
+  "*--storage-option[of an object store, like AWS_REGION\=...]:K=V:"
   ":the recording\'s directory:_files"
 )
 
@@ -294,7 +298,7 @@ _shtab_ringmain_pub_defaults_added=0
 _shtab_ringmain_query_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--format[of the output (default\: table)]:format:(table json csv)"
-  "*--storage-option[of the lake\'s store, like AWS_REGION\=...]:K=V:"
+  "*--storage-option[of an object store, like AWS_REGION\=...]:K=V:"
   ":a recording, or the lake of \`ringmain pipeline run\`\: a directory or URI:_files"
   ":the query\; tables are the topics of a recording, silver.TOPIC, gold.topic_health, ... of a lake:"
 )
@@ -323,6 +327,7 @@ _shtab_ringmain_record_options=(
   "--name[its name as a participant (default\: recorder)]:name:"
   "--quiet[print nothing while recording]"
   "--json[print the totals as a JSON object]"
+  "*--storage-option[of an object store, like AWS_REGION\=...]:K=V:"
   "(*)::names or patterns, like \'camera\/\*\' (default\: all), or \`upload DIR\`:_ringmain_topics"
 )
 
@@ -334,7 +339,7 @@ _shtab_ringmain_report_options=(
   {-o,--output}"[the page to write (report.html)]:FILE:_files"
   "--title[of the page (default\: the lake\'s name)]:title:"
   "--check[write no page\: check the lake against rules, print JSON]:FILE:_files"
-  "*--storage-option[of the lake\'s store, like AWS_REGION\=...]:K=V:"
+  "*--storage-option[of an object store, like AWS_REGION\=...]:K=V:"
   ":where \`ringmain pipeline run\` put the tables:_files"
 )
 

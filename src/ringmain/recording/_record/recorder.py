@@ -13,7 +13,7 @@ import contextlib
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Self, TypedDict, Unpack
 
@@ -46,6 +46,7 @@ class WriterOptions(TypedDict, total=False):
     keep_age_s: float | None
     keep_force: bool
     sealed_uri: str
+    storage_options: Mapping[str, str]
 
 
 class Recorder:
@@ -65,7 +66,7 @@ class Recorder:
     duration_s, messages, max_bytes: stop after this time, after exactly so many messages, or after so many bytes.
     name: its name in the rosters of the topics.
     The rest are options of the writer: recorder, flush_interval_s, fsync, segment_bytes, segment_age_s, keep_bytes,
-        keep_age_s, keep_force, sealed_uri; see docs/guide/recording.md.
+        keep_age_s, keep_force, sealed_uri, storage_options; see docs/guide/recording.md.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ import functools
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, Self
 
@@ -72,6 +72,7 @@ class RecordingWriter:
         keep_age_s: float | None = None,
         keep_force: bool = False,
         sealed_uri: str = "",
+        storage_options: Mapping[str, str] | None = None,
     ) -> None:
         if fsync not in ("never", "interval", "seal"):
             raise ValueError(f"fsync={fsync!r}: choose 'never', 'interval' or 'seal'")
@@ -102,16 +103,16 @@ class RecordingWriter:
             self._lock = DirectoryLock(self.path)
         try:
             with self._stopping_on_error("open"):
-                self._begin(recorder, sealed_uri)
+                self._begin(recorder, sealed_uri, storage_options or {})
         except BaseException:
             self._lock.release()
             raise
 
-    def _begin(self, recorder: str | None, sealed_uri: str) -> None:
+    def _begin(self, recorder: str | None, sealed_uri: str, storage_options: Mapping[str, str]) -> None:
         check_address(sealed_uri)
         new = not (self.path / META).exists()
         self._meta = MetaFile(self.path, recorder, sealed_uri)
-        self._store = Store(self.path, self._meta.sealed_uri)
+        self._store = Store(self.path, self._meta.sealed_uri, tuple(storage_options.items()))
         self._builder = RowBuilder(self._meta.recorder)
         unsealed = tidy(self._store)
         finish_retiring(Store(self.path))

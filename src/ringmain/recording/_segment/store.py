@@ -9,8 +9,8 @@ once, never missed; and one that is gone when it is opened is opened in the next
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyarrow import fs as pafs
@@ -19,6 +19,7 @@ from ringmain.errors import RecordingNotFound
 from ringmain.recording import _checksum
 from ringmain.recording._format import RETIRED, Retired, parse_segment_name, sealed_name, stream_name
 from ringmain.recording._meta import read_meta
+from ringmain.recording._segment.object_store import open_filesystem
 from ringmain.recording._segment.parquet_segment import ParquetSegment
 from ringmain.recording._segment.segment import Segment
 from ringmain.recording._segment.segment_reader import StreamSegment
@@ -30,27 +31,28 @@ _OBJECT_STORES = frozenset({"s3", "gcs", "abfs"})
 @dataclass(frozen=True, slots=True)
 class Store:
     """Where a recording's files are: in a local directory, at a URI that pyarrow.fs opens, or, once they are sealed, at
-    the URI and until then in the directory."""
+    the URI and until then in the directory. `options` are those of `open_filesystem`, in pairs."""
 
     directory: Path | None
     sealed_uri: str = ""
+    options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     @classmethod
-    def of(cls, location: str | Path) -> Store:
+    def of(cls, location: str | Path, options: Mapping[str, str] | None = None) -> Store:
         """The store of an existing recording; the meta.json of a local one says where its sealed segments are."""
+        pairs = tuple((options or {}).items())
         if isinstance(location, str) and "://" in location:
-            return cls(None, location)
+            return cls(None, location, pairs)
         directory = Path(location)
         if not directory.is_dir():
             raise RecordingNotFound(f"no recording at {directory}: there is no such directory")
         meta = read_meta(cls(directory))
-        return cls(directory, meta.sealed_uri if meta is not None else "")
+        return cls(directory, meta.sealed_uri if meta is not None else "", pairs)
 
     def filesystem(self) -> tuple[pafs.FileSystem, str]:
         """The file system of the sealed segments, and the directory in it."""
         if self.sealed_uri:
-            filesystem, path = pafs.FileSystem.from_uri(self.sealed_uri)
-            return filesystem, path.rstrip("/")
+            return open_filesystem(self.sealed_uri, dict(self.options))
         return pafs.LocalFileSystem(), str(self.directory)
 
     def read(self, name: str) -> bytes | None:

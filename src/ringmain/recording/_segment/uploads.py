@@ -69,7 +69,7 @@ def upload_segment(store: Store, number: int, *, sync: bool) -> None:
 
 def upload_meta(store: Store) -> None:
     """Copy meta.json to `sealed_uri`, unless that is another recording's place."""
-    there = read_meta(Store(None, store.sealed_uri))
+    there = read_meta(Store(None, store.sealed_uri, store.options))
     data = store.read(META)
     mine = _checksum.load_json(data, Meta) if data is not None else None
     if data is None or mine is None:

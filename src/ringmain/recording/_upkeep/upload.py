@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from ringmain.errors import RecordingCorrupt, RecordingError, RecordingNotFound
@@ -12,11 +13,11 @@ from ringmain.recording._segment.store import Store, shown
 from ringmain.recording._upkeep.lock import DirectoryLock
 
 
-def upload(path: str | Path) -> int:
+def upload(path: str | Path, storage_options: Mapping[str, str] | None = None) -> int:
     """Seal and upload what a recorder left in its directory, to the recording's `sealed_uri`; returns how many segments
     were uploaded. Takes the directory's lock: a recorder that runs uploads by itself. A damaged segment stays where it
     is, for `Recording.repair()`."""
-    store = Store.of(path)
+    store = Store.of(path, storage_options)
     if store.directory is None or read_meta(store) is None:
         raise RecordingNotFound(f"no recording at {path}: give the directory that a recorder wrote to")
     if not store.sealed_uri:
