@@ -1,9 +1,11 @@
-"""How long the pipeline takes: `python -m bench.pipeline [job late follow fleet s3] [--messages N]`, by default all.
+"""How long the pipeline takes: `python -m bench.pipeline [PART ...] [--messages N] [--rounds N]`, by default all parts.
 
 job     silver (one decoded table a topic) and gold (health of each topic by windows of 10 s) of one recording, by a job
         that one would write by hand and by the pipeline, one after the other, in one warm Spark session. The
         hand-written job writes plain Parquet; it finds no duplicates, keeps no counts and commits nothing. DuckDB makes
-        the health alone, from the recording's Parquet files. CPU is that of this process and all below it.
+        the health alone, from the recording's Parquet files. CPU is that of this process and all below it. With rounds,
+        they take turns, and the ratios are those of the medians.
+scale   a tenth of the messages and all of them: how the time grows, and the driver's memory
 late    2,000 late messages into the lake that `job` made
 follow  500 batches of 10,000 messages in five topics, while they are recorded; no Spark
 fleet   1,000 small recordings in one run; no Spark
@@ -15,6 +17,7 @@ from __future__ import annotations
 import argparse
 import functools
 import os
+import shutil
 import statistics
 import tempfile
 import time
@@ -80,7 +83,11 @@ def _values() -> list[bytes]:
     return [msgspec.msgpack.encode(Imu(n, (n / 7, n / 3, 9.8), (0.1, n / 9, 0.3), "steady")) for n in range(CHUNK)]
 
 
-def record(path: Path, messages: int) -> Path:
+def record(folder: Path, messages: int) -> Path:
+    """A recording of so many messages, unless it is there already."""
+    path = folder / f"of-{messages}"
+    if path.exists():
+        return path
     source = Source(path)
     source.add(messages)
     return source.close()
@@ -160,81 +167,121 @@ def _cpu_s() -> float:
 QUIET: dict[str, Any] = {"progress": lambda line: None}
 
 
-def job(root: Path, messages: int) -> None:
-    recording = record(root / "recording", messages)
+def pipeline(name: str, messages: int, recording: Path, lake: Path | Lake, **options: Any) -> Cost:
+    return timed(name, messages, lambda: Pipeline().run(recording, lake, **QUIET, **options))
+
+
+def warm_session(root: Path) -> Any:
+    """A session whose JVM and workers have run."""
     spark = ringmain.spark.session()
-    by_hand(spark, record(root / "small", 10_000), root / "warm")  # both begin with a warm session
-    hand = timed("hand-written Spark job", messages, lambda: by_hand(spark, recording, root / "hand"))
-    run = Pipeline().run
-    ours = timed("pipeline", messages, lambda: run(recording, root / "lake", spark=spark, **QUIET))
+    by_hand(spark, record(root, 10_000), root / f"warm-{time.time_ns()}")
+    return spark
+
+
+def job(root: Path, messages: int, rounds: int) -> None:
+    recording = record(root, messages)
+    spark = warm_session(root)
+    hand, ours = list[Cost](), list[Cost]()
+    for _ in range(rounds):
+        for name in ("hand", "lake"):  # of the round before
+            shutil.rmtree(root / name, ignore_errors=True)
+        hand.append(timed("hand-written Spark job", messages, lambda: by_hand(spark, recording, root / "hand")))
+        ours.append(pipeline("pipeline", messages, recording, root / "lake", spark=spark))
     timed("DuckDB, health alone", messages, lambda: by_duckdb(recording))
-    wall, cpu = ours.wall_s / hand.wall_s, ours.cpu_s / hand.cpu_s
+    wall, cpu = (statistics.median(c[i] for c in ours) / statistics.median(c[i] for c in hand) for i in (0, 1))
     print(f"{'pipeline / hand-written':<38} {wall:8.2f}   {cpu:8.2f} of its CPU")
     spark.stop()
 
 
-def late(root: Path, messages: int) -> None:
+def scale(root: Path, messages: int, rounds: int) -> None:
+    spark = warm_session(root)
+    costs: list[Cost] = []
+    for count in (messages // 10, messages):
+        recording = record(root, count)
+        Path("/proc/self/clear_refs").write_text("5")  # the peak of this process begins anew
+        costs.append(pipeline("pipeline", count, recording, root / f"lake-of-{count}", spark=spark))
+        spark._jvm.java.lang.System.gc()
+        runtime = spark._jvm.java.lang.Runtime.getRuntime()
+        heap = (runtime.totalMemory() - runtime.freeMemory()) >> 20
+        print(f"{'memory of the driver':<38} {_peak_mb():8,.0f} MB at most; then {heap:,} MB of heap in use")
+    print(f"{'10 x the messages':<38} {costs[1].wall_s / costs[0].wall_s:8.2f} x the time, "
+          f"{costs[1].cpu_s / costs[0].cpu_s:.2f} x the CPU")  # fmt: skip
+    spark.stop()
+
+
+def _peak_mb() -> float:
+    """The most memory that this process has had."""
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) / 1024
+
+
+def late(root: Path, messages: int, rounds: int) -> None:
     if not (root / "lake").exists():
-        Pipeline().run(record(root / "recording", messages), root / "lake", **QUIET)
+        Pipeline().run(record(root, messages), root / "lake", **QUIET)
     source = Source(root / "late", epoch=2)
     source.add(2_000)
     path = source.close()
-    timed(f"2,000 late into {messages:,}", 2_000, lambda: Pipeline().run(path, root / "lake", **QUIET))
+    pipeline(f"2,000 late into {messages:,}", 2_000, path, root / "lake")
 
 
-def follow(root: Path, messages: int) -> None:
+def follow(root: Path, messages: int, rounds: int) -> None:
     batches, source = 500, Source(root / "followed")
     source.add(10_000)
-    took: list[float] = []
-    began = time.perf_counter()
+    took: list[Cost] = []
+    began = time.perf_counter(), time.process_time()
 
     def until(summary: Summary) -> bool:
         nonlocal began
-        took.append(time.perf_counter() - began)
+        took.append(Cost(time.perf_counter() - began[0], time.process_time() - began[1]))
         source.add(10_000)
-        began = time.perf_counter()
+        began = time.perf_counter(), time.process_time()
         return summary.batches == batches
 
     Pipeline().run(source.path, root / "follow", follow=True, interval_s=0, until=until, **QUIET)
     source.close()
     for name, part in (("first", took[:100]), ("last", took[-100:])):
-        middle, most = statistics.median(part), max(part)
-        print(f"{f'following, the {name} 100 of {batches}':<38} {middle:8.2f} s a batch, at most {most:.2f} s")
+        wall, cpu = (statistics.median(cost[i] for cost in part) for i in (0, 1))
+        most = max(cost.wall_s for cost in part)
+        label = f"following, the {name} 100 of {batches}"
+        print(f"{label:<38} {wall:8.2f} s {cpu:8.2f} CPU s a batch, at most {most:.2f} s")
     lake = Lake(str(root / "follow"))
     print(f"{'files of a table, at most':<38} {max(len(lake.files(name)) for name in lake.tables()):8}")
 
 
-def fleet(root: Path, messages: int) -> None:
+def fleet(root: Path, messages: int, rounds: int) -> None:
     for n in range(1000):
         source = Source(root / "fleet" / f"host{n}", epoch=n + 1)
         source.add(200)
         source.close()
-    timed("1,000 small recordings", 200_000, lambda: Pipeline().run(root / "fleet", root / "fleet-lake", **QUIET))
+    pipeline("1,000 small recordings", 200_000, root / "fleet", root / "fleet-lake")
 
 
-def s3(root: Path, messages: int) -> None:
+def s3(root: Path, messages: int, rounds: int) -> None:
     from tests.store import make_bucket, s3_server, storage_options
 
-    recording = record(root / "to-s3", 200_000)
+    recording = record(root, 200_000)
     with s3_server() as endpoint:
         make_bucket(endpoint, "lakes")
-        lake = Lake("s3://lakes/bench", storage_options(endpoint))
-        disk = timed("lake on disk", 200_000, lambda: Pipeline().run(recording, root / "on-disk", **QUIET))
-        there = timed("lake on S3 (moto)", 200_000, lambda: Pipeline().run(recording, lake, **QUIET))
-    print(f"{'S3 / disk':<38} {there.wall_s / disk.wall_s:8.2f}")
+        disk, there = list[float](), list[float]()
+        for n in range(rounds):
+            lake = Lake(f"s3://lakes/bench{n}", storage_options(endpoint))
+            disk.append(pipeline("lake on disk", 200_000, recording, root / f"on-disk{n}").wall_s)
+            there.append(pipeline("lake on S3 (moto)", 200_000, recording, lake).wall_s)
+    print(f"{'S3 / disk':<38} {statistics.median(there) / statistics.median(disk):8.2f}")
 
 
-PARTS = {part.__name__: part for part in (job, late, follow, fleet, s3)}
+PARTS = {part.__name__: part for part in (job, scale, late, follow, fleet, s3)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", nargs="*", choices=[*PARTS, []], help="what to measure (default: all)")
     parser.add_argument("--messages", type=int, default=2_000_000)
+    parser.add_argument("--rounds", type=int, default=1, help="of job and s3 (default: 1)")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         for name in args.part or PARTS:
-            PARTS[name](Path(folder), args.messages)
+            PARTS[name](Path(folder), args.messages, args.rounds)
 
 
 if __name__ == "__main__":

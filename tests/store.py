@@ -40,7 +40,7 @@ def s3_server() -> Iterator[str]:
 def make_bucket(endpoint: str, name: str) -> None:
     pafs.S3FileSystem(
         access_key="key", secret_key="secret", endpoint_override=endpoint, scheme="http", region="us-east-1",
-        allow_bucket_creation=True,
+        allow_bucket_creation=True, request_timeout=60, connect_timeout=60,
     ).create_dir(name)  # fmt: skip
 
 

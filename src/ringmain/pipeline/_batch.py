@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from ringmain.errors import LakeError
-from ringmain.pipeline._ledger import DONE, Batch, Ledger, TopicCount, reached
+from ringmain.pipeline._ledger import DONE, Batch, Ledger, TopicCount, reached, totals
 from ringmain.pipeline._partials import GAPS_SCHEMA, Part, merge, parts_of, rows_of
 from ringmain.pipeline._source import Life
 from ringmain.pipeline._work import (
@@ -239,12 +239,7 @@ def _grouped(known: list[tuple[str, str, Live]], lo: int, hi: int) -> tuple[tupl
 
 def check_counts(batch: Batch, reports: list[Report]) -> list[TopicCount]:
     """The counts of every topic, if they add up. Rows that are there and could not be read are damaged."""
-    counts: dict[str, TopicCount] = {}
-    for report in reports:
-        for topic, count in report.topics.items():
-            known = counts.setdefault(topic, TopicCount(topic))
-            for name in TopicCount.__struct_fields__[1:]:
-                setattr(known, name, getattr(known, name) + getattr(count, name))
+    counts = totals(count for report in reports for count in report.topics.values())
     for topic, count in counts.items():
         put_off = sum(report.put_off.get(topic, 0) for report in reports)
         sliced = sum(report.sliced.get(topic, 0) for report in reports)

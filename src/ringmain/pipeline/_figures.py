@@ -42,7 +42,7 @@ class LakeFigures:
                 },
             )
         ]
-        for topic, count in totals(batches).items():
+        for topic, count in totals(count for batch in batches for count in batch.topics).items():
             values: dict[str, float] = {metric: getattr(count, name) for name, metric in _COUNTS.items()}
             found.append(({**labels, "topic": topic}, values))
         return found

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,10 @@ class TopicCount(msgspec.Struct):
     duplicates: int = 0
     lost: int = 0
     bytes: int = 0
+
+    def add(self, other: TopicCount) -> None:
+        for name in self.__struct_fields__[1:]:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 class Source(msgspec.Struct):
@@ -161,14 +166,11 @@ class Ledger:
         return False
 
 
-def totals(batches: list[Batch]) -> dict[str, TopicCount]:
-    """The row counts by topic, over all batches."""
+def totals(counts: Iterable[TopicCount]) -> dict[str, TopicCount]:
+    """The row counts by topic, of all tasks or all batches."""
     sums: dict[str, TopicCount] = {}
-    for batch in batches:
-        for count in batch.topics:
-            known = sums.setdefault(count.topic, TopicCount(count.topic))
-            for name in TopicCount.__struct_fields__[1:]:
-                setattr(known, name, getattr(known, name) + getattr(count, name))
+    for count in counts:
+        sums.setdefault(count.topic, TopicCount(count.topic)).add(count)
     return sums
 
 

@@ -256,7 +256,7 @@ class _OpenFile:
         self._table, self._name, self._waiting, self._bytes = table, name, list[pa.RecordBatch](), 0
         self._sink = files.open_output_stream(f"{table}/{name}")
         self._meta: list[pq.FileMetaData] = []
-        self._writer = pq.ParquetWriter(self._sink, schema, compression="zstd", metadata_collector=self._meta)
+        self._writer = pq.ParquetWriter(self._sink, schema, metadata_collector=self._meta, **_encoding(schema))
 
     def add(self, rows: pa.RecordBatch) -> None:
         self.rows += len(rows)
@@ -277,6 +277,15 @@ class _OpenFile:
         if self._waiting:
             self._writer.write_table(pa.Table.from_batches(self._waiting).combine_chunks())
         self._waiting, self._bytes = [], 0
+
+
+def _encoding(schema: pa.Schema) -> dict[str, Any]:
+    """How columns are written. Whole numbers and times differ little from row to row; texts are often the same. By
+    default pyarrow tries a dictionary on every column, which takes twice the processor time and more space."""
+    whole = [f.name for f in schema if pa.types.is_integer(f.type) or pa.types.is_timestamp(f.type)]
+    texts = [f.name for f in schema if pa.types.is_string(f.type)]
+    deltas = dict.fromkeys(whole, "DELTA_BINARY_PACKED")
+    return {"compression": "zstd", "use_dictionary": texts, "column_encoding": deltas}
 
 
 def file_name(batch: int) -> str:
