@@ -249,6 +249,8 @@ void add_reliable(std::vector<Case>& cases) {
         {writer({.sizes = {S, S}}, kBrim),
          mortal(reader({.start = Start::oldest, .joins = true, .leaves_after = 1}))},
         1);
+    add("a reader in the way leaves, or dies of it",
+        {writer({.sizes = {200, S}}, kBrim), mortal(reader({.start = Start::oldest, .leaves_after = 1}))}, 1);
     add("a reader waited for the topic", {writer({.sizes = {S, S}}, kBrim), reader(kWaited)});
     add("a reader waited for the topic, and dies",
         {writer({.sizes = {S, S}}, kBrim), mortal(reader(kWaited))}, 1);

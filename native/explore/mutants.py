@@ -525,7 +525,7 @@ MUTANTS = [
     Mutant(
         "reap-frees-slot-first",
         "the slot is freed before its hold and turn, and what a free slot holds is ignored",
-        "its reaper dies",
+        "reliable: a reader in the way leaves",
         ROSTER,
         (
             (
