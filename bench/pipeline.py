@@ -9,7 +9,7 @@ scale   a tenth of the messages and all of them: how the time grows, and the dri
 late    2,000 late messages into the lake that `job` made
 follow  500 batches of 10,000 messages in five topics, while they are recorded; no Spark
 fleet   1,000 small recordings in one run; no Spark
-s3      200,000 messages to a lake on disk and to one on S3 (moto, on loopback); no Spark
+s3      the messages to a lake on disk and to one on S3 (moto, on loopback), by turns
 """
 
 from __future__ import annotations
@@ -259,15 +259,16 @@ def fleet(root: Path, messages: int, rounds: int) -> None:
 def s3(root: Path, messages: int, rounds: int) -> None:
     from tests.store import make_bucket, s3_server, storage_options
 
-    recording = record(root, 200_000)
+    recording, spark = record(root, messages), warm_session(root)
+    disk, there = list[float](), list[float]()
     with s3_server() as endpoint:
         make_bucket(endpoint, "lakes")
-        disk, there = list[float](), list[float]()
         for n in range(rounds):
             lake = Lake(f"s3://lakes/bench{n}", storage_options(endpoint))
-            disk.append(pipeline("lake on disk", 200_000, recording, root / f"on-disk{n}").wall_s)
-            there.append(pipeline("lake on S3 (moto)", 200_000, recording, lake).wall_s)
+            disk.append(pipeline("lake on disk", messages, recording, root / f"on-disk{n}", spark=spark).wall_s)
+            there.append(pipeline("lake on S3 (moto)", messages, recording, lake, spark=spark).wall_s)
     print(f"{'S3 / disk':<38} {statistics.median(there) / statistics.median(disk):8.2f}")
+    spark.stop()
 
 
 PARTS = {part.__name__: part for part in (job, scale, late, follow, fleet, s3)}
