@@ -29,6 +29,7 @@ from bench import (
     peers,
     plots,
     recovery,
+    requests,
     runs,
     typed,
     versus,
@@ -102,6 +103,7 @@ def _cells(parts: list[str], here: Machine) -> tuple[list[harness.Cell], dict[st
         *dropping.dropping_cells(kinds),
         *fans.fan_cells(kinds),
         *work.work_cells(list(absent)),
+        *requests.request_cells(),
     ]
     at_one = [
         *typed.typed_cells(),

@@ -66,6 +66,29 @@ def _own(cells: Mapping[str, Result]) -> list[Bar | None]:
             )
             for way in ("work 1 → 3, 32 B", "work 3 → 3, 32 B")
         ),
+        _ratio(
+            cells,
+            "request spinning / two topic hops",
+            "request p50, spinning | ringmain",
+            "request p50, spinning | ringmain, two topics",
+            1.3,
+        ),
+        _ratio(
+            cells,
+            "request by default, multiprocessing.Pipe / ringmain",
+            "request p50, by default | multiprocessing.Pipe",
+            "request p50, by default | ringmain",
+            20,
+            False,
+        ),
+        _ratio(
+            cells,
+            "64 clients of a batching server, ringmain / multiprocessing.Pipe",
+            "64 clients of a batching server | ringmain",
+            "64 clients of a batching server | multiprocessing.Pipe",
+            10,
+            False,
+        ),
         _plain(cells, "work, hand-over of 1 ms tasks, µs", "work, hand-over of 1 ms tasks | ringmain", 10, True),
         _ratio(
             cells,

@@ -21,6 +21,12 @@ SECTIONS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ("Sending", "", "ringmain", ("Publisher", "Reservation", "MessageStream")),
     ("Receiving", "", "ringmain", ("Subscriber", "Message", "Lease", "Batch", "wait")),
     ("Several topics at once", "", "ringmain", ("Latest", "SyncQueue")),
+    (
+        "Requests",
+        "",
+        "ringmain",
+        ("Server", "Request", "Client", "Draft", "service", "services", "ServiceInfo", "ServerReport"),
+    ),
     ("Frames", "They need `ringmain[numpy]`.", "ringmain.frames", ()),
     ("Inspect and remove topics", "", "ringmain", ("topics", "info", "TopicInfo", "Participant", "unlink", "clean")),
     ("Between backends", "", "ringmain", ("bridge", "Bridge")),

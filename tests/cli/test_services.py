@@ -61,7 +61,7 @@ def test_call_says_what_went_wrong_in_one_sentence(ringmain, infer):
     for request, code, words in (
         (("infer", '{"x": 0}'), 1, "ZeroDivisionError"),
         (("infer", '{"z": 0}'), 2, "not a Observation"),
-        (("nobody.home", "{}"), 3, "there is no service 'nobody.home'"),
+        (("no.server", "{}"), 3, "there is no service 'no.server'"),
     ):
         ended = ringmain("call", *request)
         assert (ended.code, ended.out) == (code, "")

@@ -50,6 +50,7 @@ class ClientOptions(TypedDict, total=False):
 class Client(Closing, _native.Caller, Generic[Q, R]):
     """A client of a service. Its threads and tasks may share it, and have many requests under way.
 
+    service: its name.
     request, reply: the types of the data, as `type=` of a `Publisher`; None for bytes.
     capacity: of the ring of requests, if this client makes it.   reply_capacity: of the ring of its replies: more than
         its largest reply.

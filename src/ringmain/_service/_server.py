@@ -40,6 +40,7 @@ class ServerOptions(TypedDict, total=False):
 class Server(Closing, _native.Taker, Generic[Q, R]):
     """One server of a service. Several processes may serve the same one: each request goes to one of them.
 
+    service: its name.
     request, reply: the types of the data, as `type=` of a `Publisher`; None for bytes.
     capacity: of the ring of requests, if this server makes it.   name: this participant's name.
     max_deliveries: a request with `retry=True` that so many servers died with is given up: `ServerGone`. From 1 to 15.
