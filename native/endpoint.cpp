@@ -43,8 +43,9 @@ std::optional<ParticipantInfo> living_participant(const TopicFile& topic_file, s
 
 // Is this still the participant whose turn it is to write? Call with the roster lock.
 bool still_writes(const TopicFile& topic_file, const Participation& writer) {
-    uint32_t owner = turn_slot(topic_file.header().turn.load(std::memory_order_acquire));
-    return topic_file.epoch == writer.epoch && owner == writer.slot && owner != kSlotCount &&
+    uint32_t owner =
+        turn_slot(topic_file.header().turn.load(std::memory_order_acquire), topic_file.slot_count);
+    return topic_file.epoch == writer.epoch && owner == writer.slot && owner != kNoSlot &&
            slot_taken(topic_file, owner) &&
            topic_file.slot(writer.slot).generation.load(std::memory_order_relaxed) == writer.generation;
 }
@@ -104,21 +105,25 @@ bool fits(const WriterRequest& request, const TopicFile& topic_file) {
     return request.contract.value_or(topic_file.contract) == topic_file.contract &&
            round_capacity(request.capacity_bytes.value_or(topic_file.capacity_bytes)) ==
                topic_file.capacity_bytes &&
-           request.mode.value_or(topic_file.mode) == topic_file.mode;
+           request.mode.value_or(topic_file.mode) == topic_file.mode &&
+           request.slot_count.value_or(topic_file.slot_count) == topic_file.slot_count;
 }
 
 // Removes a topic that is not as requested, or says why it cannot.
 void remove_for(const WriterRequest& request, TopicFile& topic_file, const RosterLock& lock) {
-    auto describe = [](Contract contract, uint64_t capacity_bytes, uint32_t mode) {
+    bool same_roster = request.slot_count.value_or(topic_file.slot_count) == topic_file.slot_count;
+    auto describe = [&](Contract contract, uint64_t capacity_bytes, uint32_t mode, uint32_t slot_count) {
         return std::string(traits(contract).name) + " of " + std::to_string(capacity_bytes) +
-               " bytes, mode " + octal(mode);
+               " bytes, mode " + octal(mode) +
+               (same_roster ? "" : ", max_participants " + std::to_string(slot_count));
     };
-    std::string is = "topic '" + topic_file.topic + "' is a " +
-                     describe(topic_file.contract, topic_file.capacity_bytes, topic_file.mode) +
-                     "; requested was a " +
-                     describe(request.contract.value_or(topic_file.contract),
-                              round_capacity(request.capacity_bytes.value_or(topic_file.capacity_bytes)),
-                              request.mode.value_or(topic_file.mode));
+    std::string is =
+        "topic '" + topic_file.topic + "' is a " +
+        describe(topic_file.contract, topic_file.capacity_bytes, topic_file.mode, topic_file.slot_count) +
+        "; requested was a " +
+        describe(request.contract.value_or(topic_file.contract),
+                 round_capacity(request.capacity_bytes.value_or(topic_file.capacity_bytes)),
+                 request.mode.value_or(topic_file.mode), request.slot_count.value_or(topic_file.slot_count));
     if (auto writer = living_participant(topic_file, Role::writer))
         throw Failure{Fault::mismatch, is + ", but " + writer->describe() + " is using it"};
     if (traits(topic_file.contract).keeps_unread && !disposable(topic_file))
@@ -157,7 +162,8 @@ std::shared_ptr<TopicFile> waiting_file(const std::shared_ptr<Directory>& direct
     give_up(topic);
 }
 
-// Becomes a reader of a topic that does not exist yet. nullptr: not allowed here, so only its name can be waited for.
+// Becomes a reader of a topic that does not exist yet. nullptr: not allowed here, or too many wait already, so only its name
+// can be waited for.
 std::unique_ptr<Participant> wait_for_topic(const std::shared_ptr<Directory>& directory,
                                             const std::string& topic, const std::string& name,
                                             ObserveMode observe) {
@@ -166,7 +172,13 @@ std::unique_ptr<Participant> wait_for_topic(const std::shared_ptr<Directory>& di
         std::shared_ptr<TopicFile> waiting = waiting_file(directory, topic);
         if (!waiting) return nullptr;
         RosterLock lock(*waiting);
-        if (current(*waiting, lock)) return std::make_unique<Participant>(waiting, role, name, false, lock);
+        if (!current(*waiting, lock)) continue;
+        try {
+            return std::make_unique<Participant>(waiting, role, name, false, lock);
+        } catch (const Failure& failure) {
+            if (failure.fault == Fault::roster_full) return nullptr;
+            throw;
+        }
     }
     give_up(topic);
 }
@@ -210,11 +222,11 @@ std::unique_ptr<Participant> join_as_writer(const std::shared_ptr<Directory>& di
             }
             remove_for(request, *topic_file, lock);
         }
-        topic_file =
-            TopicFile::create(directory, topic,
-                              {request.contract.value_or(Contract::broadcast),
-                               request.capacity_bytes.value_or(kDefaultCapacityBytes),
-                               request.mode.value_or(kDefaultMode), request.persist, request.schema});
+        topic_file = TopicFile::create(
+            directory, topic,
+            {request.contract.value_or(Contract::broadcast),
+             request.capacity_bytes.value_or(kDefaultCapacityBytes), request.mode.value_or(kDefaultMode),
+             request.persist, request.schema, false, request.slot_count.value_or(kDefaultSlotCount)});
         std::unique_ptr<Participant> participant;
         {
             RosterLock lock(*topic_file);

@@ -42,7 +42,7 @@ bool Pool::glance(uint32_t buffer, uint64_t number, void* to, size_t size) const
 
 std::string Pool::describe_holders() const {
     std::string text;
-    uint32_t used = std::min(topic_file_->header().slots_used.load(memory_order_acquire), kSlotCount);
+    uint32_t used = topic_file_->slots_used();
     for (uint32_t i = 0; i < used; ++i) {
         // relaxed: only for an error message.
         uint64_t buffers = buffers_of(topic_file_->slot(i).hold.load(memory_order_relaxed));
@@ -124,7 +124,7 @@ uint64_t PoolWriter::seal(uint32_t buffer, int64_t now_ns) {
 bool PoolWriter::reap() {
     bool any = false;
     const TopicFile& s = pool_.topic_file();
-    uint32_t used = std::min(s.header().slots_used.load(memory_order_acquire), kSlotCount);
+    uint32_t used = s.slots_used();
     // relaxed: a reader that holds nothing does not block us; the kernel tells whether the others are alive.
     for (uint32_t i = 0; i < used; ++i)
         if (i != participant_->slot() && buffers_of(s.slot(i).hold.load(memory_order_relaxed)))
@@ -135,7 +135,7 @@ bool PoolWriter::reap() {
 std::vector<Bell> PoolWriter::arm() {
     std::vector<Bell> bells;
     const TopicFile& s = pool_.topic_file();
-    uint32_t used = std::min(s.header().slots_used.load(memory_order_acquire), kSlotCount);
+    uint32_t used = s.slots_used();
     uint64_t held = 0;
     for (uint32_t i = 0; i < used && bells.size() < kMaxBells; ++i) {
         Word<uint64_t>& word = s.slot(i).hold;
@@ -237,6 +237,7 @@ std::shared_ptr<TopicFile> lay_out(const std::shared_ptr<Directory>& directory, 
     options.capacity_bytes = align_up(kPoolTableBytes + request.buffer_count * stride, page);
     options.mode = request.mode;
     options.huge_pages = request.huge_pages;
+    options.slot_count = request.slot_count;
     options.schema = request.schema;
     std::shared_ptr<TopicFile> topic_file = TopicFile::create(directory, topic, options);
     PoolTable& table = *reinterpret_cast<PoolTable*>(topic_file->data());

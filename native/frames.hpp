@@ -42,8 +42,7 @@ class Pool {
     // The buffers that readers hold, as a set of bits; the publisher's own slot holds none.
     uint64_t held(std::memory_order order) const {
         uint64_t buffers = 0;
-        uint32_t used =
-            std::min(topic_file_->header().slots_used.load(std::memory_order_acquire), kSlotCount);
+        uint32_t used = topic_file_->slots_used();
         for (uint32_t i = 0; i < used; ++i) buffers |= buffers_of(topic_file_->slot(i).hold.load(order));
         return buffers & all();  // a faulty reader may have written anything into its word
     }
@@ -57,6 +56,7 @@ struct PoolRequest {
     uint64_t buffer_bytes = 0;
     uint32_t mode = 0600;
     bool huge_pages = false;
+    uint32_t slot_count = kDefaultSlotCount;
     std::string schema, name;
 };
 

@@ -1,9 +1,9 @@
 // The shared memory of a topic, as structs. Offsets and constants only; behaviour is in ring.hpp and
 // roster.hpp.
 //
-//   offset 0            4096                      4096 + 128 x 256        data_offset
+//   offset 0            4096                      schema_offset           data_offset
 //   +------------------+-------------------------+-----------------------+------------------------------+
-//   | Header           | Roster: 128 slots       | Schema                | Data: capacity_bytes         |
+//   | Header           | Roster: slot_count slots| Schema                | Data: capacity_bytes         |
 //   | identity, words  | of 256 bytes            | at least one page     | mapped twice, back to back   |
 //   +------------------+-------------------------+-----------------------+------------------------------+
 //
@@ -29,7 +29,10 @@ namespace ringmain {
 constexpr uint64_t kMagic = 0x4e49414d474e4952;  // "RINGMAIN"
 constexpr uint32_t kVersion = 3;
 
-constexpr uint32_t kSlotCount = 128;
+constexpr uint32_t kDefaultSlotCount = 128;
+constexpr uint32_t kMaxSlotCount = 4096;
+constexpr uint32_t kWaitingSlotCount = 1024;  // of a waiting file: readers beyond that are not enrolled
+constexpr uint32_t kNoSlot = UINT32_MAX;
 constexpr uint32_t kOnlyReaderSlot = 0;  // of a contract with one reader; its hold outlives it
 constexpr uint32_t kQueueSlot =
     0;  // of a shared contract: no participant has it, its hold is the queue's cursor
@@ -118,10 +121,10 @@ constexpr uint64_t kTurnCount = uint64_t{1} << 32;
 
 constexpr bool turn_free(uint64_t turn) { return (turn & kTurnOwner) == 0; }
 constexpr bool turn_over(uint64_t turn) { return (turn & kTurnOwner) == kTurnOver; }
-// The slot of the writer whose turn it is; kSlotCount if the word names none.
-constexpr uint32_t turn_slot(uint64_t turn) {
+// The slot of the writer whose turn it is; kNoSlot if the word names none of so many.
+constexpr uint32_t turn_slot(uint64_t turn, uint32_t slot_count) {
     uint64_t owner = turn & kTurnOwner;
-    return owner == 0 || owner > kSlotCount ? kSlotCount : static_cast<uint32_t>(owner - 1);
+    return owner == 0 || owner > slot_count ? kNoSlot : static_cast<uint32_t>(owner - 1);
 }
 constexpr uint64_t turn_given_back(uint64_t turn) { return turn & ~(kTurnCount - 1); }
 constexpr uint64_t turn_taken(uint64_t before, uint32_t slot) {
@@ -237,8 +240,12 @@ static_assert(offsetof(Header, borrowing) == 904);
 static_assert(offsetof(Slot, taken_from) == 216);
 static_assert(offsetof(Header, work_bell) == 1024);
 
+constexpr uint64_t align_up(uint64_t n, uint64_t to = kAlignBytes) { return (n + to - 1) & ~(to - 1); }
+
 constexpr uint64_t kRosterOffset = kHeaderBytes;
-constexpr uint64_t kSchemaOffset = kRosterOffset + uint64_t{kSlotCount} * sizeof(Slot);
+constexpr uint64_t schema_offset(uint32_t slot_count) {
+    return kRosterOffset + align_up(uint64_t{slot_count} * sizeof(Slot), kHeaderBytes);
+}
 
 // Bytes that are locked, not written: while one is locked, the kernel vouches that its owner is alive.
 constexpr int64_t kRosterLockByte = 0;
@@ -249,8 +256,6 @@ constexpr int64_t slot_lock_byte(uint32_t slot) {
 // Of a pool's data part: the bytes before its first buffer, and the alignment of buffers in huge pages.
 constexpr uint64_t kPoolTableBytes = 4096;
 constexpr uint64_t kHugePageBytes = uint64_t{1} << 21;
-
-constexpr uint64_t align_up(uint64_t n, uint64_t to = kAlignBytes) { return (n + to - 1) & ~(to - 1); }
 
 constexpr uint64_t payload_offset(uint64_t sender_size, uint64_t kind_size) {
     return sizeof(MessageHeader) + align_up(sender_size + kind_size);

@@ -45,13 +45,14 @@ struct Ring {
     std::byte* data;
     uint64_t capacity_bytes;
     const ContractTraits& contract;
+    uint32_t slot_count;
 
     std::byte* at(uint64_t position) const { return data + (position & (capacity_bytes - 1)); }
     Word<uint64_t>& word_at(uint64_t position) const {
         return *reinterpret_cast<Word<uint64_t>*>(at(position));
     }
     uint32_t slots_used() const {
-        return std::min(header.slots_used.load(std::memory_order_acquire), kSlotCount);
+        return std::min(header.slots_used.load(std::memory_order_acquire), slot_count);
     }
 };
 

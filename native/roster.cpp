@@ -123,10 +123,10 @@ static bool slot_locked(const TopicFile& topic_file, uint32_t slot) {
 // in the waiting file.
 static bool waiter_alive(const TopicFile& topic_file, const Slot& slot) {
     uint32_t index = slot.waits_in_slot.load(memory_order_relaxed);
-    if (index >= kSlotCount) return false;
     try {
         std::shared_ptr<TopicFile> waiting =
             TopicFile::open(topic_file.directory, topic_file.topic, Access::observe, FileKind::waiting);
+        if (index >= waiting->slot_count) return false;
         auto generation = static_cast<uint32_t>(waiting->slot(index).generation.load(memory_order_relaxed));
         return waiting->epoch == slot.waits_in_epoch.load(memory_order_relaxed) &&
                generation == slot.waits_in_generation.load(memory_order_relaxed) &&
@@ -184,7 +184,7 @@ uint32_t living_readers(const TopicFile& topic_file) {
 }
 
 static WorkQueue work_of(const TopicFile& s) {
-    return WorkQueue({s.header(), &s.slot(0), s.data(), s.capacity_bytes, traits(s.contract)});
+    return WorkQueue({s.header(), &s.slot(0), s.data(), s.capacity_bytes, traits(s.contract), s.slot_count});
 }
 
 bool reap_dead_workers(const TopicFile& topic_file) {
@@ -213,14 +213,14 @@ static void drop_hold(const TopicFile& topic_file, uint32_t index) {
 }
 
 static bool turn_is_of(const TopicFile& topic_file, uint32_t index) {
-    return turn_slot(topic_file.header().turn.load(memory_order_acquire)) == index;
+    return turn_slot(topic_file.header().turn.load(memory_order_acquire), topic_file.slot_count) == index;
 }
 
 // Compared, since another writer may take the turn at the same time: its owner rested when it died.
 static void free_turn(const TopicFile& topic_file, uint32_t index) {
     Word<uint64_t>& turn = topic_file.header().turn;
     uint64_t seen = turn.load(memory_order_acquire);
-    while (turn_slot(seen) == index)
+    while (turn_slot(seen, topic_file.slot_count) == index)
         if (turn.compare_exchange(seen, turn_given_back(seen), memory_order_acq_rel))
             return wake(turn.futex());
 }
@@ -286,7 +286,7 @@ static bool wait_until_rests(const TopicFile& s, uint32_t slot, int64_t deadline
 // Waits until no living writer but `newcomer` is inside a publish: `turn` no longer names them, but they may have
 // looked at it before. Waits for all of them, not only for the turn's last owner: a process that died right after
 // it announced its takeover leaves the writer before it in the middle of a message, and the turn no longer says whose.
-// Returns the slot of a writer that did not finish in time, or kSlotCount.
+// Returns the slot of a writer that did not finish in time, or kNoSlot.
 static uint32_t wait_until_idle(const TopicFile& s, uint32_t newcomer) {
     int64_t deadline = monotonic_ns() + kFinishMessage_ns;
     bool fenced = false;
@@ -296,7 +296,7 @@ static uint32_t wait_until_idle(const TopicFile& s, uint32_t newcomer) {
         fenced = true;
         if (!wait_until_rests(s, i, deadline)) return i;
     }
-    return kSlotCount;
+    return kNoSlot;
 }
 
 void stop_writers(const TopicFile& topic_file, const RosterLock&) {
@@ -308,16 +308,16 @@ void stop_writers(const TopicFile& topic_file, const RosterLock&) {
     };
     if (traits(topic_file.contract).one_writer) {
         uint64_t before = turn.exchange(kTurnOver, memory_order_seq_cst);
-        uint32_t unfinished = wait_until_idle(topic_file, kSlotCount);
-        if (unfinished == kSlotCount) return;
+        uint32_t unfinished = wait_until_idle(topic_file, kNoSlot);
+        if (unfinished == kNoSlot) return;
         turn.exchange(before, memory_order_seq_cst);
         give_up(unfinished);
     }
     int64_t deadline = monotonic_ns() + kFinishMessage_ns;
     uint64_t seen = turn.load(memory_order_acquire);
     while (!turn_over(seen)) {
-        uint32_t owner = turn_slot(seen);
-        if (owner != kSlotCount) {  // otherwise it is free, or no slot's number
+        uint32_t owner = turn_slot(seen, topic_file.slot_count);
+        if (owner != kNoSlot) {  // otherwise it is free, or no slot's number
             // [ASKED] as in Writer::ask. Where the owner dies in the middle, there is no message to wait for.
             if (!turn.compare_exchange(seen, seen | kTurnAsked, memory_order_acq_rel)) continue;
             seen |= kTurnAsked;
@@ -325,7 +325,7 @@ void stop_writers(const TopicFile& topic_file, const RosterLock&) {
             if (!wait_until_rests(topic_file, owner, deadline)) give_up(owner);
         }
         if (turn.compare_exchange(seen, kTurnOver, memory_order_acq_rel)) return;
-        if (owner != kSlotCount && monotonic_ns() > deadline) give_up(owner);
+        if (owner != kNoSlot && monotonic_ns() > deadline) give_up(owner);
     }
 }
 
@@ -344,8 +344,13 @@ bool disposable(const TopicFile& topic_file) {
 }
 
 bool retire_if_dead(TopicFile& topic_file, const RosterLock& lock) {
+    if (topic_file.retired()) return false;
+    // As in find_slot: in a large roster, one that lives is answer enough.
+    auto lives = [&](uint32_t slot) { return slot_alive(topic_file, slot); };
+    if (topic_file.slots_used() > kDefaultSlotCount && std::ranges::any_of(taken_slots(topic_file), lives))
+        return false;
     // Reaped first: a dead worker gives its message back, and then the topic is not disposable.
-    if (topic_file.retired() || reap_all(topic_file, lock) != 0 || !disposable(topic_file)) return false;
+    if (reap_all(topic_file, lock) != 0 || !disposable(topic_file)) return false;
     // If a writer only seems dead (it has lost its lock), its next message must fail: no process would read it.
     topic_file.header().turn.exchange(kTurnOver, memory_order_acq_rel);
     topic_file.retire();
@@ -380,13 +385,16 @@ uint32_t Participant::find_slot(Role role, const RosterLock& lock) const {
     bool only_reader = one_reader && role == Role::reader;
     bool shared = traits(s.contract).shared;
     uint32_t first = shared ? kQueueSlot + 1 : one_reader && !only_reader ? kOnlyReaderSlot + 1 : 0;
-    uint32_t end = only_reader ? kOnlyReaderSlot + 1 : kSlotCount;
+    uint32_t end = only_reader ? kOnlyReaderSlot + 1 : s.slot_count;
     if (shared && role == Role::reader) end = std::min(end, kMaxWorkers);
     uint32_t found = end;
-    for (uint32_t i = first; i < end && found == end; ++i) {
-        if (slot_taken(s, i)) reap_if_dead(s, i, lock);
-        if (!slot_taken(s, i) && set_lock(s.fd(), slot_lock_byte(i), F_WRLCK)) found = i;
-    }
+    // Each question to the kernel takes as long as there are participants. So a newcomer to a large roster asks about some of
+    // them, and about all only if it finds no free slot.
+    for (uint32_t questions : {kDefaultSlotCount, kMaxSlotCount})
+        for (uint32_t i = first; i < end && found == end; ++i) {
+            if (slot_taken(s, i) && questions != 0) --questions, reap_if_dead(s, i, lock);
+            if (!slot_taken(s, i) && set_lock(s.fd(), slot_lock_byte(i), F_WRLCK)) found = i;
+        }
     if (found == end && only_reader) {
         ParticipantInfo reader = look_at(s, kOnlyReaderSlot, true);
         throw Failure{Fault::busy, "topic '" + s.topic + "' is a " + traits(s.contract).name +
@@ -396,8 +404,10 @@ uint32_t Participant::find_slot(Role role, const RosterLock& lock) const {
     }
     if (found == end)
         throw Failure{Fault::roster_full, "topic '" + s.topic + "' has all of its " +
-                                              std::to_string(kSlotCount) +
-                                              " slots taken by living participants; close some of them"};
+                                              std::to_string(s.slot_count) +
+                                              " slots taken by living participants; close some of them, or "
+                                              "create it with a larger max_participants (up to " +
+                                              std::to_string(kMaxSlotCount) + ")"};
     return found;
 }
 
@@ -478,16 +488,17 @@ Participant::Participant(std::shared_ptr<TopicFile> topic_file, Role role, std::
 
 // ------------------------------------------------------------------------------------- readers that wait
 
-// The slot for a reader that waits; kSlotCount: none. In a waiting file the role `observer` says: reads, but observes
+// The slot for a reader that waits; kNoSlot: none. In a waiting file the role `observer` says: reads, but observes
 // where another reader would miss what it gets.
 static uint32_t slot_to_enrol(const TopicFile& topic_file, Role role) {
     bool one_reader = traits(topic_file.contract).one_reader;
-    if (traits(topic_file.contract).takes_away() && role != Role::reader) return kSlotCount;
+    if (traits(topic_file.contract).takes_away() && role != Role::reader) return kNoSlot;
     bool shared = traits(topic_file.contract).shared;
-    uint32_t end = one_reader ? kOnlyReaderSlot + 1 : shared ? std::min(kSlotCount, kMaxWorkers) : kSlotCount;
+    uint32_t end = one_reader ? kOnlyReaderSlot + 1 : topic_file.slot_count;
+    if (shared) end = std::min(end, kMaxWorkers);
     for (uint32_t i = shared ? kQueueSlot + 1 : 0; i < end; ++i)
         if (!slot_taken(topic_file, i)) return i;
-    return kSlotCount;
+    return kNoSlot;
 }
 
 void enrol_waiting(const TopicFile& topic_file, const TopicFile& waiting, const RosterLock&,
@@ -497,7 +508,7 @@ void enrol_waiting(const TopicFile& topic_file, const TopicFile& waiting, const 
         if (!slot_alive(waiting, i)) continue;
         ParticipantInfo who = look_at(waiting, i, true);
         uint32_t index = slot_to_enrol(topic_file, who.role);
-        if (index == kSlotCount) continue;  // it joins as any other, once the topic has its name
+        if (index == kNoSlot) continue;  // it joins as any other, once the topic has its name
         who.role = Role::reader;
         write_identity(topic_file, index, who);
         Slot& slot = topic_file.slot(index);
@@ -544,8 +555,8 @@ void Participant::take_turn(bool takeover) {
     const TopicFile& s = *topic_file_;
     Word<uint64_t>& turn = s.header().turn;
     uint64_t before = turn.load(memory_order_acquire);
-    uint32_t owner = turn_slot(before);
-    bool alive = owner != kSlotCount && slot_taken(s, owner) && slot_alive(s, owner);
+    uint32_t owner = turn_slot(before, s.slot_count);
+    bool alive = owner != kNoSlot && slot_taken(s, owner) && slot_alive(s, owner);
     if (alive && !takeover) {
         ParticipantInfo writer = look_at(s, owner, true);
         throw Failure{Fault::busy, "topic '" + s.topic + "' has its one writer: " + writer.describe() +
@@ -556,7 +567,7 @@ void Participant::take_turn(bool takeover) {
     turn.exchange(turn_taken(before, slot_), memory_order_seq_cst);
     CRASH_POINT("takeover: announced, old writer may be busy");
     uint32_t unfinished = wait_until_idle(s, slot_);
-    if (unfinished == kSlotCount) return;
+    if (unfinished == kNoSlot) return;
     turn.exchange(before, memory_order_seq_cst);
     throw Failure{Fault::busy, "topic '" + s.topic +
                                    "' could not be taken over: " + look_at(s, unfinished, true).describe() +
@@ -571,7 +582,7 @@ void Participant::leave() {
         RosterLock lock(*topic_file);
         CRASH_POINT("leave: roster locked");
         // From here we look dead and are reaped like a dead participant: there is one way to give things back.
-        topic_file->own_slot = kSlotCount;
+        topic_file->own_slot = kNoSlot;
         set_lock(topic_file->fd(), slot_lock_byte(slot_), F_UNLCK);
         CRASH_POINT("leave: lock gone, slot taken");
         if (topic_file->slot(slot_).generation.load(memory_order_relaxed) == generation_)

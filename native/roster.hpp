@@ -58,8 +58,7 @@ ParticipantInfo look_at(const TopicFile& topic_file, uint32_t slot, bool alive);
 
 // The indexes of the slots that are taken, by living or dead participants.
 inline auto taken_slots(const TopicFile& topic_file) {
-    uint32_t used = std::min(topic_file.header().slots_used.load(std::memory_order_acquire), kSlotCount);
-    return std::views::iota(uint32_t{0}, used) |
+    return std::views::iota(uint32_t{0}, topic_file.slots_used()) |
            std::views::filter([&topic_file](uint32_t slot) { return slot_taken(topic_file, slot); });
 }
 

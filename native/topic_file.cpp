@@ -379,7 +379,8 @@ std::shared_ptr<TopicFile> TopicFile::create(std::shared_ptr<Directory> director
         s.capacity_bytes = pool ? options.capacity_bytes : round_capacity(options.capacity_bytes);
         s.schema_capacity_bytes = align_up(std::max<uint64_t>(8192, 4 * options.schema.size()), page_bytes());
     }
-    s.data_offset = align_up(kSchemaOffset + s.schema_capacity_bytes, page_bytes());
+    s.slot_count = s.kind() == FileKind::waiting ? kWaitingSlotCount : options.slot_count;
+    s.data_offset = align_up(schema_offset(s.slot_count) + s.schema_capacity_bytes, page_bytes());
     if (pool && options.huge_pages)  // aligns the first buffer, which follows the table, to a huge page
         s.data_offset = align_up(s.data_offset + kPoolTableBytes, kHugePageBytes) - kPoolTableBytes;
     s.epoch = static_cast<uint64_t>(wall_ns());
@@ -399,14 +400,14 @@ std::shared_ptr<TopicFile> TopicFile::create(std::shared_ptr<Directory> director
     h.contract = s.contract;
     h.capacity_bytes = s.capacity_bytes;
     h.data_offset = s.data_offset;
-    h.schema_offset = kSchemaOffset;
+    h.schema_offset = schema_offset(s.slot_count);
     h.schema_capacity_bytes = s.schema_capacity_bytes;
-    h.slot_count = kSlotCount;
+    h.slot_count = s.slot_count;
     h.flags.store(s.flags, std::memory_order_relaxed);
     h.epoch = s.epoch;
     std::memcpy(h.name, topic.data(), topic.size());
     for (auto* word : {&h.claim, &h.tail, &h.commit}) word->store(lab::origin(), std::memory_order_relaxed);
-    for (uint32_t i = 0; i < kSlotCount; ++i) {
+    for (uint32_t i = 0; i < s.slot_count; ++i) {
         s.slot(i).hold.store(kNoHold, std::memory_order_relaxed);
         s.slot(i).taken_from.store(kNoHold, std::memory_order_relaxed);
     }
@@ -458,6 +459,7 @@ std::shared_ptr<TopicFile> TopicFile::open(std::shared_ptr<Directory> directory,
     s.capacity_bytes = h.capacity_bytes;
     s.data_offset = h.data_offset;
     s.schema_capacity_bytes = h.schema_capacity_bytes;
+    s.slot_count = h.slot_count;
     s.epoch = h.epoch;
     s.flags = h.flags.load(std::memory_order_relaxed);
     if (!is_contract(s.contract) || s.kind() != kind) corrupt("unknown contract");
@@ -466,10 +468,11 @@ std::shared_ptr<TopicFile> TopicFile::open(std::shared_ptr<Directory> directory,
                     (pool ? s.capacity_bytes % page_bytes() == 0 : std::has_single_bit(s.capacity_bytes));
     if (kind == FileKind::waiting ? s.capacity_bytes != 0 : !possible) corrupt("impossible capacity");
     uint64_t slack = pool && (s.flags & kHugePages) ? kHugePageBytes : page_bytes();
-    if (h.slot_count != kSlotCount || h.schema_offset != kSchemaOffset ||
-        s.schema_capacity_bytes > 4 * kMaxSchemaBytes || s.data_offset % page_bytes() != 0 ||
-        s.data_offset < kSchemaOffset + s.schema_capacity_bytes ||
-        s.data_offset > kSchemaOffset + s.schema_capacity_bytes + slack)
+    if (s.slot_count == 0 || s.slot_count > kMaxSlotCount) corrupt("impossible number of slots");
+    uint64_t schema_at = schema_offset(s.slot_count);
+    if (h.schema_offset != schema_at || s.schema_capacity_bytes > 4 * kMaxSchemaBytes ||
+        s.data_offset % page_bytes() != 0 || s.data_offset < schema_at + s.schema_capacity_bytes ||
+        s.data_offset > schema_at + s.schema_capacity_bytes + slack)
         corrupt("impossible offsets");
     if (static_cast<uint64_t>(st.st_size) != s.data_offset + s.capacity_bytes)
         corrupt("the file has " + std::to_string(st.st_size) + " bytes, the header says " +
@@ -524,7 +527,7 @@ std::string TopicFile::schema() const {
         uint64_t size = header().schema_bytes[version % 2].load(std::memory_order_relaxed);
         if (size <= room) {
             std::string copy(size, '\0');
-            copy_out(copy.data(), control_ + kSchemaOffset + version % 2 * room, size);
+            copy_out(copy.data(), control_ + schema_offset(slot_count) + version % 2 * room, size);
             fence(std::memory_order_acquire);
             if (header().schema_version.load(std::memory_order_relaxed) == version) return copy;
         }
@@ -542,7 +545,7 @@ void TopicFile::set_schema(std::string_view schema) {
                                 topic + "' has room for " + std::to_string(room) +
                                 "; unlink the topic, so that it is created again");
     uint32_t version = header().schema_version.load(std::memory_order_relaxed) + 1;
-    std::byte* half = control_ + kSchemaOffset + version % 2 * room;
+    std::byte* half = control_ + schema_offset(slot_count) + version % 2 * room;
     // release: a reader of the schema before last that sees bytes written here also sees that the version changed.
     fence(std::memory_order_release);
     copy_in(half, schema.data(), schema.size() / 2);

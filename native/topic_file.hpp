@@ -30,6 +30,7 @@ struct TopicOptions {
     bool persist = false;
     std::string schema;
     bool huge_pages = false;  // of a pool
+    uint32_t slot_count = kDefaultSlotCount;
 };
 
 // Files are named after topics, with '+' for '/', since "a" and "a/b" may both be topics.
@@ -132,8 +133,10 @@ class TopicFile {
     uint32_t mode = 0;
     uint64_t inode = 0;
 
-    // The slot of the participant that opened this; kSlotCount: none.
-    uint32_t own_slot = kSlotCount;
+    uint32_t slot_count = kDefaultSlotCount;
+
+    // The slot of the participant that opened this.
+    uint32_t own_slot = kNoSlot;
 
     // True in a child that inherited this through fork: the slot is the parent's, so the child must not use it.
     std::atomic<bool> forked{false};
@@ -149,6 +152,11 @@ class TopicFile {
     Header& header() const { return *reinterpret_cast<Header*>(control_); }
     Slot& slot(uint32_t index) const { return reinterpret_cast<Slot*>(control_ + kRosterOffset)[index]; }
     std::byte* data() const { return data_; }
+    // No slot at or above this index was ever taken.
+    uint32_t slots_used() const {
+        uint32_t used = header().slots_used.load(std::memory_order_acquire);
+        return used < slot_count ? used : slot_count;
+    }
 
     // Maps all pages of a pool's buffers now, rather than fault by fault during the first frames. Kernels before 5.14
     // cannot, and take the faults.

@@ -31,7 +31,7 @@ class Writer {
     Status attach() {
         // relaxed: what the writer before us did came with the roster lock.
         uint64_t seen = ring_.header.turn.load(std::memory_order_relaxed);
-        if (ring_.contract.one_writer && turn_slot(seen) == slot_) kept_ = seen;
+        if (ring_.contract.one_writer && turn_slot(seen, ring_.slot_count) == slot_) kept_ = seen;
         return refresh();
     }
 
@@ -56,7 +56,7 @@ class Writer {
         CRASH_POINT("publish: about to sleep");
         if (obstacle.is_turn) {
             uint64_t seen = ring_.header.turn.load(std::memory_order_relaxed);  // relaxed: compared again
-            if (turn_slot(seen) != obstacle.slot || !ask(seen)) return {};
+            if (turn_slot(seen, ring_.slot_count) != obstacle.slot || !ask(seen)) return {};
             waited_for_turn_ = true;
             bool sure = process_barrier::make();
             // [IDLE] acquire: it rests, and begin() takes the turn from it. Otherwise it sees at its end that we ask.
@@ -183,8 +183,8 @@ class Writer {
                 continue;
             }
             if (!turn_free(seen)) {
-                uint32_t owner = turn_slot(seen);
-                if (owner == kSlotCount) return Status::corrupt;
+                uint32_t owner = turn_slot(seen, ring_.slot_count);
+                if (owner == kNoSlot) return Status::corrupt;
                 if (owner == slot_) return Status::taken_over;  // our slot was given to another writer
                 rivalry_ = kRivalry;
                 obstacle = {owner, true, 0};

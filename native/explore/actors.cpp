@@ -43,7 +43,7 @@ struct ActorState {
 ActorState actor_states[kMaxActors];
 
 Ring ring_of(const TopicFile& s) {
-    return {s.header(), &s.slot(0), s.data(), s.capacity_bytes, traits(s.contract)};
+    return {s.header(), &s.slot(0), s.data(), s.capacity_bytes, traits(s.contract), s.slot_count};
 }
 
 void join(int actor, Role role, bool takeover) {

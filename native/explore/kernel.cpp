@@ -64,7 +64,8 @@ bool is_bell(const void* word) {
     if (!word) return false;
     auto offset = static_cast<size_t>(static_cast<const std::byte*>(word) - control());
     if (offset < kRosterOffset) return offset == offsetof(Header, bell);
-    return offset < kSchemaOffset && (offset - kRosterOffset) % sizeof(Slot) == offsetof(Slot, awaited);
+    return offset < schema_offset(kDefaultSlotCount) &&
+           (offset - kRosterOffset) % sizeof(Slot) == offsetof(Slot, awaited);
 }
 
 std::string who_waits() {

@@ -493,7 +493,7 @@ MUTANTS = [
         (
             (
                 "uint32_t unfinished = wait_until_idle(s, slot_);",
-                "uint32_t unfinished = kSlotCount;",
+                "uint32_t unfinished = kNoSlot;",
             ),
         ),
     ),
@@ -505,7 +505,7 @@ MUTANTS = [
         (
             (
                 "uint32_t unfinished = wait_until_idle(s, slot_);",
-                "uint32_t unfinished = alive ? wait_until_idle(s, slot_) : kSlotCount;",
+                "uint32_t unfinished = alive ? wait_until_idle(s, slot_) : kNoSlot;",
             ),
         ),
     ),

@@ -30,6 +30,7 @@ std::shared_ptr<TopicFile> TopicFile::open(std::shared_ptr<Directory>, std::stri
         explore::control() + (waiting ? explore::kFirstWaitingSlot * sizeof(Slot) : size_t{0});
     topic_file->data_ = explore::data();
     topic_file->contract = waiting ? Contract::waiting : explore::topic.contract;
+    topic_file->slot_count = explore::kSlots;
     topic_file->capacity_bytes = explore::topic.capacity_bytes;
     return topic_file;
 }

@@ -242,7 +242,7 @@ void try_input(const uint8_t* bytes, size_t size) {
     }
     attempt([&] {
         auto looked_at = TopicFile::open(directory(), "t", Access::observe);
-        for (uint32_t i = 0; i < kSlotCount; ++i)
+        for (uint32_t i = 0; i < looked_at->slot_count; ++i)
             look_at(*looked_at, i, slot_alive(*looked_at, i)).describe();
         looked_at->schema();
     });

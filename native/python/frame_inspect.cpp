@@ -31,7 +31,7 @@ PyObject* inspect_pool(PyObject*, PyObject* args) {
         Pool pool(topic_file);
         PoolTable& table = pool.table();
         PyObject* holders = PyList_New(0);
-        uint32_t used = std::min(topic_file->header().slots_used.load(std::memory_order_acquire), kSlotCount);
+        uint32_t used = topic_file->slots_used();
         bool published = false;
         for (uint32_t i = 0; holders && i < used; ++i) {
             if (!slot_taken(*topic_file, i) || !slot_alive(*topic_file, i)) continue;

@@ -154,6 +154,7 @@ PyObject* open(PyObject* self, PyObject* args) {
     if (!p) return nullptr;
     request.buffer_bytes = buffer_bytes;
     request.huge_pages = huge_pages;
+    request.slot_count = p->participant->topic_file().slot_count;  // of the same readers
     request.schema.assign(schema, static_cast<size_t>(schema_size));
     request.name = name;
     std::unique_ptr<PoolWriter> pool;

@@ -40,15 +40,15 @@ PyObject* count_work(const Ring& ring, const TopicFile& s) {
     WorkQueue queue(ring);
     uint64_t at = first_unfinished(queue, s);
     uint64_t waiting = 0;
-    std::vector<uint64_t> taken(kSlotCount);
+    std::vector<uint64_t> taken(s.slot_count);
     while (at < commit && commit - at <= ring.capacity_bytes) {
         TaskMark mark = queue.look(at);
         if (mark.owner == TaskMark::kFree) ++waiting;
-        if (mark.owner > 0 && mark.owner <= kSlotCount) ++taken[mark.owner - 1];
+        if (mark.owner > 0 && mark.owner <= s.slot_count) ++taken[mark.owner - 1];
         at += Envelope::load(ring, at).bytes();
     }
     Ref list(PyList_New(0));
-    for (uint32_t i = 0; i < kSlotCount; ++i)
+    for (uint32_t i = 0; i < s.slot_count; ++i)
         if (taken[i] && !append(list, Ref(Py_BuildValue("IK", i, taken[i])))) return nullptr;
     return list ? Py_BuildValue("KO", waiting, list.get()) : nullptr;
 }
@@ -63,7 +63,7 @@ const char* state_of(const Ring& ring, const TopicFile& s, uint64_t seq) {
             if (mark.owner == TaskMark::kDone) break;
             if (mark.owner == TaskMark::kFree) return mark.returns ? "returned" : "free";
             uint32_t slot = static_cast<uint32_t>(mark.owner - 1);
-            return slot < kSlotCount && slot_taken(s, slot) && slot_alive(s, slot) ? "taken" : "orphaned";
+            return slot < s.slot_count && slot_taken(s, slot) && slot_alive(s, slot) ? "taken" : "orphaned";
         }
         at += envelope.bytes();
     }
@@ -108,10 +108,11 @@ PyObject* inspection(const std::shared_ptr<Directory>& directory, std::string_vi
     }
     if (!work) return nullptr;
     auto turn = static_cast<uint32_t>(h.turn.load(std::memory_order_relaxed) & kTurnOwner);
-    return Py_BuildValue("{sssKsKsKsKsKsOsy#sIsOsO}", "contract", traits(s->contract).name, "capacity_bytes",
-                         s->capacity_bytes, "epoch", s->epoch, "next_sequence", next, "position", commit,
-                         "used_bytes", commit >= tail ? std::min(commit - tail, s->capacity_bytes) : 0,
-                         "persist", s->persists() ? Py_True : Py_False, "schema", schema.data(),
+    return Py_BuildValue("{sssKsIsKsKsKsKsOsy#sIsOsO}", "contract", traits(s->contract).name,
+                         "capacity_bytes", s->capacity_bytes, "max_participants", s->slot_count, "epoch",
+                         s->epoch, "next_sequence", next, "position", commit, "used_bytes",
+                         commit >= tail ? std::min(commit - tail, s->capacity_bytes) : 0, "persist",
+                         s->persists() ? Py_True : Py_False, "schema", schema.data(),
                          static_cast<Py_ssize_t>(schema.size()), "turn", turn, "participants",
                          participants.get(), "work", work.get());
 }

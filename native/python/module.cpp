@@ -220,12 +220,14 @@ bool add_constants(PyObject* module) {
         FIELD(MessageHeader, sender_size) && FIELD(MessageHeader, kind_size) && FIELD(MessageHeader, flags) &&
         put("Header", sizeof(Header)) && put("Slot", sizeof(Slot)) &&
         put("MessageHeader", sizeof(MessageHeader)) && put("roster_offset", kRosterOffset) &&
-        put("schema_offset", kSchemaOffset) && put("slot_count", kSlotCount) && put("version", kVersion);
+        put("schema_offset", schema_offset(kDefaultSlotCount)) && put("slot_count", kDefaultSlotCount) &&
+        put("version", kVersion);
 #undef FIELD
     return done && PyModule_AddObjectRef(module, "LAYOUT", offsets.get()) == 0 && add_contracts(module) &&
            add_crash_points(module) &&
            PyModule_AddIntConstant(module, "DEFAULT_CAPACITY", kDefaultCapacityBytes) == 0 &&
-           PyModule_AddIntConstant(module, "SLOT_COUNT", kSlotCount) == 0;
+           PyModule_AddIntConstant(module, "SLOT_COUNT", kDefaultSlotCount) == 0 &&
+           PyModule_AddIntConstant(module, "MAX_SLOT_COUNT", kMaxSlotCount) == 0;
 }
 
 // The module, once it is complete. The types and the classes they use are variables of this library, one for the whole

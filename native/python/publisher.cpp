@@ -244,19 +244,19 @@ std::unique_ptr<Participant> join_topic(std::shared_ptr<Directory>& opened, cons
 }
 
 // open(directory, topic, contract|None, capacity|None, mode|None, persist, takeover, schema, name, sender, spin_ns,
-// min_readers, replaces|None), where `replaces` is (epoch, slot, generation). What the publisher had before, inherited
+// min_readers, replaces|None, max_participants|None), where `replaces` is (epoch, slot, generation). What the publisher had before, inherited
 // through fork, is replaced at the end: until then other threads find it forked, and wait.
 PyObject* open(PyObject* self, PyObject* args) {
     PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
     const char *directory, *topic, *contract, *schema, *name, *sender;
-    PyObject *capacity, *mode, *replaces;
+    PyObject *capacity, *mode, *replaces, *slot_count;
     unsigned min_readers;
     int persist, takeover;
     Py_ssize_t schema_size;
     long long spin_ns;
-    if (!PyArg_ParseTuple(args, "sszOOppy#ssLIO", &directory, &topic, &contract, &capacity, &mode, &persist,
-                          &takeover, &schema, &schema_size, &name, &sender, &spin_ns, &min_readers,
-                          &replaces))
+    if (!PyArg_ParseTuple(args, "sszOOppy#ssLIOO", &directory, &topic, &contract, &capacity, &mode, &persist,
+                          &takeover, &schema, &schema_size, &name, &sender, &spin_ns, &min_readers, &replaces,
+                          &slot_count))
         return nullptr;
     WriterRequest request;
     if (contract) {
@@ -273,6 +273,10 @@ PyObject* open(PyObject* self, PyObject* args) {
     }
     if (mode != Py_None) {
         request.mode = static_cast<uint32_t>(PyLong_AsUnsignedLong(mode));
+        if (PyErr_Occurred()) return nullptr;
+    }
+    if (slot_count != Py_None) {
+        request.slot_count = static_cast<uint32_t>(PyLong_AsUnsignedLong(slot_count));
         if (PyErr_Occurred()) return nullptr;
     }
     if (replaces != Py_None) {

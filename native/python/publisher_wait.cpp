@@ -112,8 +112,8 @@ bool wait_for_min_readers(PublisherState& p, Deadline& deadline) {
         if (p.enough_at == membership) [[likely]]
             return true;
         uint64_t turn = s.header().turn.load(std::memory_order_acquire);
-        bool ours =
-            traits(s.contract).one_writer ? turn_slot(turn) == p.participant->slot() : !turn_over(turn);
+        bool ours = traits(s.contract).one_writer ? turn_slot(turn, s.slot_count) == p.participant->slot()
+                                                  : !turn_over(turn);
         if (!ours) return true;  // taken over, or removed: begin() says so
         uint32_t readers = living_readers(s);
         if (readers >= p.min_readers) {
@@ -156,10 +156,11 @@ int wait_for_room(PublisherState& p, Deadline& deadline) {
                           ": waiting for " + describe_obstacle(p));
         return 0;
     }
-    auto gone = [&] {
-        if (o.is_turn)  // given back, or its owner rests
-            return turn_slot(s.header().turn.load(std::memory_order_relaxed)) != o.slot ||
-                   s.slot(o.slot).busy.load(std::memory_order_relaxed) == 0;
+    auto gone = [&, looks = 0u]() mutable {
+        // Given back; or kept, by a writer that rests. We seldom look at its slot, which it changes with every message.
+        if (o.is_turn)
+            return turn_slot(s.header().turn.load(std::memory_order_relaxed), s.slot_count) != o.slot ||
+                   (++looks % 16 == 0 && s.slot(o.slot).busy.load(std::memory_order_relaxed) == 0);
         uint64_t hold = s.slot(o.slot).hold.load(std::memory_order_relaxed) & kPositionMask;
         return hold == kNoHold || hold + s.capacity_bytes >= o.end;
     };

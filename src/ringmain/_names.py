@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
-from ringmain._native import SLOT_COUNT
+from ringmain._native import MAX_SLOT_COUNT, SLOT_COUNT
 
 MAX_TOPIC_BYTES = 200
 _PART = re.compile(r"[A-Za-z0-9._-]+")
@@ -83,13 +83,26 @@ def check_max_deliveries(count: int | None) -> int:
     return count or 0
 
 
-def check_min_readers(count: int) -> int:
+def check_max_participants(count: int | None) -> int | None:
+    """How many participants a topic takes: a publisher and a reader at least. None: not asked for."""
+    if count is None:
+        return None
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise TypeError(f"max_participants is a number, not {count!r}")
+    if not 2 <= count <= MAX_SLOT_COUNT:
+        raise ValueError(f"max_participants is from 2 to {MAX_SLOT_COUNT}, not {count}")
+    return count
+
+
+def check_min_readers(count: int, max_participants: int | None = None) -> int:
     """How many readers must take part: 0 or more, and no more than a topic has slots."""
     if isinstance(count, bool) or not isinstance(count, int):
         raise TypeError(f"min_readers is a number of readers, not {count!r}")
-    if not 0 <= count < SLOT_COUNT:
+    slots = max_participants or SLOT_COUNT
+    if not 0 <= count < slots:
         raise ValueError(
-            f"min_readers is from 0 to {SLOT_COUNT - 1}, since a topic has {SLOT_COUNT} slots, not {count}"
+            f"min_readers is from 0 to {slots - 1}, since a topic has {slots} slots, not {count}; "
+            f"max_participants= makes it more"
         )
     return count
 

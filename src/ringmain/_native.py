@@ -16,6 +16,7 @@ __all__ = [  # noqa: F405
     "DEFAULT_CAPACITY",
     "FRAMES_LAYOUT",
     "LAYOUT",
+    "MAX_SLOT_COUNT",
     "SLOT_COUNT",
     "Batch",
     "Caller",

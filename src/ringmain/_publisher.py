@@ -38,6 +38,9 @@ class Publisher(Endpoint, _native.Publisher, metaclass=backends.EndpointType):
     mode: permissions of the file, like 0o660; None: those of the existing topic, or 0o600.
     min_readers: every send waits while fewer readers than this take part, and raises `Full` at its timeout. 0: sends to
         no reader at all, which is how messages are lost without a word before the first reader comes.
+    max_participants: how many publishers and subscribers the topic takes at once, up to 4096; None: as many as the
+        existing topic, or 128. Each takes 256 bytes, and two file descriptors of its process. On `work` the
+        queue itself takes one. On zmq there is no limit.
     takeover: on one-writer contracts, replace a writer that is still alive.
     spin: seconds to spin before sleeping, when `send` must wait. None: adaptive, at most 20 µs.
     backend: "shm", "zmq" or "fake"; None takes RINGMAIN_BACKEND, or shm. address: for zmq, where to bind.
@@ -66,6 +69,7 @@ class Publisher(Endpoint, _native.Publisher, metaclass=backends.EndpointType):
         mode: int | None = None,
         takeover: bool = False,
         min_readers: int = 0,
+        max_participants: int | None = None,
         spin: float | None = None,
         backend: backends.Backend | None = None,
         address: Any = None,
@@ -87,7 +91,8 @@ class Publisher(Endpoint, _native.Publisher, metaclass=backends.EndpointType):
             "name": name,
             "persist": persist,
             "mode": None if mode is None else _names.check_mode(mode),
-            "min_readers": _names.check_min_readers(min_readers),
+            "max_participants": _names.check_max_participants(max_participants),
+            "min_readers": _names.check_min_readers(min_readers, max_participants),
             "spin": spin,
             "backend": "shm",
         }
@@ -110,6 +115,7 @@ class Publisher(Endpoint, _native.Publisher, metaclass=backends.EndpointType):
             _names.parse_spin(options["spin"]),
             options["min_readers"],
             self._participation,
+            options["max_participants"],
         )
         there = self._describe()
         self._participation = Participation(there["epoch"], there["slot"], there["generation"])

@@ -15,6 +15,7 @@ LAYOUT: dict[str, int]
 FRAMES_LAYOUT: dict[str, int]
 DEFAULT_CAPACITY: int
 SLOT_COUNT: int
+MAX_SLOT_COUNT: int
 
 class ParticipantRecord(TypedDict):
     slot: int
@@ -58,6 +59,7 @@ class Inspection(TypedDict):
     persist: bool
     schema: bytes
     turn: int
+    max_participants: int
     participants: list[ParticipantRecord]
     work: tuple[int, list[tuple[int, int]]] | None  # how many are free; by slot, how many are taken
 
@@ -105,6 +107,7 @@ class Publisher:
         spin_ns: int,
         min_readers: int,
         replaces: tuple[int, int, int] | None,
+        max_participants: int | None,
         /,
     ) -> None: ...
     def _close(self) -> None: ...

@@ -31,7 +31,8 @@ class SyncQueue(Closing):
     """A member of a queue. Other threads and processes, related or not, join it by its name. Every message has a
     sender, a kind and a body, and every member receives the messages sent after it joined.
 
-    sender: this member's name.   capacity: of the ring, if it is created.
+    sender: this member's name.   capacity, max_participants: of the topic, if it is created; each member takes two
+    slots.
     ignore_senders: whose messages to skip; by default its own.   ignore_kinds: which kinds to skip.
     """
 
@@ -41,6 +42,7 @@ class SyncQueue(Closing):
         sender: str,
         *,
         capacity: int | str | None = None,
+        max_participants: int | None = None,
         ignore_senders: Iterable[str] | None = None,
         ignore_kinds: Iterable[str] = (),
     ) -> None:
@@ -50,7 +52,9 @@ class SyncQueue(Closing):
         self.sender = sender
         self._reader_thread = threading.current_thread()  # the one that popped last
         ignored = {sender} if ignore_senders is None else ignore_senders
-        self._publisher = Publisher(name, contract="reliable", capacity=capacity, sender=sender)
+        self._publisher = Publisher(
+            name, contract="reliable", capacity=capacity, sender=sender, max_participants=max_participants
+        )
         try:
             self._subscriber = Subscriber(
                 name, ignore_senders=ignored, ignore_kinds=ignore_kinds, name=_names.participant_name(None, sender)

@@ -76,6 +76,8 @@ class TopicInfo:
     backend: Backend = "shm"
     waiting: int | None = None
     """On `work`: messages that no worker has taken. None on other contracts."""
+    max_participants: int | None = None
+    """How many publishers and subscribers it takes at once. None: the backend sets no limit."""
 
 
 def parse_schema(schema: bytes) -> Schema | None:

@@ -131,6 +131,8 @@ def put(field, value, size=4):
         (lambda data: data + b"x", "the header says"),
         (put("magic", 7, 8), "magic"),
         (lambda data: os.urandom(len(data)), "magic"),
+        (put("version", 1), "version 1"),
+        (put("version", 2), "version 2"),
         (put("version", 99), "version 99"),
         (put("contract", 9), "contract"),
         (put("capacity_bytes", 4095, 8), "capacity"),
@@ -141,12 +143,15 @@ def put(field, value, size=4):
         (put("schema_offset", 0, 8), "offsets"),
         (put("schema_capacity_bytes", 1 << 60, 8), "offsets"),
         (put("slot_count", 3), "offsets"),
+        (put("slot_count", 0), "slots"),
+        (put("slot_count", 4097), "slots"),
         (put("name", int.from_bytes(b"other", "little"), 8), "another topic"),
     ],
     ids=[
-        "empty", "short", "truncated", "longer", "magic", "random", "version", "contract", "odd capacity",
+        "empty", "short", "truncated", "longer", "magic", "random", "version 1", "version 2", "version 99", "contract",
+        "odd capacity",
         "huge capacity", "larger capacity", "data offset", "data offset that wraps", "schema offset",
-        "schema capacity", "slots", "name",
+        "schema capacity", "slots", "no slots", "too many slots", "name",
     ],
 )  # fmt: skip
 def test_a_damaged_file_is_refused_with_a_sentence_that_says_which(runtime_dir, change, says):

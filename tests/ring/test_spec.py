@@ -42,7 +42,7 @@ def test_no_field_overlaps_the_next(title: str, struct: str) -> None:
 
 def test_constants() -> None:
     assert f"version {LAYOUT['version']}" in SPEC.splitlines()[0]
-    assert f"Roster: {LAYOUT['slot_count']} slots" in SPEC
+    assert f"{LAYOUT['slot_count']} unless the creator asks for more" in SPEC
     assert str(LAYOUT["schema_offset"]) in SPEC
     assert f"of {LAYOUT['Slot']} bytes" in SPEC
 

@@ -55,6 +55,7 @@ def topic_dict(topic: TopicInfo, stream: FrameStream | None) -> dict[str, Any]:
         "contract": topic.contract,
         "type": type_name(topic, stream),
         "capacity": topic.capacity,
+        "max_participants": topic.max_participants,
         "used": topic.used,
         "next_sequence": topic.next_sequence,
         "epoch": topic.epoch,

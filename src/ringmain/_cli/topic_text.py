@@ -18,16 +18,18 @@ def describe(topic: rm.TopicInfo, now_ns: int, stream: rm.FrameStream | None = N
     """The topic in a few lines and a table."""
     age = duration_text(now_ns - topic.epoch)
     full = 100 * topic.used / topic.capacity
+    participants = [*topic.writers, *topic.readers]
+    roster = f"  roster    {len(participants)} of {topic.max_participants} slots taken"
     lines = [
         f"{bold(topic.name)}: {topic.contract}, {type_name(topic, stream)}",
         f"  created   {age} ago{', stays without participants' if topic.persist else ''}",
         f"  messages  {topic.next_sequence}",
         f"  ring      {bytes_text(topic.used)} of {bytes_text(topic.capacity)} used ({full:.0f}%)",
+        *([roster] if topic.max_participants else ()),
         *(_frame_lines(stream) if stream else ()),
         *(_work_lines(topic, now_ns) if topic.waiting is not None else ()),
         "",
     ]
-    participants = [*topic.writers, *topic.readers]
     heads, row = (_HEADS, _row) if topic.waiting is None else (_WORK_HEADS, _work_row)
     lines.append(table(heads, map(row, participants)) if participants else "no participants")
     if topic.schema:

@@ -30,7 +30,7 @@ class FramePublisher(HasLayout, Endpoint, _native.FramePublisher):
     buffers: how many frames can be held or unread at once, 60 at most. Few are faster: they stay in the cache.
     when_full: if readers hold all buffers, "wait", or "drop" the new frame and count it in `dropped`.
     huge_pages: ask for huge pages; the attribute `huge_pages` tells whether the system provided them.
-    sender, name, mode, takeover, spin: as for `Publisher`.
+    sender, name, mode, takeover, max_participants, spin: as for `Publisher`.
     """
 
     layout: FrameLayout
@@ -51,6 +51,7 @@ class FramePublisher(HasLayout, Endpoint, _native.FramePublisher):
         name: str | None = None,
         mode: int | None = None,
         takeover: bool = False,
+        max_participants: int | None = None,
         spin: float | None = None,
     ) -> None:
         check_backend()
@@ -71,6 +72,7 @@ class FramePublisher(HasLayout, Endpoint, _native.FramePublisher):
             "sender": sender,
             "name": name,
             "mode": mode,
+            "max_participants": max_participants,
             "spin": spin,
         }
         ring = {
@@ -80,6 +82,7 @@ class FramePublisher(HasLayout, Endpoint, _native.FramePublisher):
             "name": name,
             "mode": mode,
             "takeover": takeover,
+            "max_participants": max_participants,
             "spin": spin,
             "backend": "shm",
         }

@@ -304,3 +304,16 @@ def test_min_readers_is_a_number_of_readers(setting: Setting, bad: int) -> None:
         setting.publisher(min_readers=bad)
     with pytest.raises(TypeError):
         setting.publisher(min_readers=True)
+
+
+@pytest.mark.contracts("broadcast", "bus")
+def test_a_topic_takes_as_many_as_it_was_created_for(setting: Setting) -> None:
+    """On zmq there is no limit."""
+    with setting.publisher(max_participants=2), setting.subscriber():
+        limit = rm.info("t").max_participants
+        assert limit in (2, None)
+        if limit:
+            with pytest.raises(rm.RosterFull, match=r"2 slots.*max_participants"):
+                setting.subscriber()
+    with pytest.raises(ValueError, match="max_participants is from 2 to 4096"):
+        setting.publisher(max_participants=5000)

@@ -44,7 +44,8 @@ class PythonPublisher(PythonEndpoint):
         asked.capacity = _names.parse_capacity(asked.capacity)
         if asked.mode is not None:
             _names.check_mode(asked.mode)
-        _names.check_min_readers(asked.min_readers)
+        _names.check_max_participants(asked.max_participants)
+        _names.check_min_readers(asked.min_readers, asked.max_participants)
         self._reservation: PythonReservation | None = None
         self._own_schema = b"" if self._codec is None else self._codec.schema.to_bytes()
 

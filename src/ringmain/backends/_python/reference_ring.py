@@ -109,6 +109,7 @@ class Ring:
     slots: list[Slot] = field(default_factory=list)
     unread_hold: int = 0
     """Where the next reader continues, on a contract that keeps unread messages."""
+    slot_count: int = SLOT_COUNT
     records: dict[int, Record] = field(default_factory=dict)
     newest: Record | None = None
 

@@ -54,6 +54,7 @@ def _describe(ring: Ring) -> TopicInfo:
         readers=[p for p in participants if p.role != "writer"],
         backend="fake",
         waiting=len(list(ring.free())) if ring.traits.shared else None,
+        max_participants=ring.slot_count,
     )
 
 

@@ -38,7 +38,7 @@ class FakeSubscriber(FakeEndpoint, PythonSubscriber):
     # ---------------------------------------------------------------------------------------- attaching
 
     def enrol(self, ring: reference_ring.Ring) -> None:
-        taken = len(ring.readers()) >= (1 if ring.traits.one_reader else reference_ring.SLOT_COUNT - 1)
+        taken = len(ring.readers()) >= (1 if ring.traits.one_reader else ring.slot_count - 1)
         if self._reader is not None or self._observes(ring.contract) or taken:
             return
         slot = reference_ring.Slot(self.name, "reader", self._world.now_ns, settle=self._settle, enrolled=True)

@@ -119,16 +119,24 @@ class World(Schedule):
         return found
 
     def create(
-        self, topic: str, contract: ContractName | None, capacity: int | None, persist: bool, schema: bytes
+        self,
+        topic: str,
+        contract: ContractName | None,
+        capacity: int | None,
+        persist: bool,
+        schema: bytes,
+        slot_count: int | None = None,
     ) -> reference_ring.Ring:
         """The existing topic if it is as asked; otherwise a new one, if the old one has no writer."""
         ring = self.rings.get(topic)
         if ring is not None:
             wanted = reference_ring.round_capacity(capacity or ring.capacity)
-            if (contract or ring.contract) == ring.contract and wanted == ring.capacity:
+            same_slots = (slot_count or ring.slot_count) == ring.slot_count
+            if (contract or ring.contract) == ring.contract and wanted == ring.capacity and same_slots:
                 ring.persist |= persist
                 return ring
-            self._replace(ring, contract or ring.contract, wanted)
+            limit = "" if same_slots else f", max_participants {slot_count}"
+            self._replace(ring, contract or ring.contract, wanted, limit)
         self.rings[topic] = reference_ring.Ring(
             topic,
             contract or DEFAULT_CONTRACT,
@@ -136,16 +144,18 @@ class World(Schedule):
             self.now_ns + next(self._epochs),
             persist,
             schema,
+            slot_count=slot_count or reference_ring.SLOT_COUNT,
         )
         for endpoint in self.endpoints:
             if endpoint.topic == topic:
                 endpoint.enrol(self.rings[topic])
         return self.rings[topic]
 
-    def _replace(self, ring: reference_ring.Ring, contract: str, capacity: int) -> None:
+    def _replace(self, ring: reference_ring.Ring, contract: str, capacity: int, limit: str) -> None:
+        there = f", max_participants {ring.slot_count}" if limit else ""
         text = (
-            f"topic '{ring.topic}' is a {ring.contract} of {ring.capacity} bytes; asked for was a {contract} of "
-            f"{capacity} bytes"
+            f"topic '{ring.topic}' is a {ring.contract} of {ring.capacity} bytes{there}; asked for was a {contract} of "
+            f"{capacity} bytes{limit}"
         )
         writer = next((slot for slot in ring.slots if slot.role == "writer"), None)
         if writer is not None:
@@ -162,10 +172,10 @@ class World(Schedule):
 
     def join(self, ring: reference_ring.Ring, slot: reference_ring.Slot, takeover: bool = False) -> None:
         """Give the participant a slot, if there is one."""
-        if len(ring.slots) >= reference_ring.SLOT_COUNT:
+        if len(ring.slots) >= ring.slot_count:
             raise RosterFull(
-                f"topic '{ring.topic}' has all of its {reference_ring.SLOT_COUNT} slots taken by living participants; "
-                "close some of them"
+                f"topic '{ring.topic}' has all of its {ring.slot_count} slots taken by living participants; "
+                "close some of them, or create it with a larger max_participants"
             )
         if slot.role == "reader" and ring.traits.one_reader and ring.readers():
             there = ring.readers()[0].describe(os.getpid())

@@ -49,6 +49,7 @@ class ShmBackend(BackendProtocol):
             writers=[p for p in participants if p.role == "writer"],
             readers=[p for p in participants if p.role != "writer"],
             waiting=waiting,
+            max_participants=seen["max_participants"],
         )
 
     def unlink(self, name: str, force: bool) -> None:
