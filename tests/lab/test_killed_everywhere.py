@@ -64,7 +64,7 @@ def test_every_act_dies_at_every_point_it_passes(deaths: list[Scenario]) -> None
 
 def test_no_crash_point_is_left_out(deaths: list[Scenario]) -> None:
     reached = {label for s in deaths for (_, label), died in zip(s.points, s.reached, strict=True) if died}
-    assert reached == set(ring_points())
+    assert reached >= set(ring_points())  # more, where the pace let a process pass one that it may miss
 
 
 def test_the_others_go_on_when_two_die() -> None:
