@@ -245,9 +245,12 @@ class Reader {
                 continue;
             }
             if (always_holds_) {
+                bool lower = there < hold_;  // or none yet: kNoHold
                 if (!move_hold(there)) return false;
-                // [HOLD] announced before we look at `claim`. We join only once, so that no writer needs to fence.
-                process_barrier::make_or_wait();
+                // [HOLD] announced before we look at `claim`. We join only once, so that no writer needs to fence. A hold that only
+                // goes forward needs no other: writers that have not seen it yet saw a lower one. So a reader that must wait
+                // for want of a barrier waits once, and is not lapped again by the writer that its new hold sets free.
+                if (lower) process_barrier::make_or_wait();
                 CRASH_POINT("read: hold announced");
             }
             // relaxed: checked by intact().

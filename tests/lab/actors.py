@@ -378,6 +378,18 @@ def lingering_reader(board: Board, record: Record, contract: str) -> None:
                 return
 
 
+def last_worker(_board: Board, record: Record, _contract: str) -> None:
+    """On a shared contract a topic stays while there is work in it: a victim may have sent, or given back, after the
+    survivors had left. Does that work, and then the topic goes."""
+    with rm.Subscriber(TOPIC, name="last", spin=0) as sub:
+        done = 0
+        while sub.try_recv() is not None:
+            done += 1
+    if not done:
+        raise Wrong("the topic stayed, and there was no work in it")
+    record.done = True
+
+
 SCHEMAS = tuple(bytes([letter]) * size for letter, size in ((65, 900), (66, 1500), (67, 40)))
 
 

@@ -271,6 +271,10 @@ class World:
         for name, pid in self.survivors.items():
             self.expect_success(pid, f"the surviving {name}")
         self.check_work_is_done()
+        if self.contract in SHARED and (self.directory / "lab+topic.ring").exists():
+            self.expect_success(
+                self.fork("last", actors.last_worker, self.next_record(), self.contract), "the last worker"
+            )
         left = sorted(p.name for p in self.directory.iterdir() if p.name != "bell")
         if left:
             raise Wrong(f"left behind after all have left: {left}")
