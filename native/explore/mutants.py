@@ -314,7 +314,7 @@ MUTANTS = [
     Mutant(
         "reap-overwrites-turn",
         "a reaper stores to `turn` without comparing, though another writer may take it from a dead one that rested",
-        "bus: a writer dies",
+        "bus: a writer dies at rest",
         ROSTER,
         (
             (

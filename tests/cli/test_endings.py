@@ -36,6 +36,10 @@ def complains(process: subprocess.Popen[str]) -> bool:
     return bool(process.stderr.readline())
 
 
+def calls(process: subprocess.Popen[str]) -> bool:
+    return rm.info("s").next_sequence > 0
+
+
 def begins(process: subprocess.Popen[str]) -> bool:
     return True
 
@@ -54,6 +58,7 @@ AT_WORK = {
     "play --loop": (("play", "RECORDING/old", "--map", "t=again", "--loop", "--speed", "0.01"), sends, 0),
     "play": (("play", "RECORDING/old", "--map", "t=again", "--speed", "1e-6"), sends, 130),
     "bridge": (("bridge", "t", "u"), complains, 0),
+    "call": (("call", "s", '{"time": 1, "acceleration": [0, 0, 0]}', "--timeout", "600"), calls, 130),
     "metrics": (("metrics", "--port", "0"), complains, 0),
     "doctor": (("doctor", "t", "--interval", "600"), begins, 130),
     "bench": (("bench", "--seconds", "600"), begins, 130),
@@ -93,6 +98,7 @@ def test_ctrl_c(name, recording, until):
     )
     with (
         rm.Publisher("t", type=Imu),
+        rm.Server("s", request=Imu, reply=Imu),  # which answers nothing
         subprocess.Popen(
             [sys.executable, "-c", script, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as process,
