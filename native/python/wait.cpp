@@ -19,7 +19,6 @@ class Sleep {
         std::shared_ptr<const TopicFile> file;
         uint64_t position;  // of the next message
     };
-    static constexpr int64_t kPoll_ns = 1'000'000;
     static constexpr int kPolls = 16;  // before threads are asked to watch
 
     std::vector<Awaited> bells_;
