@@ -39,6 +39,8 @@ inline constexpr const char* kCrashPoints[] = {
     "schema: written, not announced",
     "turn: asked for, not taken",
     "publish: turn taken",
+    "keep: message half copied",
+    "keep: message kept, still in the ring",
     "publish: tail moved, not claimed",
     "publish: claimed, not written",
     "publish: written, not committed",

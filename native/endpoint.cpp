@@ -106,24 +106,30 @@ bool fits(const WriterRequest& request, const TopicFile& topic_file) {
            round_capacity(request.capacity_bytes.value_or(topic_file.capacity_bytes)) ==
                topic_file.capacity_bytes &&
            request.mode.value_or(topic_file.mode) == topic_file.mode &&
-           request.slot_count.value_or(topic_file.slot_count) == topic_file.slot_count;
+           request.slot_count.value_or(topic_file.slot_count) == topic_file.slot_count &&
+           request.kept_kinds.value_or(topic_file.kept_kinds) == topic_file.kept_kinds;
 }
 
 // Removes a topic that is not as requested, or says why it cannot.
 void remove_for(const WriterRequest& request, TopicFile& topic_file, const RosterLock& lock) {
     bool same_roster = request.slot_count.value_or(topic_file.slot_count) == topic_file.slot_count;
-    auto describe = [&](Contract contract, uint64_t capacity_bytes, uint32_t mode, uint32_t slot_count) {
+    bool same_table = request.kept_kinds.value_or(topic_file.kept_kinds) == topic_file.kept_kinds;
+    auto describe = [&](Contract contract, uint64_t capacity_bytes, uint32_t mode, uint32_t slot_count,
+                        uint32_t kept_kinds) {
         return std::string(traits(contract).name) + " of " + std::to_string(capacity_bytes) +
                " bytes, mode " + octal(mode) +
-               (same_roster ? "" : ", max_participants " + std::to_string(slot_count));
+               (same_roster ? "" : ", max_participants " + std::to_string(slot_count)) +
+               (same_table ? "" : ", keep_last_per_kind " + std::to_string(kept_kinds));
     };
     std::string is =
         "topic '" + topic_file.topic + "' is a " +
-        describe(topic_file.contract, topic_file.capacity_bytes, topic_file.mode, topic_file.slot_count) +
+        describe(topic_file.contract, topic_file.capacity_bytes, topic_file.mode, topic_file.slot_count,
+                 topic_file.kept_kinds) +
         "; requested was a " +
         describe(request.contract.value_or(topic_file.contract),
                  round_capacity(request.capacity_bytes.value_or(topic_file.capacity_bytes)),
-                 request.mode.value_or(topic_file.mode), request.slot_count.value_or(topic_file.slot_count));
+                 request.mode.value_or(topic_file.mode), request.slot_count.value_or(topic_file.slot_count),
+                 request.kept_kinds.value_or(topic_file.kept_kinds));
     if (auto writer = living_participant(topic_file, Role::writer))
         throw Failure{Fault::mismatch, is + ", but " + writer->describe() + " is using it"};
     if (traits(topic_file.contract).keeps_unread && !disposable(topic_file))
@@ -226,7 +232,8 @@ std::unique_ptr<Participant> join_as_writer(const std::shared_ptr<Directory>& di
             directory, topic,
             {request.contract.value_or(Contract::broadcast),
              request.capacity_bytes.value_or(kDefaultCapacityBytes), request.mode.value_or(kDefaultMode),
-             request.persist, request.schema, false, request.slot_count.value_or(kDefaultSlotCount)});
+             request.persist, request.schema, false, request.slot_count.value_or(kDefaultSlotCount),
+             request.kept_kinds.value_or(0)});
         std::unique_ptr<Participant> participant;
         {
             RosterLock lock(*topic_file);

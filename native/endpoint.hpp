@@ -13,7 +13,8 @@
 namespace ringmain {
 
 inline Ring ring_of(const TopicFile& s) {
-    return {s.header(), &s.slot(0), s.data(), s.capacity_bytes, traits(s.contract), s.slot_count};
+    return {s.header(),   &s.slot(0), s.data(),     s.capacity_bytes,  traits(s.contract),
+            s.slot_count, s.kept(),   s.kept_kinds, s.kept_entry_bytes};
 }
 
 // One joining of one slot: of no later owner of the slot, and of no other life of the topic.
@@ -28,6 +29,7 @@ struct WriterRequest {
     std::optional<uint64_t> capacity_bytes;  // none: as it is, or 1 MiB
     std::optional<uint32_t> mode;            // none: as it is, or 0600
     std::optional<uint32_t> slot_count;      // none: as it is, or kDefaultSlotCount
+    std::optional<uint32_t> kept_kinds;      // none: as it is, or 0
     bool persist = false, takeover = false;
     // For a publisher that was inherited through fork or passed on: takes over from this writer, and from no other.
     std::optional<Participation> replaces;

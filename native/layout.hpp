@@ -1,11 +1,11 @@
 // The shared memory of a topic, as structs. Offsets and constants only; behaviour is in ring.hpp and
 // roster.hpp.
 //
-//   offset 0            4096                      schema_offset           data_offset
-//   +------------------+-------------------------+-----------------------+------------------------------+
-//   | Header           | Roster: slot_count slots| Schema                | Data: capacity_bytes         |
-//   | identity, words  | of 256 bytes            | at least one page     | mapped twice, back to back   |
-//   +------------------+-------------------------+-----------------------+------------------------------+
+//   offset 0            4096                      schema_offset                     data_offset
+//   +------------------+-------------------------+-------------------+-------------+------------------------------+
+//   | Header           | Roster: slot_count slots| Schema            | Kept kinds, | Data: capacity_bytes         |
+//   | identity, words  | of 256 bytes            | at least one page | if any      | mapped twice, back to back   |
+//   +------------------+-------------------------+-------------------+-------------+------------------------------+
 //
 // The data part is a ring of messages, each of them (positions are multiples of 8):
 //
@@ -44,6 +44,8 @@ constexpr uint64_t kMaxSchemaBytes = uint64_t{1} << 24;
 constexpr uint64_t kMaxMessageBytes = 0xffffffff;  // `size` is 32 bits
 constexpr size_t kMaxParticipantNameBytes = 79;
 constexpr size_t kMaxEnvelopeNameBytes = 255;  // sender and kind
+constexpr uint32_t kDefaultKeptKinds = 1024;
+constexpr uint32_t kMaxKeptKinds = 16384;
 
 // Positions are multiples of 8, so the low bits of a word that holds one are free.
 constexpr uint64_t kAlignBytes = 8;
@@ -142,8 +144,10 @@ struct Header {
     uint64_t schema_capacity_bytes;
     uint32_t slot_count;
     Word<uint32_t> flags;
-    uint64_t epoch;  // wall clock at creation, ns: which life of the topic this is
-    char name[256];  // NUL-terminated
+    uint64_t epoch;       // wall clock at creation, ns: which life of the topic this is
+    char name[256];       // NUL-terminated
+    uint32_t kept_kinds;  // of how many kinds the last message is kept; 0: the file has no table of them
+    uint64_t kept_entry_bytes;  // what an entry of that table takes
 
     // Announced by the writer once a stride. Readers check it around every copy.
     alignas(128) Word<uint64_t> claim;
@@ -173,6 +177,8 @@ struct Header {
     alignas(128) Word<uint32_t> work_bell;  // changes when there may be a message to take
     Word<uint32_t> work_idle;               // 1: a worker may sleep on `work_bell`
     Word<uint64_t> returned;                // counts how often what a worker held went back to the queue
+
+    Word<uint64_t> not_kept;  // messages that were dropped and for which the table had no entry: see kept.hpp
 };
 
 struct alignas(256) Slot {
@@ -213,6 +219,12 @@ struct alignas(256) Slot {
     Word<uint64_t> redelivered;  // how many messages it got that another worker had given back
 };
 
+// The last message of a kind that the ring has dropped; the message follows, as it was in the ring. See kept.hpp.
+struct KeptEntry {
+    Word<uint64_t> version;   // odd while it is written; 0: never written
+    Word<uint64_t> position;  // where the message was
+};
+
 struct MessageHeader {
     uint64_t seq;
     int64_t time_ns;
@@ -225,6 +237,7 @@ struct MessageHeader {
 static_assert(sizeof(Header) <= kHeaderBytes);
 static_assert(sizeof(Slot) == 256);
 static_assert(sizeof(MessageHeader) == 24);
+static_assert(offsetof(Header, kept_entry_bytes) == 328);
 static_assert(offsetof(Header, claim) == 384);
 static_assert(offsetof(Header, commit) == 512);
 static_assert(offsetof(Header, turn) == 640);
@@ -245,6 +258,15 @@ constexpr uint64_t align_up(uint64_t n, uint64_t to = kAlignBytes) { return (n +
 constexpr uint64_t kRosterOffset = kHeaderBytes;
 constexpr uint64_t schema_offset(uint32_t slot_count) {
     return kRosterOffset + align_up(uint64_t{slot_count} * sizeof(Slot), kHeaderBytes);
+}
+
+// The table of kept kinds, after the schema part: a hash for each entry, then the entries.
+constexpr uint64_t bytes_for_kept(uint64_t capacity_bytes) {
+    return capacity_bytes / 1024 < 1024 ? 1024 : capacity_bytes / 1024;
+}
+constexpr uint64_t kept_hashes_bytes(uint32_t kinds) { return align_up(uint64_t{kinds} * 8, 64); }
+constexpr uint64_t kept_bytes(uint32_t kinds, uint64_t entry_bytes) {
+    return kept_hashes_bytes(kinds) + kinds * entry_bytes;
 }
 
 // Bytes that are locked, not written: while one is locked, the kernel vouches that its owner is alive.
@@ -272,6 +294,11 @@ constexpr uint64_t largest_message(Contract contract, uint64_t capacity_bytes) {
     uint64_t ring = traits(contract).writer_waits() ? capacity_bytes : capacity_bytes / 2;
     uint64_t most = ring - room_for(sizeof(MessageHeader));
     return most < kMaxMessageBytes ? most : kMaxMessageBytes;
+}
+
+// The same of a topic that keeps the last message of each kind: each must fit into an entry.
+constexpr uint64_t largest_kept_message(uint64_t entry_bytes) {
+    return entry_bytes - sizeof(KeptEntry) - sizeof(MessageHeader);
 }
 
 }  // namespace ringmain

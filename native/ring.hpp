@@ -46,6 +46,9 @@ struct Ring {
     uint64_t capacity_bytes;
     const ContractTraits& contract;
     uint32_t slot_count;
+    std::byte* kept = nullptr;  // the table of kept kinds: see kept.hpp
+    uint32_t kept_kinds = 0;
+    uint64_t kept_entry_bytes = 0;
 
     std::byte* at(uint64_t position) const { return data + (position & (capacity_bytes - 1)); }
     Word<uint64_t>& word_at(uint64_t position) const {

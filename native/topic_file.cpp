@@ -380,7 +380,11 @@ std::shared_ptr<TopicFile> TopicFile::create(std::shared_ptr<Directory> director
         s.schema_capacity_bytes = align_up(std::max<uint64_t>(8192, 4 * options.schema.size()), page_bytes());
     }
     s.slot_count = s.kind() == FileKind::waiting ? kWaitingSlotCount : options.slot_count;
-    s.data_offset = align_up(schema_offset(s.slot_count) + s.schema_capacity_bytes, page_bytes());
+    s.kept_kinds = options.kept_kinds;
+    s.kept_entry_bytes = s.kept_kinds == 0 ? 0 : bytes_for_kept(s.capacity_bytes);
+    s.data_offset = align_up(
+        schema_offset(s.slot_count) + s.schema_capacity_bytes + kept_bytes(s.kept_kinds, s.kept_entry_bytes),
+        page_bytes());
     if (pool && options.huge_pages)  // aligns the first buffer, which follows the table, to a huge page
         s.data_offset = align_up(s.data_offset + kPoolTableBytes, kHugePageBytes) - kPoolTableBytes;
     s.epoch = static_cast<uint64_t>(wall_ns());
@@ -405,6 +409,8 @@ std::shared_ptr<TopicFile> TopicFile::create(std::shared_ptr<Directory> director
     h.slot_count = s.slot_count;
     h.flags.store(s.flags, std::memory_order_relaxed);
     h.epoch = s.epoch;
+    h.kept_kinds = s.kept_kinds;
+    h.kept_entry_bytes = s.kept_entry_bytes;
     std::memcpy(h.name, topic.data(), topic.size());
     for (auto* word : {&h.claim, &h.tail, &h.commit}) word->store(lab::origin(), std::memory_order_relaxed);
     for (uint32_t i = 0; i < s.slot_count; ++i) {
@@ -461,6 +467,8 @@ std::shared_ptr<TopicFile> TopicFile::open(std::shared_ptr<Directory> directory,
     s.schema_capacity_bytes = h.schema_capacity_bytes;
     s.slot_count = h.slot_count;
     s.epoch = h.epoch;
+    s.kept_kinds = h.kept_kinds;
+    s.kept_entry_bytes = h.kept_entry_bytes;
     s.flags = h.flags.load(std::memory_order_relaxed);
     if (!is_contract(s.contract) || s.kind() != kind) corrupt("unknown contract");
     bool pool = kind == FileKind::pool;
@@ -469,10 +477,16 @@ std::shared_ptr<TopicFile> TopicFile::open(std::shared_ptr<Directory> directory,
     if (kind == FileKind::waiting ? s.capacity_bytes != 0 : !possible) corrupt("impossible capacity");
     uint64_t slack = pool && (s.flags & kHugePages) ? kHugePageBytes : page_bytes();
     if (s.slot_count == 0 || s.slot_count > kMaxSlotCount) corrupt("impossible number of slots");
+    bool keeps = s.kept_kinds != 0;
+    if (s.kept_kinds > kMaxKeptKinds ||
+        (keeps && (kind != FileKind::ring || traits(s.contract).keeps_unread)) ||
+        s.kept_entry_bytes != (keeps ? bytes_for_kept(s.capacity_bytes) : 0))
+        corrupt("impossible table of kept kinds");
     uint64_t schema_at = schema_offset(s.slot_count);
+    uint64_t data_at = schema_at + s.schema_capacity_bytes + kept_bytes(s.kept_kinds, s.kept_entry_bytes);
     if (h.schema_offset != schema_at || s.schema_capacity_bytes > 4 * kMaxSchemaBytes ||
-        s.data_offset % page_bytes() != 0 || s.data_offset < schema_at + s.schema_capacity_bytes ||
-        s.data_offset > schema_at + s.schema_capacity_bytes + slack)
+        (keeps && s.schema_capacity_bytes % kAlignBytes != 0) || s.data_offset % page_bytes() != 0 ||
+        s.data_offset < data_at || s.data_offset > data_at + slack)
         corrupt("impossible offsets");
     if (static_cast<uint64_t>(st.st_size) != s.data_offset + s.capacity_bytes)
         corrupt("the file has " + std::to_string(st.st_size) + " bytes, the header says " +

@@ -31,6 +31,7 @@ struct TopicOptions {
     std::string schema;
     bool huge_pages = false;  // of a pool
     uint32_t slot_count = kDefaultSlotCount;
+    uint32_t kept_kinds = 0;  // of a topic: of how many kinds it keeps the last message
 };
 
 // Files are named after topics, with '+' for '/', since "a" and "a/b" may both be topics.
@@ -134,6 +135,8 @@ class TopicFile {
     uint64_t inode = 0;
 
     uint32_t slot_count = kDefaultSlotCount;
+    uint32_t kept_kinds = 0;
+    uint64_t kept_entry_bytes = 0;
 
     // The slot of the participant that opened this.
     uint32_t own_slot = kNoSlot;
@@ -152,6 +155,8 @@ class TopicFile {
     Header& header() const { return *reinterpret_cast<Header*>(control_); }
     Slot& slot(uint32_t index) const { return reinterpret_cast<Slot*>(control_ + kRosterOffset)[index]; }
     std::byte* data() const { return data_; }
+    // The table of kept kinds. The schema part is a whole number of pages.
+    std::byte* kept() const { return control_ + schema_offset(slot_count) + schema_capacity_bytes; }
     // No slot at or above this index was ever taken.
     uint32_t slots_used() const {
         uint32_t used = header().slots_used.load(std::memory_order_acquire);

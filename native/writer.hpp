@@ -1,6 +1,7 @@
 // The writer's side of the rule: take the turn, make room, announce, look at the holds, write, commit. See ring.hpp.
 #pragma once
 
+#include "kept.hpp"
 #include "worker.hpp"
 
 namespace ringmain {
@@ -267,6 +268,8 @@ class Writer {
         if (room > ring_.capacity_bytes) return Status::too_large;
         uint64_t target = std::max({end, position_ + stride_bytes_, claim_});
         if (target > claim_) {
+            if (ring_.kept_kinds != 0 && !keep_dropped(ring_, tail_, position_, target))
+                return Status::corrupt;
             if (Status status = drop_oldest(target); status != Status::ok) return status;
             CRASH_POINT("publish: tail moved, not claimed");
             // [CLAIM] relaxed, then a release fence: announced before any byte below is written. Pairs with [CHECK]: a

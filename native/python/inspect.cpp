@@ -90,6 +90,15 @@ uint64_t next_sequence(const TopicFile& s, uint64_t commit) {
     return next;
 }
 
+// (how many kinds the table takes, how many it has, how many messages found no entry)
+PyObject* count_kept(const Ring& ring) {
+    uint32_t used = 0;
+    KeptTable table(ring);
+    for (uint32_t i = 0; i < ring.kept_kinds; ++i)
+        used += table.hash(i).load(std::memory_order_relaxed) != 0;  // relaxed: statistics, as the next
+    return Py_BuildValue("IIK", ring.kept_kinds, used, ring.header.not_kept.load(std::memory_order_relaxed));
+}
+
 PyObject* inspection(const std::shared_ptr<Directory>& directory, std::string_view topic) {
     std::shared_ptr<TopicFile> s = TopicFile::open(directory, topic, Access::inspect);
     Header& h = s->header();
@@ -107,14 +116,17 @@ PyObject* inspection(const std::shared_ptr<Directory>& directory, std::string_vi
         work = Ref(count_work(ring_of(*mapped), *mapped));
     }
     if (!work) return nullptr;
+    Ref kept(Ref::to(Py_None));
+    if (s->kept_kinds != 0) kept = Ref(count_kept(ring_of(*s)));
+    if (!kept) return nullptr;
     auto turn = static_cast<uint32_t>(h.turn.load(std::memory_order_relaxed) & kTurnOwner);
-    return Py_BuildValue("{sssKsIsKsKsKsKsOsy#sIsOsO}", "contract", traits(s->contract).name,
+    return Py_BuildValue("{sssKsIsKsKsKsKsOsy#sIsOsOsO}", "contract", traits(s->contract).name,
                          "capacity_bytes", s->capacity_bytes, "max_participants", s->slot_count, "epoch",
                          s->epoch, "next_sequence", next, "position", commit, "used_bytes",
                          commit >= tail ? std::min(commit - tail, s->capacity_bytes) : 0, "persist",
                          s->persists() ? Py_True : Py_False, "schema", schema.data(),
                          static_cast<Py_ssize_t>(schema.size()), "turn", turn, "participants",
-                         participants.get(), "work", work.get());
+                         participants.get(), "work", work.get(), "kept", kept.get());
 }
 
 // inspect(directory, topic): an Inspection, as _ring.pyi types it.

@@ -185,7 +185,7 @@ PyObject* new_lease(PyObject* self, SubscriberState& s, const View& view, bool i
     auto* l = new LeaseState;
     reinterpret_cast<LeaseObject*>(lease.get())->state = l;
     l->subscriber = Ref::to(self);
-    l->topic_file = s.participant->shared();
+    l->topic_file = s.mapping();
     l->view = view;
     l->sender = Ref(sender_of(s, view));
     l->kind = Ref(kind_of(s, view));
@@ -193,11 +193,12 @@ PyObject* new_lease(PyObject* self, SubscriberState& s, const View& view, bool i
     if (!l->sender || !l->kind || !l->keeper.make() || !s.reader->still_whole(view)) return nullptr;
     if (is_task) l->lost = s.reader->take(view);
     if (is_task && s.work) l->redelivered = lend(s, view);
-    s.leases.push_back(view.position);
+    uint64_t position = s.position_to_keep(view);
+    s.leases.push_back(position);
     Borrowed& borrowed = l->keeper.hold();
     borrowed.subscriber = Ref::to(self);
     borrowed.topic_file = l->topic_file;
-    borrowed.position = view.position;
+    borrowed.position = position;
     return lease.release();
 }
 

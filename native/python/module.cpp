@@ -203,31 +203,34 @@ bool add_constants(PyObject* module) {
         FIELD(Header, magic) && FIELD(Header, version) && FIELD(Header, contract) &&
         FIELD(Header, capacity_bytes) && FIELD(Header, data_offset) && FIELD(Header, schema_offset) &&
         FIELD(Header, schema_capacity_bytes) && FIELD(Header, slot_count) && FIELD(Header, flags) &&
-        FIELD(Header, epoch) && FIELD(Header, name) && FIELD(Header, claim) && FIELD(Header, tail) &&
-        FIELD(Header, commit) && FIELD(Header, newest) && FIELD(Header, turn) && FIELD(Header, retired) &&
-        FIELD(Header, slots_used) && FIELD(Header, membership) && FIELD(Header, schema_version) &&
-        FIELD(Header, schema_bytes) && FIELD(Header, roster_pid) && FIELD(Header, roster_pid_namespace) &&
-        FIELD(Header, bell) && FIELD(Header, borrowing) && FIELD(Header, work_bell) &&
-        FIELD(Header, work_idle) && FIELD(Header, returned) && FIELD(Slot, state) && FIELD(Slot, role) &&
-        FIELD(Slot, pid) && FIELD(Slot, uid) && FIELD(Slot, generation) && FIELD(Slot, joined_ns) &&
-        FIELD(Slot, name) && FIELD(Slot, waits_in_epoch) && FIELD(Slot, waits_in_slot) &&
-        FIELD(Slot, waits_in_generation) && FIELD(Slot, hold) && FIELD(Slot, position) &&
-        FIELD(Slot, sequence) && FIELD(Slot, messages) && FIELD(Slot, bytes) && FIELD(Slot, lost) &&
-        FIELD(Slot, busy) && FIELD(Slot, waits_for) && FIELD(Slot, awaited) && FIELD(Slot, pid_namespace) &&
-        FIELD(Slot, started_ticks) && FIELD(Slot, blocked_ns) && FIELD(Slot, taken_from) &&
-        FIELD(Slot, taken_until) && FIELD(Slot, taken_ns) && FIELD(Slot, redelivered) &&
-        FIELD(MessageHeader, seq) && FIELD(MessageHeader, time_ns) && FIELD(MessageHeader, size) &&
-        FIELD(MessageHeader, sender_size) && FIELD(MessageHeader, kind_size) && FIELD(MessageHeader, flags) &&
-        put("Header", sizeof(Header)) && put("Slot", sizeof(Slot)) &&
-        put("MessageHeader", sizeof(MessageHeader)) && put("roster_offset", kRosterOffset) &&
-        put("schema_offset", schema_offset(kDefaultSlotCount)) && put("slot_count", kDefaultSlotCount) &&
-        put("version", kVersion);
+        FIELD(Header, epoch) && FIELD(Header, name) && FIELD(Header, kept_kinds) &&
+        FIELD(Header, kept_entry_bytes) && FIELD(Header, not_kept) && FIELD(KeptEntry, version) &&
+        FIELD(KeptEntry, position) && FIELD(Header, claim) && FIELD(Header, tail) && FIELD(Header, commit) &&
+        FIELD(Header, newest) && FIELD(Header, turn) && FIELD(Header, retired) && FIELD(Header, slots_used) &&
+        FIELD(Header, membership) && FIELD(Header, schema_version) && FIELD(Header, schema_bytes) &&
+        FIELD(Header, roster_pid) && FIELD(Header, roster_pid_namespace) && FIELD(Header, bell) &&
+        FIELD(Header, borrowing) && FIELD(Header, work_bell) && FIELD(Header, work_idle) &&
+        FIELD(Header, returned) && FIELD(Slot, state) && FIELD(Slot, role) && FIELD(Slot, pid) &&
+        FIELD(Slot, uid) && FIELD(Slot, generation) && FIELD(Slot, joined_ns) && FIELD(Slot, name) &&
+        FIELD(Slot, waits_in_epoch) && FIELD(Slot, waits_in_slot) && FIELD(Slot, waits_in_generation) &&
+        FIELD(Slot, hold) && FIELD(Slot, position) && FIELD(Slot, sequence) && FIELD(Slot, messages) &&
+        FIELD(Slot, bytes) && FIELD(Slot, lost) && FIELD(Slot, busy) && FIELD(Slot, waits_for) &&
+        FIELD(Slot, awaited) && FIELD(Slot, pid_namespace) && FIELD(Slot, started_ticks) &&
+        FIELD(Slot, blocked_ns) && FIELD(Slot, taken_from) && FIELD(Slot, taken_until) &&
+        FIELD(Slot, taken_ns) && FIELD(Slot, redelivered) && FIELD(MessageHeader, seq) &&
+        FIELD(MessageHeader, time_ns) && FIELD(MessageHeader, size) && FIELD(MessageHeader, sender_size) &&
+        FIELD(MessageHeader, kind_size) && FIELD(MessageHeader, flags) && put("Header", sizeof(Header)) &&
+        put("Slot", sizeof(Slot)) && put("MessageHeader", sizeof(MessageHeader)) &&
+        put("roster_offset", kRosterOffset) && put("schema_offset", schema_offset(kDefaultSlotCount)) &&
+        put("slot_count", kDefaultSlotCount) && put("version", kVersion);
 #undef FIELD
     return done && PyModule_AddObjectRef(module, "LAYOUT", offsets.get()) == 0 && add_contracts(module) &&
            add_crash_points(module) &&
            PyModule_AddIntConstant(module, "DEFAULT_CAPACITY", kDefaultCapacityBytes) == 0 &&
            PyModule_AddIntConstant(module, "SLOT_COUNT", kDefaultSlotCount) == 0 &&
-           PyModule_AddIntConstant(module, "MAX_SLOT_COUNT", kMaxSlotCount) == 0;
+           PyModule_AddIntConstant(module, "MAX_SLOT_COUNT", kMaxSlotCount) == 0 &&
+           PyModule_AddIntConstant(module, "KEPT_KINDS", kDefaultKeptKinds) == 0 &&
+           PyModule_AddIntConstant(module, "MAX_KEPT_KINDS", kMaxKeptKinds) == 0;
 }
 
 // The module, once it is complete. The types and the classes they use are variables of this library, one for the whole

@@ -243,20 +243,25 @@ std::unique_ptr<Participant> join_topic(std::shared_ptr<Directory>& opened, cons
     }
 }
 
+uint64_t largest_of(const TopicFile& s) {
+    uint64_t largest = largest_message(s.contract, s.capacity_bytes);
+    return s.kept_kinds == 0 ? largest : std::min(largest, largest_kept_message(s.kept_entry_bytes));
+}
+
 // open(directory, topic, contract|None, capacity|None, mode|None, persist, takeover, schema, name, sender, spin_ns,
-// min_readers, replaces|None, max_participants|None), where `replaces` is (epoch, slot, generation). What the publisher had before, inherited
+// min_readers, replaces|None, max_participants|None, kept_kinds), where `replaces` is (epoch, slot, generation). What the publisher had before, inherited
 // through fork, is replaced at the end: until then other threads find it forked, and wait.
 PyObject* open(PyObject* self, PyObject* args) {
     PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
     const char *directory, *topic, *contract, *schema, *name, *sender;
     PyObject *capacity, *mode, *replaces, *slot_count;
-    unsigned min_readers;
+    unsigned min_readers, kept_kinds;
     int persist, takeover;
     Py_ssize_t schema_size;
     long long spin_ns;
-    if (!PyArg_ParseTuple(args, "sszOOppy#ssLIOO", &directory, &topic, &contract, &capacity, &mode, &persist,
+    if (!PyArg_ParseTuple(args, "sszOOppy#ssLIOOI", &directory, &topic, &contract, &capacity, &mode, &persist,
                           &takeover, &schema, &schema_size, &name, &sender, &spin_ns, &min_readers, &replaces,
-                          &slot_count))
+                          &slot_count, &kept_kinds))
         return nullptr;
     WriterRequest request;
     if (contract) {
@@ -285,6 +290,7 @@ PyObject* open(PyObject* self, PyObject* args) {
         if (!PyArg_ParseTuple(replaces, "KIK", &epoch, &slot, &generation)) return nullptr;
         request.replaces = {epoch, slot, generation};
     }
+    if (kept_kinds != 0) request.kept_kinds = kept_kinds;
     request.persist = persist;
     request.takeover = takeover;
     request.schema.assign(schema, static_cast<size_t>(schema_size));
@@ -308,8 +314,7 @@ PyObject* open(PyObject* self, PyObject* args) {
     } catch (const Failure& failure) {
         return raise(failure);
     }
-    p->largest_bytes =
-        largest_message(participant->topic_file().contract, participant->topic_file().capacity_bytes);
+    p->largest_bytes = largest_of(participant->topic_file());
     p->reserved = false;  // after a fork, the reservation is the parent's
     p->directory.swap(opened);
     p->writer.swap(writer);

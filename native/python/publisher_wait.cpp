@@ -8,7 +8,11 @@ PyObject* raise_too_large(const PublisherState& p, uint64_t size, uint64_t envel
     if (size <= UINT32_MAX) {
         uint64_t needed = size + envelope_bytes + room_for(sizeof(MessageHeader));
         if (!p.ring().contract.writer_waits()) needed *= 2;
-        advice = "; ask for capacity=" + std::to_string(round_capacity(needed)) + " or more";
+        bool keeps = p.ring().kept_kinds != 0;
+        if (keeps)
+            needed = 1024 * (sizeof(KeptEntry) + sizeof(MessageHeader) + align_up(size) + envelope_bytes);
+        advice = "; ask for capacity=" + std::to_string(round_capacity(needed)) + " or more" +
+                 (keeps ? ", since a topic with keep_last_per_kind has a 1024th of it for each kind" : "");
     }
     return raise("MessageTooLarge", "a message of " +
                                         (size == UINT64_MAX ? "2^64 or more" : std::to_string(size)) +

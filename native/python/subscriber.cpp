@@ -357,7 +357,7 @@ PyObject* screen(PyObject* self, PyObject* args) {
     if (!PyArg_ParseTuple(args, "OOOO", &senders, &kinds, &only_senders, &only_kinds) ||
         !read_screen(senders, only_senders, s->senders) || !read_screen(kinds, only_kinds, s->kinds))
         return nullptr;
-    s->screens = s->work || s->screening();
+    s->screens = s->looks_closer();
     if (s->work) s->work->worker.look_again();
     Py_RETURN_NONE;
 }

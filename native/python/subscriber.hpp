@@ -8,6 +8,7 @@
 
 #include "endpoint.hpp"
 #include "event.hpp"
+#include "kept_messages.hpp"
 #include "py.hpp"
 #include "spin.hpp"
 #include "work.hpp"
@@ -28,6 +29,9 @@ struct SubscriberState {
     std::unique_ptr<Participant> participant;
     std::unique_ptr<Participant> waiting;  // while there is no topic: our part in its waiting file
     std::unique_ptr<Reader> reader;
+    // With start="last", while the last message of each kind is received: what `reader` reads, and the one that goes on.
+    std::shared_ptr<KeptMessages> kept;
+    std::unique_ptr<Reader> after_kept;
     std::unique_ptr<Work> work;   // on a shared contract: what is taken, and not finished
     uint32_t max_deliveries = 0;  // then a message goes to topic `NAME.dead`; 0: never
     std::string directory_path, topic, name;
@@ -36,7 +40,7 @@ struct SubscriberState {
     ObserveMode observe = ObserveMode::never;
     Spin spin;
     Screen senders, kinds;
-    bool screens = false;      // may a message be skipped, or does `work` take the messages?
+    bool screens = false;      // looks_closer(), for the hot path
     Ref decoder;               // buffer -> object, for typed topics
     uint64_t lost_before = 0;  // in earlier lives of the topic
     bool came_first = false;   // we were here before this life of the topic: read it from its beginning
@@ -55,13 +59,19 @@ struct SubscriberState {
     bool attached() const {
         return participant && !participant->topic_file().forked.load(std::memory_order_relaxed);
     }
-    bool screening() const { return senders.active() || kinds.active(); }
+    // May a message be skipped, or do the messages come from another source than the ring?
+    bool looks_closer() const { return work || kept || senders.active() || kinds.active(); }
     uint64_t lost() const { return lost_before + (reader ? reader->lost : 0); }
     // The position from which bytes are still needed.
     uint64_t keep() const {
         uint64_t first = kNoHold;
         for (uint64_t position : leases) first = std::min(first, position);
         return first;
+    }
+    // What a lease of the message keeps, and what must stay mapped for it: of a kept message, nothing of the ring.
+    uint64_t position_to_keep(const View& view) const { return kept ? kNoHold : view.position; }
+    std::shared_ptr<TopicFile> mapping() const {
+        return kept ? std::shared_ptr<TopicFile>(kept, &participant->topic_file()) : participant->shared();
     }
 };
 

@@ -12,11 +12,17 @@ SubscriberState* usable_subscriber(PyObject* self) {
     return nullptr;
 }
 
+static void forget_readers(SubscriberState& s) {
+    s.reader.reset();
+    s.after_kept.reset();
+    s.kept.reset();
+    s.work.reset();
+}
+
 static void detach(SubscriberState& s) {
     s.lost_before = s.lost();
-    s.reader.reset();
-    s.work.reset();
-    s.screens = s.screening();
+    forget_readers(s);
+    s.screens = s.looks_closer();
     s.leases.clear();
     if (s.participant && s.participant->topic_file().forked) s.participant->abandon();
     s.participant.reset();
@@ -29,11 +35,32 @@ void leave_topic(SubscriberState& s) {
     if (s.work && s.attached()) finish_received(s);
     s.lost_before = s.lost();
     std::unique_ptr<Participant> participant = std::move(s.participant);
-    s.reader.reset();
-    s.work.reset();
+    forget_readers(s);
     WithoutGil unlocked;
     participant.reset();
     stop_waiting(s.waiting);
+}
+
+// Goes to the first message, or to the last of each kind where the topic keeps them.
+static Status begin_reading(SubscriberState& s) {
+    Ring ring = ring_of(s.participant->topic_file());
+    Start start = s.came_first ? Start::oldest : s.start;
+    bool finds_kept = start == Start::last && ring.kept_kinds != 0 && !s.conflate;
+    Status status = s.reader->attach(finds_kept ? Start::latest : start, s.came_first);
+    if (status != Status::ok || !finds_kept) return status;
+    status = find_kept(ring, *s.reader, s.topic, s.participant->shared(), s.kept);
+    if (s.kept) {
+        s.after_kept = std::exchange(s.reader, s.kept->reader());
+        s.screens = true;
+    }
+    return status;
+}
+
+// After the last kept message: the ring.
+static void go_on_after_kept(SubscriberState& s) {
+    s.reader = std::move(s.after_kept);
+    s.kept.reset();
+    s.screens = s.looks_closer();
 }
 
 int attach(PyObject* self, SubscriberState& s) {
@@ -62,12 +89,10 @@ int attach(PyObject* self, SubscriberState& s) {
                 s.screens = true;
                 reap_dead_workers(topic_file);
             }
-            if (s.reader->attach(s.came_first ? Start::oldest : s.start, s.came_first) != Status::ok)
-                throw Failure{Fault::corrupt, corrupt_text(s.topic)};
+            if (begin_reading(s) != Status::ok) throw Failure{Fault::corrupt, corrupt_text(s.topic)};
         }
     } catch (const Failure& failure) {
-        s.reader.reset();
-        s.work.reset();
+        forget_readers(s);
         s.participant.reset();
         raise(failure);
         return -1;
@@ -92,12 +117,8 @@ bool Screen::skips(const std::byte* text, size_t size) const {
     return is_one_of(ignored, text, size) || (only && !is_one_of(*only, text, size));
 }
 
-// A kind may end with a trace context (docs/spec/shared-memory.md, "Trace context"): screens compare what is before it.
 static size_t bare_kind_size(const View& view) {
-    constexpr size_t kContextBytes = 56;
-    if (view.kind_size < kContextBytes) return view.kind_size;
-    size_t bare = view.kind_size - kContextBytes;
-    return std::memcmp(view.kind() + bare, ";00-", 4) == 0 ? bare : view.kind_size;
+    return ringmain::bare_kind_size(reinterpret_cast<const char*>(view.kind()), view.kind_size);
 }
 
 bool screened(const SubscriberState& s, const View& view) {
@@ -108,9 +129,13 @@ bool screened(const SubscriberState& s, const View& view) {
 // 1: a message, not yet taken; 0: none; -1: raised.
 [[gnu::always_inline]] static inline int look(SubscriberState& s, View& view, bool borrowing,
                                               bool releasing) {
-    Reader& reader = *s.reader;
     for (;;) {
+        Reader& reader = *s.reader;
         Status status = borrowing ? reader.borrow(view) : reader.peek(view);
+        if (status == Status::empty && s.kept && releasing) {
+            go_on_after_kept(s);
+            continue;
+        }
         if (status == Status::empty) return 0;
         if (status == Status::corrupt || status == Status::taken_over) {
             status == Status::corrupt ? raise_corrupt(s.topic) : raise_evicted(s);
@@ -131,7 +156,7 @@ int another_message(SubscriberState& s, View& view) {
 }
 
 static bool has_more(const SubscriberState& s) {
-    return s.work ? s.work->worker.has_more() : s.reader->has_more();
+    return s.kept || (s.work ? s.work->worker.has_more() : s.reader->has_more());
 }
 
 int message_now(PyObject* self, SubscriberState& s, View& view, bool borrowing, bool taking) {

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
-from ringmain._native import MAX_SLOT_COUNT, SLOT_COUNT
+from ringmain._contracts import CONTRACTS
+from ringmain._native import KEPT_KINDS, MAX_KEPT_KINDS, MAX_SLOT_COUNT, SLOT_COUNT
 
 MAX_TOPIC_BYTES = 200
 _PART = re.compile(r"[A-Za-z0-9._-]+")
@@ -92,6 +93,20 @@ def check_max_participants(count: int | None) -> int | None:
     if not 2 <= count <= MAX_SLOT_COUNT:
         raise ValueError(f"max_participants is from 2 to {MAX_SLOT_COUNT}, not {count}")
     return count
+
+
+def check_kept_kinds(kinds: bool | int, contract: str | None) -> int:
+    """Of how many kinds a topic keeps the last message; 0: not asked for."""
+    if not isinstance(kinds, int):
+        raise TypeError(f"keep_last_per_kind is True, False or a number of kinds, not {kinds!r}")
+    if not 0 <= kinds <= MAX_KEPT_KINDS:
+        raise ValueError(f"keep_last_per_kind is True, or from 1 to {MAX_KEPT_KINDS} kinds, not {kinds}")
+    if kinds and contract in CONTRACTS and CONTRACTS[contract].keeps_unread:
+        raise ValueError(
+            f"keep_last_per_kind is not for a {contract} topic: its readers get every message, and begin where the "
+            "last one stopped. Use broadcast, bus or reliable"
+        )
+    return KEPT_KINDS if kinds is True else int(kinds)
 
 
 def check_min_readers(count: int, max_participants: int | None = None) -> int:

@@ -41,6 +41,10 @@ class Publisher(Endpoint, _native.Publisher, metaclass=backends.EndpointType):
     max_participants: how many publishers and subscribers the topic takes at once, up to 4096; None: as many as the
         existing topic, or 128. Each takes 256 bytes, and two file descriptors of its process. On `work` the
         queue itself takes one. On zmq there is no limit.
+    keep_last_per_kind: keep the last message of each kind for subscribers with start="last", also after the ring has
+        dropped it. True: of up to 1024 kinds; a number: of so many, up to 16384. It belongs to the topic, as its
+        capacity does: all of its publishers keep. False: as the existing topic, or not. For `broadcast`, `bus` and
+        `reliable`. A message takes at most a 1024th of the capacity, or 1 KiB where that is less.
     takeover: on one-writer contracts, replace a writer that is still alive.
     spin: seconds to spin before sleeping, when `send` must wait. None: adaptive, at most 20 µs.
     backend: "shm", "zmq" or "fake"; None takes RINGMAIN_BACKEND, or shm. address: for zmq, where to bind.
@@ -70,6 +74,7 @@ class Publisher(Endpoint, _native.Publisher, metaclass=backends.EndpointType):
         takeover: bool = False,
         min_readers: int = 0,
         max_participants: int | None = None,
+        keep_last_per_kind: bool | int = False,
         spin: float | None = None,
         backend: backends.Backend | None = None,
         address: Any = None,
@@ -93,6 +98,7 @@ class Publisher(Endpoint, _native.Publisher, metaclass=backends.EndpointType):
             "mode": None if mode is None else _names.check_mode(mode),
             "max_participants": _names.check_max_participants(max_participants),
             "min_readers": _names.check_min_readers(min_readers, max_participants),
+            "keep_last_per_kind": _names.check_kept_kinds(keep_last_per_kind, contract),
             "spin": spin,
             "backend": "shm",
         }
@@ -116,6 +122,7 @@ class Publisher(Endpoint, _native.Publisher, metaclass=backends.EndpointType):
             options["min_readers"],
             self._participation,
             options["max_participants"],
+            options["keep_last_per_kind"],
         )
         there = self._describe()
         self._participation = Participation(there["epoch"], there["slot"], there["generation"])

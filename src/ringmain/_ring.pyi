@@ -16,6 +16,8 @@ FRAMES_LAYOUT: dict[str, int]
 DEFAULT_CAPACITY: int
 SLOT_COUNT: int
 MAX_SLOT_COUNT: int
+KEPT_KINDS: int
+MAX_KEPT_KINDS: int
 
 class ParticipantRecord(TypedDict):
     slot: int
@@ -62,6 +64,7 @@ class Inspection(TypedDict):
     max_participants: int
     participants: list[ParticipantRecord]
     work: tuple[int, list[tuple[int, int]]] | None  # how many are free; by slot, how many are taken
+    kept: tuple[int, int, int] | None  # kinds that the table takes; that it has; messages that it had no entry for
 
 TaskState = Literal["free", "taken", "returned", "orphaned", "done"]
 """Of a message on a shared contract. Orphaned: its worker has died, and the message is not given back yet."""
@@ -108,6 +111,7 @@ class Publisher:
         min_readers: int,
         replaces: tuple[int, int, int] | None,
         max_participants: int | None,
+        kept_kinds: int,
         /,
     ) -> None: ...
     def _close(self) -> None: ...

@@ -29,7 +29,8 @@ class Subscriber(Screened, Working, _native.Subscriber, metaclass=backends.Endpo
     """Receives a topic's messages. The topic need not exist yet, and may be recreated meanwhile.
 
     start: "latest" begins with the next message, "oldest" with the oldest that is still there, "last" with the newest
-        that is there. A pipe or work topic keeps its messages for its readers, which begin where the last one stopped.
+        that is there; on a topic with keep_last_per_kind, with the last of each kind. A pipe or work topic keeps its
+        messages for its readers, which begin where the last one stopped.
     on_lap: where to continue after being lapped: at the "latest" or the "oldest" message.
     conflate: deliver only the newest message; the ones skipped do not count as lost.
     type: what is received: a `msgspec.Struct`, dataclass, `dict`, `numpy.ndarray`, ...; None for bytes.

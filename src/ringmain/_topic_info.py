@@ -76,6 +76,12 @@ class TopicInfo:
     backend: Backend = "shm"
     waiting: int | None = None
     """On `work`: messages that no worker has taken. None on other contracts."""
+    kept_kinds: int | None = None
+    """With keep_last_per_kind: how many kinds have had a message that the ring dropped. None on other topics."""
+    max_kept_kinds: int = 0
+    """Of how many kinds it can keep the last message."""
+    not_kept: int = 0
+    """Messages that it dropped and did not keep, because it had as many other kinds."""
     max_participants: int | None = None
     """How many publishers and subscribers it takes at once. None: the backend sets no limit."""
 

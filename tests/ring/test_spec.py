@@ -40,6 +40,11 @@ def test_no_field_overlaps_the_next(title: str, struct: str) -> None:
     assert sum(fields[-1]) <= LAYOUT[struct]
 
 
+def test_the_entry_of_a_kept_kind() -> None:
+    written = {row[2].strip("`"): int(row[0]) for row in rows("Kept kinds")}
+    assert written == {name.split(".")[1]: at for name, at in LAYOUT.items() if name.startswith("KeptEntry.")}
+
+
 def test_constants() -> None:
     assert f"version {LAYOUT['version']}" in SPEC.splitlines()[0]
     assert f"{LAYOUT['slot_count']} unless the creator asks for more" in SPEC

@@ -81,6 +81,9 @@ def _participants(before: TopicInfo, now: TopicInfo) -> Iterator[Finding]:
             yield Finding("dead", "note", text, "ringmain clean, once there is no other participant")
     if now.waiting is not None:
         yield from _work(before, now)
+    if now.not_kept:
+        text = f"{now.not_kept} messages were dropped and not kept: the topic has {now.max_kept_kinds} kinds already"
+        yield Finding("kinds", "bad", text, "create it with a larger keep_last_per_kind")
     lost_before = {_key(r): r.lost for r in before.readers}
     for reader in now.readers:
         lost = reader.lost - lost_before.get(_key(reader), 0)

@@ -26,6 +26,7 @@ def describe(topic: rm.TopicInfo, now_ns: int, stream: rm.FrameStream | None = N
         f"  messages  {topic.next_sequence}",
         f"  ring      {bytes_text(topic.used)} of {bytes_text(topic.capacity)} used ({full:.0f}%)",
         *([roster] if topic.max_participants else ()),
+        *(_kept_lines(topic) if topic.kept_kinds is not None else ()),
         *(_frame_lines(stream) if stream else ()),
         *(_work_lines(topic, now_ns) if topic.waiting is not None else ()),
         "",
@@ -45,6 +46,11 @@ def _frame_lines(stream: rm.FrameStream) -> list[str]:
         f"  buffers   {stream.buffers} of {bytes_text(stream.buffer_bytes)}, held by {held or 'no reader'}",
     ]
     return lines if stream.alive else [*lines, "  publisher gone"]
+
+
+def _kept_lines(topic: rm.TopicInfo) -> list[str]:
+    missed = f", {count_text(topic.not_kept)} messages of others not kept" if topic.not_kept else ""
+    return [f"  kept      the last message of each kind; {topic.kept_kinds} of {topic.max_kept_kinds} kinds{missed}"]
 
 
 def _work_lines(topic: rm.TopicInfo, now_ns: int) -> list[str]:

@@ -64,6 +64,7 @@ FEATURES = (
     Feature("losses are counted"),
     Feature("what fits is counted in bytes", zmq="its queues count messages: `Address.queue`, on each side"),
     Feature("start='oldest' and 'last' find earlier messages", zmq=_NO_HISTORY),
+    Feature("keep_last_per_kind", zmq=_NO_HISTORY),
     Feature("a pipe's next reader goes on", zmq="what the last reader's queue held is gone with it"),
     Feature("observers of pipe and work", zmq="a message that one peer of a PUSH socket gets, no other does"),
     Feature("a second publisher is refused", zmq="only on ipc; on tcp the address is taken, and binding fails"),

@@ -33,6 +33,8 @@ class PythonPublisher(PythonEndpoint):
     """Bytes in the ring."""
     epoch: int
     """Which life of the topic this is."""
+    _keeps = False
+    """Does the topic keep the last message of each kind?"""
 
     def _prepare_options(self, topic: str, options: dict[str, Any]) -> None:
         self._set_options(Publisher, topic, options)
@@ -45,6 +47,7 @@ class PythonPublisher(PythonEndpoint):
         if asked.mode is not None:
             _names.check_mode(asked.mode)
         _names.check_max_participants(asked.max_participants)
+        asked.keep_last_per_kind = _names.check_kept_kinds(asked.keep_last_per_kind, asked.contract)
         _names.check_min_readers(asked.min_readers, asked.max_participants)
         self._reservation: PythonReservation | None = None
         self._own_schema = b"" if self._codec is None else self._codec.schema.to_bytes()
@@ -67,7 +70,7 @@ class PythonPublisher(PythonEndpoint):
     @property
     def max_message_bytes(self) -> int:
         """The largest message the topic takes, without sender and kind."""
-        return reference_ring.largest_message(self.contract, self.capacity)
+        return reference_ring.largest_message(self.contract, self.capacity, self._keeps)
 
     # ------------------------------------------------------------------------------------------ sending
 
@@ -96,11 +99,13 @@ class PythonPublisher(PythonEndpoint):
     def _check_size(self, size: int, kind: str) -> None:
         envelope = reference_ring.envelope_bytes(self.sender, kind)
         if size + envelope > self.max_message_bytes:
+            needed = reference_ring.needed_capacity(self.contract, size, envelope, self._keeps)
+            why = ", since a topic with keep_last_per_kind has a 1024th of it for each kind" if self._keeps else ""
             raise MessageTooLarge(
                 f"a message of {size} bytes is too large for topic '{self.topic}': with its {self.capacity} bytes it "
                 f"takes up to {self.max_message_bytes - envelope}; "
                 + (
-                    f"ask for capacity={reference_ring.needed_capacity(self.contract, size, envelope)} or more"
+                    f"ask for capacity={needed} or more{why}"
                     if size <= reference_ring.MAX_MESSAGE_BYTES
                     else "no topic takes more than 4 GiB in one message"
                 )

@@ -9,10 +9,11 @@ not exist here. Nothing here waits, locks or reads a clock: fake/_world.py does 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ringmain import _native
 from ringmain._contracts import CONTRACTS, Contract, ContractName
+from ringmain._screens import split_kind
 from ringmain._topic_info import Role
 
 HEADER_BYTES = 24
@@ -22,6 +23,9 @@ PAGE_BYTES = 4096
 SLOT_COUNT = _native.SLOT_COUNT
 DEFAULT_CAPACITY = _native.DEFAULT_CAPACITY
 MAX_MESSAGE_BYTES = 0xFFFFFFFF
+KEPT_ENTRY_BYTES = 16  # beside the message
+KEPT_POSITION = 1 << 62
+"""Of messages from the table of kept kinds. Above all positions of the ring: neither held nor overwritten there."""
 
 
 def align(size: int) -> int:
@@ -36,13 +40,17 @@ def envelope_bytes(sender: str, kind: str) -> int:
     return align(len(sender.encode()) + len(kind.encode()))
 
 
-def largest_message(contract: ContractName, capacity: int) -> int:
-    """The largest payload with an empty envelope. A lapping contract keeps at least two messages."""
+def largest_message(contract: ContractName, capacity: int, keeps: bool = False) -> int:
+    """The largest payload with an empty envelope. A lapping contract keeps at least two messages. `keeps`: each must
+    fit into an entry of the table of kept kinds."""
     ring = capacity if CONTRACTS[contract].writer_waits else capacity // 2
-    return min(ring - HEADER_BYTES - NEXT_NUMBER_BYTES, MAX_MESSAGE_BYTES)
+    largest = min(ring - HEADER_BYTES - NEXT_NUMBER_BYTES, MAX_MESSAGE_BYTES)
+    return min(largest, max(1024, capacity // 1024) - KEPT_ENTRY_BYTES - HEADER_BYTES) if keeps else largest
 
 
-def needed_capacity(contract: ContractName, size: int, envelope: int) -> int:
+def needed_capacity(contract: ContractName, size: int, envelope: int, keeps: bool = False) -> int:
+    if keeps:
+        return round_capacity(1024 * (KEPT_ENTRY_BYTES + HEADER_BYTES + align(size) + envelope))
     needed = size + envelope + HEADER_BYTES + NEXT_NUMBER_BYTES
     return round_capacity(needed if CONTRACTS[contract].writer_waits else 2 * needed)
 
@@ -112,6 +120,10 @@ class Ring:
     slot_count: int = SLOT_COUNT
     records: dict[int, Record] = field(default_factory=dict)
     newest: Record | None = None
+    kept_kinds: int = 0
+    """Of how many kinds the last message is kept when it is dropped."""
+    kept: dict[str, Record] = field(default_factory=dict)
+    not_kept: int = 0
 
     @property
     def traits(self) -> Contract:
@@ -139,6 +151,22 @@ class Ring:
     def free(self) -> Iterator[Record]:
         """On a shared contract: the messages that no worker has taken, oldest first."""
         return (record for record in self.records.values() if record.owner is None and not record.done)
+
+    def keep(self, record: Record) -> None:
+        """The record is dropped: it is the last of its kind that was."""
+        kind = split_kind(record.kind).name
+        if kind in self.kept or len(self.kept) < self.kept_kinds:
+            self.kept[kind] = record
+        elif self.kept_kinds:
+            self.not_kept += 1
+
+    def last_of_each_kind(self) -> list[Record]:
+        """In the order of their positions."""
+        last = dict(self.kept)
+        for record in self.records.values():
+            if self.tail <= record.position < self.commit:
+                last[split_kind(record.kind).name] = record
+        return sorted(last.values(), key=lambda record: record.position)
 
     def intact(self, position: int) -> bool:
         return self.claim <= position + self.capacity
@@ -211,6 +239,7 @@ class Writer:
         written = {record.position: record for record in self.pending}
         while ring.tail + ring.capacity < target:
             record = ring.records.get(ring.tail) or written[ring.tail]
+            ring.keep(record)
             ring.tail = record.end
 
     def seal(self, data: bytes, time_ns: int, sender: str, kind: str, seq: int | None = None) -> int:
@@ -258,6 +287,8 @@ class Reader:
         self.holds_borrowed = ring.traits.holds == "while borrowed" and not observes
         self.position = self.expected = 0
         self.lost = self.pending_lost = 0
+        self.kept: list[Record] = []
+        """With start="last": the last message of each kind, which come first."""
 
     def attach(self, start: str, from_the_first: bool) -> None:
         """Called once after joining. A reader that existed before the topic expects all of its messages: with
@@ -268,6 +299,9 @@ class Reader:
         if self.slot.hold is not None:  # goes on where a pipe's last reader stopped, or held since it was enrolled
             self.position, from_the_first = self.slot.hold, False
         else:
+            if start == "last" and ring.kept_kinds and not self.conflate:
+                self.kept = [replace(record, position=KEPT_POSITION) for record in ring.last_of_each_kind()]
+                start = "latest"
             self._jump(start)
         number = ring.number_at(self.position)
         self.expected = 0 if from_the_first else number
@@ -298,6 +332,8 @@ class Reader:
 
     def peek(self) -> Record | None:
         """The next message, without moving on; None if there is none."""
+        if self.kept:
+            return self.kept[0]
         ring = self.ring
         while self.position != ring.commit:
             if self.conflate and ring.newest is not None and self.position < ring.newest.position:
@@ -326,6 +362,9 @@ class Reader:
 
     def skip(self, record: Record) -> None:
         """Move on past a message that is ignored."""
+        if self.kept:
+            del self.kept[0]
+            return
         self._count_lost(record.seq)
         self.expected = record.seq + 1
         self.position = record.end

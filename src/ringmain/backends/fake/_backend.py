@@ -54,6 +54,9 @@ def _describe(ring: Ring) -> TopicInfo:
         readers=[p for p in participants if p.role != "writer"],
         backend="fake",
         waiting=len(list(ring.free())) if ring.traits.shared else None,
+        kept_kinds=len(ring.kept) if ring.kept_kinds else None,
+        max_kept_kinds=ring.kept_kinds,
+        not_kept=ring.not_kept,
         max_participants=ring.slot_count,
     )
 

@@ -29,8 +29,15 @@ class FakePublisher(FakeEndpoint, PythonPublisher):
         asked = self._asked
         self._enter_world(asked.address)
         self._ring = self._world.create(
-            self.topic, asked.contract, asked.capacity, asked.persist, self._own_schema, asked.max_participants
+            self.topic,
+            asked.contract,
+            asked.capacity,
+            asked.persist,
+            self._own_schema,
+            asked.max_participants,
+            asked.keep_last_per_kind,
         )
+        self._keeps = self._ring.kept_kinds > 0
         self._slot = reference_ring.Slot(self.name, "writer", self._world.now_ns)
         self._world.join(self._ring, self._slot, asked.takeover)
         self._writer = reference_ring.Writer(self._ring, self._slot)

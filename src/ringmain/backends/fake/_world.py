@@ -126,17 +126,27 @@ class World(Schedule):
         persist: bool,
         schema: bytes,
         slot_count: int | None = None,
+        kept_kinds: int = 0,
     ) -> reference_ring.Ring:
         """The existing topic if it is as asked; otherwise a new one, if the old one has no writer."""
         ring = self.rings.get(topic)
         if ring is not None:
             wanted = reference_ring.round_capacity(capacity or ring.capacity)
             same_slots = (slot_count or ring.slot_count) == ring.slot_count
-            if (contract or ring.contract) == ring.contract and wanted == ring.capacity and same_slots:
+            same_table = (kept_kinds or ring.kept_kinds) == ring.kept_kinds
+            same = (contract or ring.contract) == ring.contract and wanted == ring.capacity
+            if same and same_slots and same_table:
                 ring.persist |= persist
                 return ring
-            limit = "" if same_slots else f", max_participants {slot_count}"
-            self._replace(ring, contract or ring.contract, wanted, limit)
+            there = f"{ring.contract} of {ring.capacity} bytes"
+            asked = f"{contract or ring.contract} of {wanted} bytes"
+            if not same_slots:
+                there += f", max_participants {ring.slot_count}"
+                asked += f", max_participants {slot_count}"
+            if not same_table:
+                there += f", keep_last_per_kind {ring.kept_kinds}"
+                asked += f", keep_last_per_kind {kept_kinds}"
+            self._replace(ring, f"topic '{ring.topic}' is a {there}; asked for was a {asked}")
         self.rings[topic] = reference_ring.Ring(
             topic,
             contract or DEFAULT_CONTRACT,
@@ -145,18 +155,15 @@ class World(Schedule):
             persist,
             schema,
             slot_count=slot_count or reference_ring.SLOT_COUNT,
+            kept_kinds=kept_kinds,
         )
         for endpoint in self.endpoints:
             if endpoint.topic == topic:
                 endpoint.enrol(self.rings[topic])
         return self.rings[topic]
 
-    def _replace(self, ring: reference_ring.Ring, contract: str, capacity: int, limit: str) -> None:
-        there = f", max_participants {ring.slot_count}" if limit else ""
-        text = (
-            f"topic '{ring.topic}' is a {ring.contract} of {ring.capacity} bytes{there}; asked for was a {contract} of "
-            f"{capacity} bytes{limit}"
-        )
+    def _replace(self, ring: reference_ring.Ring, text: str) -> None:
+        """Remove a topic that is not as asked; `text` says how it differs."""
         writer = next((slot for slot in ring.slots if slot.role == "writer"), None)
         if writer is not None:
             raise TopicMismatch(f"{text}, but {writer.describe(os.getpid())} uses it as it is")

@@ -36,6 +36,7 @@ class ShmBackend(BackendProtocol):
         seen = _native.inspect(_names.runtime_directory(), name)
         names = {each["slot"]: each["name"] for each in seen["participants"]}
         waiting, taken = seen["work"] or (None, [])
+        max_kept_kinds, kept_kinds, not_kept = seen["kept"] or (0, None, 0)
         participants = [_participant(each, seen, names, dict(taken)) for each in seen["participants"]]
         return TopicInfo(
             name=name,
@@ -49,6 +50,9 @@ class ShmBackend(BackendProtocol):
             writers=[p for p in participants if p.role == "writer"],
             readers=[p for p in participants if p.role != "writer"],
             waiting=waiting,
+            kept_kinds=kept_kinds,
+            max_kept_kinds=max_kept_kinds,
+            not_kept=not_kept,
             max_participants=seen["max_participants"],
         )
 

@@ -52,6 +52,7 @@ class ZmqPublisher(PythonPublisher):
             (asked.persist, "persist"),
             (asked.takeover, "takeover"),
             (asked.min_readers, "min_readers"),
+            (asked.keep_last_per_kind, "keep_last_per_kind"),
         ):
             if wanted and _features.missing("zmq", feature):
                 _features.refuse("zmq", self.topic, feature)
