@@ -22,7 +22,8 @@ def test_json_for_typed_topics(ringmain):
 
 
 @pytest.mark.parametrize(
-    ("text", "words"), [("{", "this is not JSON"), ('{"time": "late", "acceleration": [1,2,3]}', "not a Imu")]
+    ("text", "words"),
+    [("{", "this is not JSON"), ('{"time": "late", "acceleration": [1,2,3]}', "not fit the type Imu")],
 )
 def test_what_does_not_fit_the_type_is_not_sent(ringmain, text, words):
     with rm.Publisher("t", contract="bus", type=Imu), rm.Subscriber("t") as sub:

@@ -60,7 +60,7 @@ def test_the_examples_of_call_run(line, infer):
 def test_call_says_what_went_wrong_in_one_sentence(ringmain, infer):
     for request, code, words in (
         (("infer", '{"x": 0}'), 1, "ZeroDivisionError"),
-        (("infer", '{"z": 0}'), 2, "not a Observation"),
+        (("infer", '{"z": 0}'), 2, "does not fit the type Observation"),
         (("no.server", "{}"), 3, "there is no service 'no.server'"),
     ):
         ended = ringmain("call", *request)

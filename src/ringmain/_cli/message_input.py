@@ -47,7 +47,7 @@ class Encoder:
                 return self._array(value)
             return bytes(codec_from_schema(schema).encode(msgspec.convert(value, self._made)))
         except (msgspec.ValidationError, ValueError, TypeError) as error:
-            raise UsageError(f"this is not a {schema.type_name}: {error}") from None
+            raise UsageError(f"the message does not fit the type {schema.type_name}: {error}") from None
 
     def _array(self, value: Any) -> bytes:
         import numpy
