@@ -88,7 +88,7 @@ RosterLock::RosterLock(const TopicFile& topic_file, int64_t timeout_ns) : topic_
 }
 
 RosterLock::~RosterLock() {
-    if (topic_file_.intact()) set_lock(topic_file_.fd(), kRosterLockByte, F_UNLCK);
+    if (int fd = topic_file_.intact_fd(); fd >= 0) set_lock(fd, kRosterLockByte, F_UNLCK);
 }
 
 static SlotState state_of(const TopicFile& topic_file, uint32_t slot) {
@@ -116,7 +116,8 @@ static bool slot_locked(const TopicFile& topic_file, uint32_t slot) {
     lock.l_len = 1;
     // If the kernel cannot say, count it as alive: reaping a living participant would corrupt the ring, sparing a
     // dead one only costs waiting.
-    return !topic_file.intact() || fcntl(topic_file.fd(), F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+    int fd = topic_file.intact_fd();
+    return fd < 0 || fcntl(fd, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
 // An enrolled reader cannot lock its byte before it opens the file. Until then it is alive while it waits, and its lock is

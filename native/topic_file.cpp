@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <utility>
@@ -47,8 +48,7 @@ struct FileDescriptor {
 
 // ---------------------------------------------------------------------------------------------- descriptors
 
-bool OwnDescriptor::open(int directory, const char* path, int flags, mode_t mode) {
-    struct stat st;
+bool OwnDescriptor::open(int directory, const char* path, int flags, mode_t mode, struct stat& st) {
     fd_ = openat(directory, path, flags | O_CLOEXEC, mode);
     if (fd_ < 0) return false;
     if (fstat(fd_, &st) == 0) {
@@ -64,6 +64,7 @@ bool OwnDescriptor::open(int directory, const char* path, int flags, mode_t mode
 
 bool OwnDescriptor::intact() const {
     struct stat st;
+    if (brief_) return fd_ >= 0;
     return fd_ >= 0 && fstat(fd_, &st) == 0 && st.st_dev == device_ && st.st_ino == inode_;
 }
 
@@ -109,7 +110,8 @@ Directory::Directory(std::string path, bool create) : path_(std::move(path)) {
     process_barrier::registered();
     if (create && mkdir(path_.c_str(), 0700) != 0 && errno != EEXIST)
         fail_errno("cannot make the runtime directory " + path_);
-    if (!descriptor_.open(AT_FDCWD, path_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW)) {
+    struct stat st;
+    if (!descriptor_.open(AT_FDCWD, path_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, st)) {
         if (errno == ENOTDIR || errno == ELOOP)
             fail(Fault::not_allowed, "the runtime directory " + path_ + " is a link or a file: refused");
         fail_errno("cannot open the runtime directory " + path_);
@@ -120,8 +122,6 @@ Directory::Directory(std::string path, bool create) : path_(std::move(path)) {
             if (descriptor) descriptor->close();
         }
     } guard{&descriptor_};
-    struct stat st;
-    if (fstat(fd(), &st) != 0) fail_errno("cannot examine " + path_);
     owner_ = st.st_uid;
     device_ = st.st_dev;
     inode_ = st.st_ino;
@@ -220,10 +220,10 @@ struct OpenTopicFiles {
     // Made when the module is loaded, so that no fork finds it half made; never destroyed: a fork may come at any time.
     static OpenTopicFiles* const all;
 
-    static bool open(TopicFile& s, int flags, const char* path, mode_t mode = 0) {
+    static bool open(TopicFile& s, int flags, const char* path, mode_t mode, struct stat& st) {
         int directory = s.directory->fd();
         std::lock_guard lock(all->mutex);
-        if (!s.descriptor_.open(directory, path, flags, mode)) return false;
+        if (!s.descriptor_.open(directory, path, flags, mode, st)) return false;
         s.inode = s.descriptor_.inode();
         s.next_ = all->first;
         if (all->first) all->first->previous_ = &s;
@@ -246,24 +246,23 @@ OpenTopicFiles* const OpenTopicFiles::all = new OpenTopicFiles;
 TopicFile::~TopicFile() {
     OpenTopicFiles::close(*this);
     if (area_) munmap(area_, area_bytes_);
-    if (control_) munmap(control_, control_bytes_);
+    if (control_copied_)
+        std::free(control_);
+    else if (control_)
+        munmap(control_, control_bytes_);
 }
 
 int TopicFile::fd() const {
-    if (!intact()) fail_descriptor_lost("topic '" + topic + "'");
-    return descriptor_.number();
+    int fd = intact_fd();
+    if (fd < 0) fail_descriptor_lost("topic '" + topic + "'");
+    return fd;
 }
 
 static bool only_looks(Access access) { return access == Access::inspect || access == Access::observe; }
 
 void TopicFile::map(Access access) {
     control_bytes_ = data_offset;
-    if (access == Access::inspect) {
-        void* control = mmap(nullptr, control_bytes_, PROT_READ, MAP_SHARED, fd(), 0);
-        if (control == MAP_FAILED) fail_errno("cannot map topic '" + topic + "'");
-        control_ = static_cast<std::byte*>(control);
-        return;
-    }
+    if (access == Access::inspect) return copy_control();
     int control_protection = only_looks(access) ? PROT_READ : PROT_READ | PROT_WRITE;
     // A worker marks the messages that it takes.
     bool writes = access == Access::write || (access == Access::read && traits(contract).shared);
@@ -289,6 +288,31 @@ void TopicFile::map(Access access) {
     ::close(through.release());
     no_fork.unlock();
     if (kind() == FileKind::ring && access != Access::observe) populate();
+}
+
+// To inspect a topic is to read a few pages once: a copy of them costs less than a mapping and its page faults. Each word is
+// as some moment had it, which is all that a look from outside promises.
+void TopicFile::copy_control() {
+    control_ =
+        static_cast<std::byte*>(std::aligned_alloc(kHeaderBytes, align_up(control_bytes_, kHeaderBytes)));
+    if (!control_) fail_errno("no memory to inspect topic '" + topic + "'");
+    control_copied_ = true;
+    auto read = [&](uint64_t from, uint64_t bytes) {
+        if (pread(fd(), control_ + from, bytes, static_cast<off_t>(from)) != static_cast<ssize_t>(bytes))
+            fail(Fault::corrupt, "topic '" + topic + "' is shorter than its header says");
+    };
+    constexpr int kMaxAttempts = 1000;  // the schema changes seldom
+    uint32_t version;
+    int attempt = 0;
+    do {
+        read(0, kHeaderBytes);
+        version = schema_version();
+        if (header().schema_bytes[version % 2].load(std::memory_order_relaxed) != 0)
+            read(schema_offset(slot_count), schema_capacity_bytes);
+        read(offsetof(Header, schema_version), sizeof version);
+    } while (schema_version() != version && ++attempt < kMaxAttempts);
+    read(kRosterOffset, uint64_t{slots_used()} * sizeof(Slot));
+    if (kept_kinds != 0) read(static_cast<uint64_t>(kept() - control_), kept_hashes_bytes(kept_kinds));
 }
 
 void TopicFile::map_ring(int protection, int through) {
@@ -392,7 +416,8 @@ std::shared_ptr<TopicFile> TopicFile::create(std::shared_ptr<Directory> director
     s.flags = (options.persist ? uint32_t{kPersist} : 0) | (options.huge_pages ? uint32_t{kHugePages} : 0);
 
     // No name until it is complete: a crash before that leaves nothing, and no process ever opens half a topic.
-    if (!OpenTopicFiles::open(s, O_TMPFILE | O_RDWR, ".", 0600))
+    struct stat st;
+    if (!OpenTopicFiles::open(s, O_TMPFILE | O_RDWR, ".", 0600, st))
         fail_errno("cannot create topic '" + s.topic + "' in " + directory->path());
     if (fchmod(s.fd(), options.mode) != 0) fail_errno("cannot set the mode of topic '" + s.topic + "'");
     s.allocate();
@@ -435,8 +460,9 @@ std::shared_ptr<TopicFile> TopicFile::open(std::shared_ptr<Directory> directory,
     const char* kinds[] = {"topic '", "the pool of stream '", "the waiting file of topic '"};
     std::string what = kinds[static_cast<int>(kind)] + s.topic + "' (" + directory->path() + "/" + file + ")";
 
+    struct stat st;
     if (!OpenTopicFiles::open(s, (only_looks(access) ? O_RDONLY : O_RDWR) | O_NOFOLLOW | O_NONBLOCK,
-                              file.c_str())) {
+                              file.c_str(), 0, st)) {
         if (errno == ELOOP) fail(Fault::not_allowed, what + " is a symbolic link: refused");
         if (errno == ENOENT)
             fail(Fault::not_found, std::string("there is no ") +
@@ -444,8 +470,7 @@ std::shared_ptr<TopicFile> TopicFile::open(std::shared_ptr<Directory> directory,
                                        "' in " + directory->path());
         fail_errno("cannot open " + what);
     }
-    struct stat st;
-    if (fstat(s.fd(), &st) != 0) fail_errno("cannot examine " + what);
+    if (access == Access::inspect) s.descriptor_.be_brief();
     s.mode = st.st_mode & 07777;
     if (!S_ISREG(st.st_mode)) fail(Fault::not_allowed, what + " is not a regular file: refused");
     if (!directory->trusts(st.st_uid))

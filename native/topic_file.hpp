@@ -46,10 +46,13 @@ class OwnDescriptor {
     int fd_ = -1;
     dev_t device_ = 0;
     ino_t inode_ = 0;
+    bool brief_ = false;
 
   public:
-    // False: errno says why.
-    bool open(int directory, const char* path, int flags, mode_t mode = 0);
+    // `st`: of the opened file. False: errno says why.
+    bool open(int directory, const char* path, int flags, mode_t mode, struct stat& st);
+    // It is opened, used and closed within one call, so that no other code of this process closes it: intact() need not ask.
+    void be_brief() { brief_ = true; }
     bool intact() const;  // is it still the file that was opened?
     void close();         // only if it is
     int number() const { return fd_; }
@@ -96,6 +99,7 @@ extern std::atomic<uint32_t> forks;
 class TopicFile {
     OwnDescriptor descriptor_;
     std::byte* control_ = nullptr;
+    bool control_copied_ = false;  // it is memory of our own: see copy_control
     uint64_t control_bytes_ = 0;
     std::byte* data_ = nullptr;
     std::byte* area_ = nullptr;  // the address space that the data part lies in
@@ -105,6 +109,7 @@ class TopicFile {
     friend struct OpenTopicFiles;
 
     void map(Access access);
+    void copy_control();
     void map_ring(int protection, int through);
     void map_pool(int protection, int through);
     void populate() const;
@@ -146,7 +151,7 @@ class TopicFile {
 
     // Throws if this process has closed it behind our back: then the kernel has dropped our locks.
     int fd() const;
-    bool intact() const { return descriptor_.intact(); }
+    int intact_fd() const { return descriptor_.intact() ? descriptor_.number() : -1; }  // -1: closed likewise
     FileKind kind() const {
         return contract == Contract::frames    ? FileKind::pool
                : contract == Contract::waiting ? FileKind::waiting

@@ -13,15 +13,23 @@ namespace ringmain::py {
 
 namespace {
 
+// A key of a record, made once: a scrape of many topics makes thousands of records.
+#define KEY(name)                                                                 \
+    ([] {                                                                         \
+        static PyObject* const key = PyUnicode_InternFromString(name); /* kept */ \
+        return key;                                                               \
+    }())
+
 PyObject* participant_record(const ParticipantInfo& p) {
     return Py_BuildValue(
-        "{sIsssIsIsKsKsOsKsKsKsKsKsKsKsKsOsIsKsOsssKsK}", "slot", p.slot, "role", role_name(p.role), "pid",
-        p.pid, "uid", p.uid, "pid_namespace", p.pid_namespace, "started_ticks", p.started_ticks,
-        "same_namespace", p.same_namespace ? Py_True : Py_False, "generation", p.generation, "joined_ns",
-        p.joined_ns, "position", p.position, "sequence", p.sequence, "messages", p.messages, "bytes", p.bytes,
-        "lost", p.lost, "hold", p.hold, "holding", p.hold == kNoHold ? Py_False : Py_True, "waits_for",
-        p.waits_for, "blocked_ns", p.blocked_ns, "alive", p.alive ? Py_True : Py_False, "name",
-        p.name.c_str(), "taken_ns", p.taken_ns, "redelivered", p.redelivered);
+        "{OIOsOIOIOKOKOOOKOKOKOKOKOKOKOKOOOIOKOOOsOKOK}", KEY("slot"), p.slot, KEY("role"), role_name(p.role),
+        KEY("pid"), p.pid, KEY("uid"), p.uid, KEY("pid_namespace"), p.pid_namespace, KEY("started_ticks"),
+        p.started_ticks, KEY("same_namespace"), p.same_namespace ? Py_True : Py_False, KEY("generation"),
+        p.generation, KEY("joined_ns"), p.joined_ns, KEY("position"), p.position, KEY("sequence"), p.sequence,
+        KEY("messages"), p.messages, KEY("bytes"), p.bytes, KEY("lost"), p.lost, KEY("hold"), p.hold,
+        KEY("holding"), p.hold == kNoHold ? Py_False : Py_True, KEY("waits_for"), p.waits_for,
+        KEY("blocked_ns"), p.blocked_ns, KEY("alive"), p.alive ? Py_True : Py_False, KEY("name"),
+        p.name.c_str(), KEY("taken_ns"), p.taken_ns, KEY("redelivered"), p.redelivered);
 }
 
 // Of a shared contract: no message below it is free or taken.
@@ -120,13 +128,13 @@ PyObject* inspection(const std::shared_ptr<Directory>& directory, std::string_vi
     if (s->kept_kinds != 0) kept = Ref(count_kept(ring_of(*s)));
     if (!kept) return nullptr;
     auto turn = static_cast<uint32_t>(h.turn.load(std::memory_order_relaxed) & kTurnOwner);
-    return Py_BuildValue("{sssKsIsKsKsKsKsOsy#sIsOsOsO}", "contract", traits(s->contract).name,
-                         "capacity_bytes", s->capacity_bytes, "max_participants", s->slot_count, "epoch",
-                         s->epoch, "next_sequence", next, "position", commit, "used_bytes",
-                         commit >= tail ? std::min(commit - tail, s->capacity_bytes) : 0, "persist",
-                         s->persists() ? Py_True : Py_False, "schema", schema.data(),
-                         static_cast<Py_ssize_t>(schema.size()), "turn", turn, "participants",
-                         participants.get(), "work", work.get(), "kept", kept.get());
+    return Py_BuildValue("{OsOKOIOKOKOKOKOOOy#OIOOOOOO}", KEY("contract"), traits(s->contract).name,
+                         KEY("capacity_bytes"), s->capacity_bytes, KEY("max_participants"), s->slot_count,
+                         KEY("epoch"), s->epoch, KEY("next_sequence"), next, KEY("position"), commit,
+                         KEY("used_bytes"), commit >= tail ? std::min(commit - tail, s->capacity_bytes) : 0,
+                         KEY("persist"), s->persists() ? Py_True : Py_False, KEY("schema"), schema.data(),
+                         static_cast<Py_ssize_t>(schema.size()), KEY("turn"), turn, KEY("participants"),
+                         participants.get(), KEY("work"), work.get(), KEY("kept"), kept.get());
 }
 
 // inspect(directory, topic): an Inspection, as _ring.pyi types it.
