@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from pyarrow import fs as pafs
 
 from ringmain.errors import LakeError
 from ringmain.pipeline import Lake
@@ -165,6 +166,26 @@ def test_small_files_are_compacted_and_old_ones_vacuumed(lake: Lake) -> None:
     lake.write("silver/a", 6, rows(6))  # a try that died
     assert lake.vacuum("silver/a", 0) == 8
     assert sorted(lake.to_arrow("silver/a")["seq"].to_pylist()) == list(range(6))
+
+
+def test_what_a_commit_reads_of_the_log_does_not_grow(lake: Lake) -> None:
+    for batch in range(45):
+        append(lake, batch, rows(batch))
+    names = [info.base_name for info in lake.filesystem().get_file_info(pafs.FileSelector("silver/a/_delta_log"))]
+    checkpoints = [int(name.partition(".")[0]) for name in names if name.endswith(".checkpoint.parquet")]
+    assert lake.table("silver/a").version() - max(checkpoints) < 10
+
+
+def test_maintenance_deletes_the_log_of_old_versions(lake: Lake) -> None:
+    for batch in range(12):
+        append(lake, batch, rows(batch))
+    lake.vacuum("silver/a", 168)
+    assert len(lake.history("silver/a")) > 12
+    lake.vacuum("silver/a", 0)
+    assert len(lake.history("silver/a")) < 6
+    assert not append(same(lake), 11, rows(11))  # what the table has is not forgotten
+    assert append(same(lake), 12, rows(12))
+    assert sorted(same(lake).to_arrow("silver/a")["seq"].to_pylist()) == list(range(13))
 
 
 def test_old_rows_are_deleted_by_table(lake: Lake) -> None:

@@ -137,12 +137,13 @@ class BatchRun:
     def _tasks(self, batch: int, ranges: list[Range], shared: Shared) -> tuple[Task, ...]:
         """Ranges packed up to the size of a task, and slices of the stretches where recordings overlap."""
         tasks: list[Task] = []
-        pack: list[Range] = []
+        pack, size = list[Range](), 0
         for item in ranges:
-            if pack and sum(one.bytes for one in pack) + item.bytes > self.settings.split_bytes:
+            if pack and size + item.bytes > self.settings.split_bytes:
                 tasks.append(Task(tuple(pack)))
-                pack = []
+                pack, size = [], 0
             pack.append(item)
+            size += item.bytes
         if pack:
             tasks.append(Task(tuple(pack)))
         known = [

@@ -25,7 +25,7 @@ from pyarrow import fs as pafs
 from ringmain.errors import LakeError
 from ringmain.pipeline._frames import bronze
 from ringmain.pipeline._ledger import BEGUN, LEDGER, Ledger
-from ringmain.spark._tables import Tables
+from ringmain.spark._tables import LOG_RETENTION, Tables
 
 if TYPE_CHECKING:
     import duckdb
@@ -84,17 +84,25 @@ class Lake(Tables):
         """Every commit to a table, the newest first."""
         return list(self.table(name).history(limit))
 
-    def compact(self, name: str, *, at_least: int = SMALL_FILES) -> int:
-        """Join the small files of a table if there are many. Returns how many were joined."""
+    def compact(self, name: str, *, at_least: int = SMALL_FILES, target_bytes: int = 2 * SMALL_BYTES) -> int:
+        """Join the small files of a table if there are many. Returns how many were joined. Files up to `target_bytes`
+        are written again each time, so while a table is followed that is little."""
         small = [one for one in self.files(name) if one.size < SMALL_BYTES]
         if len(small) < at_least:
             return 0
-        metrics = self.table(name).optimize.compact(target_size=8 * SMALL_BYTES)
+        metrics = self.table(name).optimize.compact(target_size=target_bytes)
         return int(metrics["numFilesRemoved"])
 
     def vacuum(self, name: str, hours: int) -> int:
-        """Deletes files that no version of the last `hours` has. Returns how many."""
-        return len(self.table(name).vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True))
+        """Deletes files that no version of the last `hours` has, and the log of versions before these, from now on also
+        while the pipeline runs: a long log makes commits slow. Returns how many files."""
+        table, kept = self.table(name), f"interval {hours} hours"
+        if table.metadata().configuration.get(LOG_RETENTION) != kept:
+            table.alter.set_table_properties({LOG_RETENTION: kept})
+        gone = table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
+        table.create_checkpoint()
+        table.cleanup_metadata()
+        return len(gone)
 
     def retain(self, name: str, days: float) -> int:
         """Deletes the rows of a table whose time is more than so many days ago. Returns how many. Their files go with
@@ -124,7 +132,7 @@ class Lake(Tables):
             wanted = {} if name == LEDGER else retain or {}
             days = next((days for pattern, days in wanted.items() if fnmatchcase(name, pattern)), None)
             gone = "" if days is None or busy else f"{self.retain(name, days)} rows deleted, "
-            joined = 0 if busy else self.compact(name, at_least=2)
+            joined = 0 if busy else self.compact(name, at_least=2, target_bytes=8 * SMALL_BYTES)
             yield f"{name}: {gone}{joined} files joined, {self.vacuum(name, keep_hours)} deleted"
         if busy:
             yield f"batch {last.batch} is not done, so all rows and files stay: let the pipeline finish it first"

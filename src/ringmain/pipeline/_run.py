@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 from deltalake.exceptions import CommitFailedError, DeltaError
 from pyspark.errors import PySparkException
@@ -29,7 +30,7 @@ from ringmain.pipeline._batch import BatchRun, Settings
 from ringmain.pipeline._lake import Lake
 from ringmain.pipeline._ledger import BEGUN, LEDGER, Batch, reached
 from ringmain.pipeline._source import Recordings, as_path, options_for
-from ringmain.pipeline._work import silver_table
+from ringmain.pipeline._work import quarantine_table, silver_table
 from ringmain.recording._segment.store import shown
 from ringmain.spark._locations import absolute
 from ringmain.spark._plan import SPLIT_BYTES, Range
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 Step = Callable[["DataFrame"], "DataFrame"]
 DEFAULT_BATCH_BYTES = "1GiB"
 MAX_PAYLOAD = "256MiB"
-COMPACT_EVERY = 8  # batches
+TURNS = 8  # batches, in which every table is looked at for compaction
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 _OURS = re.compile(r"ringmain\.errors\.\w+: ([^\n]+)")
 
@@ -239,8 +240,7 @@ class _Run:
                 "a time. Nothing is doubled"
             )
         self._recordings.commit(end)
-        if batch.batch % COMPACT_EVERY == COMPACT_EVERY - 1:
-            self._compact([silver_table(topic.topic) for topic in batch.topics])
+        self._compact(batch)
         return batch
 
     def _plan(self, last: Batch | None) -> tuple[Batch, list[Range], Offset] | None:
@@ -294,19 +294,21 @@ class _Run:
         table = aligned(lead.where(_within(minutes)), others, align.tolerance_s)
         frames.replace(table, self._lake, f"gold/{align.name}", batch, "publish_time", minutes)
 
-    def _compact(self, silver: list[str]) -> None:
+    def _compact(self, batch: Batch) -> None:
+        """Each table has its turn every few batches, and not all have it after the same batch."""
+
         def compact(name: str) -> None:
             with suppress(CommitFailedError):  # another writer changed the table; there is a next time
                 self._lake.compact(name)
 
-        gold = [
-            f"gold/{name}"
-            for name in ("topic_health", "senders", "fields", "quarantine", "gaps", *self._pipeline._steps)
-        ]
-        gold += [f"gold/{align.name}" for align in self._pipeline.aligns]
+        silver = [silver_table(one.topic) for one in batch.topics]
+        silver += [quarantine_table(one.topic) for one in batch.topics if one.quarantined]
+        own = [*self._pipeline._steps, *(align.name for align in self._pipeline.aligns)]
+        gold = [f"gold/{name}" for name in ("topic_health", "senders", "fields", "quarantine", "gaps", *own)]
         steps = [f"steps/{table}" for _, table, _ in self._pipeline._topic_steps]
+        turn = [n for n in (LEDGER, "bronze", *silver, *gold, *steps) if (crc32(n.encode()) + batch.batch) % TURNS == 0]
         with ThreadPoolExecutor(4) as pool:
-            list(pool.map(compact, [LEDGER, "bronze", *silver, *gold, *steps]))
+            list(pool.map(compact, turn))
 
     def _spark(self) -> SparkSession:
         if self._given is None:

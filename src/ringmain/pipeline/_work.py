@@ -48,7 +48,7 @@ BRONZE_SCHEMA = pa.schema(
 )
 _FIRST_STAYS = ("topic", "epoch", "seq", "record_time", "recorder", "recording", "segment", "row")
 _LONG_RUN = 32  # rows: shorter ones are sorted, longer ones copied, which takes a tenth of the time
-_KEY = ("topic", "epoch", "seq")
+_TOGETHER_BYTES = 4 << 20  # smaller ranges are decoded and written together, because each costs about a millisecond
 
 
 class Report(msgspec.Struct):
@@ -167,6 +167,8 @@ class Work:
     def _read(self, task: Task, report: Report, files: FileSet) -> None:
         health: list[Health] = []
         senders: list[Sender] = []
+        waiting: dict[str, list[pa.RecordBatch]] = {}
+        size = 0
         for item in task.ranges:
             for rows in self.scan.read(item):
                 report.read[item.key] = report.read.get(item.key, 0) + len(rows)
@@ -174,19 +176,30 @@ class Work:
                     named = [*rows.columns, pa.repeat(pa.scalar(item.key), len(rows))]
                     files.add("bronze", pa.RecordBatch.from_arrays(named, schema=BRONZE_SCHEMA))
                 for topic, part in by_topic(rows):
-                    count = report.topics.setdefault(topic, TopicCount(topic))
-                    count.rows_in += len(part)
-                    count.bytes += pc.sum(part.column("size")).as_py()
                     more, silences = measure(item.key, topic, part, self.window_us)
                     health += more
                     senders += silences
-                    self._gaps(files, count, part)
-                    shared = self.shared.mask(topic, part)
-                    if shared is not None:
-                        report.put_off[topic] = report.put_off.get(topic, 0) + int(shared.sum())
-                        part = part.filter(pa.array(~shared))
-                    self._write(report, files, topic, part)
+                    waiting.setdefault(topic, []).append(part)
+                size += rows.nbytes
+                if size >= _TOGETHER_BYTES:
+                    self._take(waiting, report, files)
+                    size = 0
+        self._take(waiting, report, files)
         report.health, report.senders = merge(health), merge(senders)
+
+    def _take(self, waiting: dict[str, list[pa.RecordBatch]], report: Report, files: FileSet) -> None:
+        for topic, parts in waiting.items():
+            rows = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+            count = report.topics.setdefault(topic, TopicCount(topic))
+            count.rows_in += len(rows)
+            count.bytes += pc.sum(rows.column("size")).as_py()
+            self._gaps(files, count, rows)
+            shared = self.shared.mask(topic, rows)
+            if shared is not None:
+                report.put_off[topic] = report.put_off.get(topic, 0) + int(shared.sum())
+                rows = rows.filter(pa.array(~shared))
+            self._write(report, files, topic, rows)
+        waiting.clear()
 
     def _slice(self, task: Task, report: Report, files: FileSet) -> None:
         """The rows of shared lives in a slice of time, each once."""
@@ -284,10 +297,8 @@ def _copies(rows: pa.RecordBatch) -> np.ndarray:
     """Which rows are the same message as the row before, where copies stand side by side."""
     same = np.zeros(len(rows), bool)
     if len(rows) > 1:
-        for index, name in enumerate(_KEY[1:]):
-            values = rows.column(name).to_numpy()
-            equal = values[1:] == values[:-1]
-            same[1:] = equal if not index else same[1:] & equal
+        epoch, seq = rows.column("epoch").to_numpy(), rows.column("seq").to_numpy()
+        same[1:] = (epoch[1:] == epoch[:-1]) & (seq[1:] == seq[:-1])
     return same
 
 

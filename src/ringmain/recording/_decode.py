@@ -57,15 +57,17 @@ class Decoding:
 
     def apply(self, batch: pa.RecordBatch) -> tuple[list[pa.Array], pa.Array]:
         """(the fields' columns, why a row failed) of a batch that has `epoch` and `payload`."""
-        epochs = batch.column("epoch")
-        distinct = pc.unique(epochs).to_pylist()
-        if len(distinct) == 1:
-            return self._decode(distinct[0], batch.column("payload"))
+        epochs, payload = batch.column("epoch"), batch.column("payload")
+        alike: dict[bytes | int, list[int]] = {}  # epochs by schema, or each alone that has none
+        for epoch in pc.unique(epochs).to_pylist():
+            alike.setdefault(self.lives.get(epoch) or epoch, []).append(epoch)
+        if len(alike) == 1:
+            return self._decode(next(iter(alike.values()))[0], payload)
         order, parts = [], []
-        for epoch in distinct:
-            where = pc.indices_nonzero(pc.equal(epochs, epoch))
+        for same in alike.values():
+            where = pc.indices_nonzero(pc.is_in(epochs, pa.array(same, epochs.type)))
             order.append(where)
-            parts.append(self._decode(epoch, batch.column("payload").take(where)))
+            parts.append(self._decode(same[0], payload.take(where)))
         back = pc.sort_indices(pa.concat_arrays(order))
         columns = [pa.concat_arrays([part[0][i] for part in parts]).take(back) for i in range(len(self.fields))]
         return columns, pa.concat_arrays([part[1] for part in parts]).take(back)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction, RemoveAction
@@ -28,6 +28,10 @@ from ringmain.errors import LakeError
 from ringmain.recording._segment.object_store import open_filesystem
 
 APPLICATION = "ringmain.pipeline"
+LOG_RETENTION = "delta.logRetentionDuration"
+# A commit reads the log from the last checkpoint on. By default it also looks through all of the log for what is old.
+_LOG = {"delta.checkpointInterval": "10", LOG_RETENTION: "interval 168 hours"}
+_CLEAN_EVERY = 64  # batches
 _FOLDERS = ("bronze", "gold", "ops", "quarantine", "silver", "steps")
 
 
@@ -63,12 +67,11 @@ class Change(NamedTuple):
     bounded: Sequence[str] = ("epoch", "seq", "publish_time", "window_start", "time", "batch")
 
     def configuration(self) -> dict[str, str | None]:
-        """Of a new table: which columns have bounds in its log. Readers take a column without bounds for one without
-        values, so it must be said."""
-        names = [name for name in self.bounded if name in self.schema.names]
-        if not names:
-            return {"delta.dataSkippingNumIndexedCols": "0"}
-        return {"delta.dataSkippingStatsColumns": ",".join(names)}
+        """Of a new table: how its log is kept, and which columns have bounds in it. Readers take a column without
+        bounds for one without values, so it must be said."""
+        names = ",".join(name for name in self.bounded if name in self.schema.names)
+        bounds = {"delta.dataSkippingStatsColumns": names} if names else {"delta.dataSkippingNumIndexedCols": "0"}
+        return {**bounds, **_LOG}
 
 
 @dataclass
@@ -160,9 +163,11 @@ class Tables:
             return False
         change = build(found)
         mark = CommitProperties(app_transactions=[Transaction(application, batch)])
+        after = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=batch % _CLEAN_EVERY == 0)
         try:
             found = found if found is not None else self._create(name, change)
-            new = [f for f in Schema.from_arrow(change.schema).fields if f.name not in _names(found)]
+            there = {f.name for f in found.schema().fields}
+            new = [f for f in Schema.from_arrow(change.schema).fields if f.name not in there]
             if new:
                 found.alter.add_columns(new)
             if _has(found, batch, application):  # the handle is newer than the one that was asked above
@@ -170,7 +175,9 @@ class Tables:
             now = int(time.time() * 1000)
             removed = [RemoveAction(one.name, True, now, one.size, {}) for one in change.remove]
             actions: list[AddAction | RemoveAction] = [*(one.action() for one in change.add), *removed]
-            found.create_write_transaction(actions, "append", found.schema(), [], commit_properties=mark)
+            found.create_write_transaction(
+                actions, "append", found.schema(), [], commit_properties=mark, post_commithook_properties=after
+            )
         except (CommitFailedError, DeltaError) as error:
             again = self.load(name)
             if again is not None and _has(again, batch, application):
@@ -329,10 +336,6 @@ def live_files(table: DeltaTable) -> list[Live]:
 def _has(table: DeltaTable, batch: int, application: str) -> bool:
     version = table.transaction_version(application)
     return version is not None and version >= batch
-
-
-def _names(table: DeltaTable) -> set[str]:
-    return {f.name for f in table.schema().fields}
 
 
 def overlapping(found: DeltaTable | None, column: str, first_us: int, last_us: int) -> list[Live]:
