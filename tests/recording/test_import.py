@@ -25,7 +25,7 @@ from rosbags.typesys import Stores, get_typestore
 import ringmain as rm
 from ringmain.errors import RecordingError, RecordingNotFound
 from ringmain.recording import ImportStatus, Recording, RecordingWriter, import_bag
-from ringmain.recording._import import importer
+from ringmain.recording._import import importer, sources
 from ringmain.recording._import.json_schema import describe
 from ringmain.recording._mcap import export_mcap
 from ringmain.typed import Schema, _model
@@ -401,7 +401,24 @@ def test_a_record_time_for_each_message(tmp_path: Path) -> None:
 
 
 def test_batches_stay_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are cut in pieces of chunks, of ten messages here."""
     monkeypatch.setattr(importer, "_BATCH_MESSAGES", 7)
+    monkeypatch.setattr(sources, "_PIECE_MESSAGES", 7)
     seen: list[int] = []
     import_bag(big_mcap(tmp_path / "x.mcap", 30), tmp_path / "r", progress=lambda status: seen.append(status.messages))
-    assert seen == [7, 14, 21, 28]
+    assert seen == [10, 20, 30]
+    assert list(importer._parts([b"x"] * 10)) == [(0, 7), (7, 10)]
+    monkeypatch.setattr(importer, "_BATCH_BYTES", 5)
+    assert list(importer._parts([b"1234", b"1234", b"1", bytes(99), b""])) == [(0, 2), (2, 4), (4, 5)]
+
+
+def test_a_topic_with_several_channels_keeps_its_order(tmp_path: Path) -> None:
+    def fill(writer: Any) -> None:
+        numbers = [channel(writer, topic, "") for topic in ("/a", "/b", "/a")]
+        for n in range(30):
+            add(writer, numbers[n % 3], n, b"%d" % n)
+
+    import_bag(write_mcap(tmp_path / "x.mcap", fill), tmp_path / "r")
+    recording = Recording(tmp_path / "r")
+    assert [int(m.data) for m in recording.messages(topics="a")] == [n for n in range(30) if n % 3 != 1]
+    assert [int(m.data) for m in recording.messages(topics="b")] == list(range(1, 30, 3))

@@ -15,9 +15,11 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import get_args
 
@@ -28,7 +30,7 @@ from ringmain._contracts import ContractName
 from ringmain.errors import RecordingError
 from ringmain.recording._format import FRAMES, RING_SCHEMA
 from ringmain.recording._import.channel import Channel, Conversion, conversion_of
-from ringmain.recording._import.sources import Source, Taken, open_source
+from ringmain.recording._import.sources import Piece, Source, open_source
 from ringmain.recording._record.writer import RecordingWriter
 from ringmain.typed import Schema
 
@@ -142,18 +144,36 @@ class _Route:
     kind: str
 
 
+def _parts(payloads: list[bytes | memoryview]) -> Iterator[tuple[int, int]]:
+    """Where to cut, so that batches stay small: a bag may have a chunk of gigabytes."""
+    first = size = 0
+    for at, data in enumerate(payloads):
+        if at > first and (size >= _BATCH_BYTES or at - first >= _BATCH_MESSAGES):
+            yield first, at
+            first, size = at, 0
+        size += len(data)
+    yield first, len(payloads)
+
+
+def _binary(payloads: list[bytes | memoryview]) -> pa.Array:
+    """In a fifth of the time that `pa.array` takes."""
+    offsets = array("i", accumulate(map(len, payloads), initial=0))
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(payloads))]
+    return pa.Array.from_buffers(pa.binary(), len(payloads), buffers)
+
+
 class _Import:
     def __init__(self, writer: RecordingWriter, status: ImportStatus) -> None:
         self._writer, self._status = writer, status
-        self._routes: dict[Channel, _Route] = {}
+        self._routes: dict[int, _Route] = {}
         self._lives: dict[tuple[str, bytes, str], _Life] = {}
         self._names: dict[str, str] = {}  # a topic's name in the bag -> in the recording
         self._pending_bytes = self._pending_messages = 0
 
     def run(self, source: Source, progress: Callable[[ImportStatus], None]) -> ImportStatus:
         status = self._status
-        for taken in source.messages():
-            self._take(taken)
+        for piece in source.pieces():
+            self._take(piece, source.channels)
             if self._pending_bytes >= _BATCH_BYTES or self._pending_messages >= _BATCH_MESSAGES:
                 self._write()
                 status.share = min(1.0, source.read / max(1, source.size))
@@ -168,56 +188,67 @@ class _Import:
         status.topics.sort(key=lambda topic: topic.topic)
         return status
 
-    def _take(self, taken: Taken) -> None:
-        route = self._routes.get(taken.channel) or self._new_route(taken)
-        data, life = taken.data, route.life
-        if route.convert is not None:
+    def _take(self, piece: Piece, channels: Mapping[int, Channel]) -> None:
+        where: dict[int, list[int]] = {}
+        for at, number in enumerate(piece.channels):
+            where.setdefault(number, []).append(at)
+        lives: dict[_Life, list[int]] = {}
+        for number, rows in where.items():
+            route = self._routes.get(number) or self._new_route(number, channels[number], piece.publish_ns[rows[0]])
+            if route.convert is not None:
+                self._convert(route, piece.payloads, rows)
+            size = sum([len(piece.payloads[at]) for at in rows])
+            route.counts.messages += len(rows)
+            route.counts.bytes += size
+            self._pending_bytes += size
+            lives.setdefault(route.life, []).extend(rows)
+        for life, rows in lives.items():
+            rows.sort()  # a topic may have several channels
+            routes = [self._routes[piece.channels[at]] for at in rows]
+            life.publish_ns += [piece.publish_ns[at] for at in rows]
+            life.log_ns += [piece.log_ns[at] for at in rows]
+            life.senders += [route.sender for route in routes]
+            life.kinds += [route.kind for route in routes]
+            life.payloads += [piece.payloads[at] for at in rows]
+        self._status.messages += len(piece.payloads)
+        self._status.bytes += piece.size
+        self._pending_messages += len(piece.payloads)
+
+    def _convert(self, route: _Route, payloads: list[bytes | memoryview], rows: list[int]) -> None:
+        assert route.convert is not None
+        for at in rows:
             try:
-                data = route.convert(data)  # type: ignore[arg-type]
+                payloads[at] = route.convert(payloads[at])  # type: ignore[arg-type]
             except ValueError:
                 route.counts.unconverted += 1
-        life.publish_ns.append(taken.publish_ns)
-        life.log_ns.append(taken.log_ns)
-        life.senders.append(route.sender)
-        life.kinds.append(route.kind)
-        life.payloads.append(data)
-        route.counts.messages += 1
-        route.counts.bytes += len(data)
-        self._status.messages += 1
-        self._status.bytes += len(taken.data)
-        self._pending_messages += 1
-        self._pending_bytes += len(data)
 
     def _write(self) -> None:
         for life in self._lives.values():
-            rows = len(life.payloads)
-            if rows:
-                if (
-                    not 0
-                    <= min(min(life.publish_ns), min(life.log_ns))
-                    <= max(max(life.publish_ns), max(life.log_ns))
-                    < 1 << 63
-                ):
-                    raise RecordingError(f"topic {life.topic!r}: the bag has a time that is not in 1970 to 2262")
+            if not life.payloads:
+                continue
+            times = life.publish_ns, life.log_ns
+            if min(map(min, times)) < 0 or max(map(max, times)) >= 1 << 63:
+                raise RecordingError(f"topic {life.topic!r}: the bag has a time that is not in 1970 to 2262")
+            for first, end in _parts(life.payloads):
+                rows = end - first
                 columns = [
                     pa.array(range(life.written, life.written + rows), pa.uint64()),
-                    pa.array(life.publish_ns, pa.int64()),
-                    pa.array(life.senders, pa.string()),
-                    pa.array(life.kinds, pa.string()),
+                    pa.array(life.publish_ns[first:end], pa.int64()),
+                    pa.array(life.senders[first:end], pa.string()),
+                    pa.array(life.kinds[first:end], pa.string()),
                     pa.repeat(pa.scalar(0, pa.uint64()), rows),
-                    pa.array(life.payloads, pa.binary()),
+                    _binary(life.payloads[first:end]),
                 ]
                 batch = pa.RecordBatch.from_arrays(columns, schema=RING_SCHEMA)
-                self._writer.append(life.topic, life.epoch, batch, record_time_ns=life.log_ns)
+                self._writer.append(life.topic, life.epoch, batch, record_time_ns=life.log_ns[first:end])
                 life.written += rows
-                life.clear()
+            life.clear()
         self._pending_bytes = self._pending_messages = 0
 
-    def _new_route(self, taken: Taken) -> _Route:
-        channel = taken.channel
+    def _new_route(self, number: int, channel: Channel, first_ns: int) -> _Route:
         conversion = conversion_of(channel)
         topic = self._topic_name(channel.topic)
-        life = self._life(topic, channel, conversion, taken.publish_ns)
+        life = self._life(topic, channel, conversion, first_ns)
         type_ = Schema.from_bytes(conversion.schema).type_name if conversion.schema else "bytes"
         known = (
             t
@@ -231,7 +262,7 @@ class _Import:
         sender, kind = (
             text.replace("\0", "").encode()[:255].decode(errors="ignore") for text in (channel.sender, channel.kind)
         )
-        route = self._routes[channel] = _Route(life, conversion.convert, counts, sender, kind)
+        route = self._routes[number] = _Route(life, conversion.convert, counts, sender, kind)
         return route
 
     def _life(self, topic: str, channel: Channel, conversion: Conversion, first_ns: int) -> _Life:

@@ -1,7 +1,7 @@
 """Messages from an MCAP file or a ROS bag, in the order of the file.
 
 MCAP's records are taken apart here and not by its own reader, which makes Python objects for each message and for each
-entry of the indexes: that decides how fast small messages are.
+entry of the indexes: that decides how fast small messages are. For the same reason messages come as columns.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 from ringmain.errors import RecordingError, RecordingNotFound
 from ringmain.recording._import.channel import Channel
@@ -19,16 +20,31 @@ from ringmain.recording._import.channel import Channel
 _MAGIC = b"\x89MCAP0\r\n"
 _FOOTER, _SCHEMA, _CHANNEL, _MESSAGE, _CHUNK, _STATISTICS = 2, 3, 4, 5, 6, 11  # opcodes of records
 _HEAD = struct.Struct("<BQ")  # of a record: opcode, length
-_MESSAGE_HEAD = struct.Struct("<HIQQ")  # channel, sequence, log time, publish time
+_MESSAGE_HEAD = struct.Struct("<BQHIQQ")  # opcode, length, channel, sequence, log time, publish time
+_PIECE_BYTES = 1 << 20
+_PIECE_MESSAGES = 5_000
 
 
-class Taken(NamedTuple):
-    """One message of a bag."""
+@dataclass(slots=True)
+class Piece:
+    """Messages of a bag, in its order: what each of them has, and the bytes of all payloads."""
 
-    channel: Channel
-    publish_ns: int
-    log_ns: int
-    data: bytes | memoryview
+    channels: list[int] = field(default_factory=list)
+    publish_ns: list[int] = field(default_factory=list)
+    log_ns: list[int] = field(default_factory=list)
+    payloads: list[bytes | memoryview] = field(default_factory=list)
+    size: int = 0
+
+    @property
+    def full(self) -> bool:
+        return self.size >= _PIECE_BYTES or len(self.payloads) >= _PIECE_MESSAGES
+
+    def add(self, channel: int, publish_ns: int, log_ns: int, data: bytes | memoryview) -> None:
+        self.channels.append(channel)
+        self.publish_ns.append(publish_ns)
+        self.log_ns.append(log_ns)
+        self.payloads.append(data)
+        self.size += len(data)
 
 
 class Source:
@@ -36,12 +52,14 @@ class Source:
 
     size = 0
     read = 0
+    channels: dict[int, Channel]
+    """Those of the pieces so far, by number."""
     expected: int | None = None
     """How many messages the bag says it has."""
     ends_early = ""
     """Why not all of it could be read, if so."""
 
-    def messages(self) -> Iterator[Taken]:
+    def pieces(self) -> Iterator[Piece]:
         raise NotImplementedError
 
 
@@ -62,21 +80,28 @@ class McapSource(Source):
     def __init__(self, path: Path) -> None:
         self._path, self.size = path, path.stat().st_size
         self._schemas: dict[int, Any] = {}
-        self._channels: dict[int, Channel] = {}
+        self.channels: dict[int, Channel] = {}
 
-    def messages(self) -> Iterator[Taken]:
+    def pieces(self) -> Iterator[Piece]:
         from mcap.exceptions import McapError
 
         with open(self._path, "rb") as file:
             try:
                 if file.read(len(_MAGIC)) != _MAGIC:
                     raise RecordingError(f"{self._path} is not a readable MCAP file: it does not begin like one")
-                yield from self._records(file)
+                piece = Piece()
+                for records in self._records(file):
+                    self._take_apart(records, piece)
+                    if piece.full:
+                        yield piece
+                        piece = Piece()
+                yield piece
             except (McapError, struct.error, UnicodeDecodeError) as error:
                 raise RecordingError(f"{self._path} is damaged: {error!r}") from error
 
-    def _records(self, file: BinaryIO) -> Iterator[Taken]:
-        """All records up to the footer. What only helps to search the file (indexes) is skipped."""
+    def _records(self, file: BinaryIO) -> Iterator[bytes]:
+        """Records with messages, schemas and channels, up to the footer: all of a chunk, or one. What only helps to
+        search the file (indexes) is skipped."""
         wanted = (_SCHEMA, _CHANNEL, _MESSAGE, _CHUNK, _STATISTICS)
         while True:
             head = file.read(_HEAD.size)
@@ -92,30 +117,34 @@ class McapSource(Source):
                 continue
             content = file.read(length)
             if opcode == _CHUNK:
-                yield from self._chunk(_parse(opcode, content))
-            elif opcode == _MESSAGE:
-                channel, _, log_ns, publish_ns = _MESSAGE_HEAD.unpack_from(content)
-                yield self._taken(channel, publish_ns, log_ns, content[_MESSAGE_HEAD.size :])
+                yield self._bytes_of(_parse(opcode, content))
             elif opcode == _STATISTICS:
                 self.expected = _parse(opcode, content).message_count
             else:
-                self._know(opcode, content)
+                yield head + content
 
-    def _chunk(self, chunk: Any) -> Iterator[Taken]:
-        data = self._bytes_of(chunk)
+    def _take_apart(self, data: bytes, piece: Piece) -> None:
+        """Add the messages of some records."""
         view, at, end = memoryview(data), 0, len(data)
+        add_channel, add_publish_ns = piece.channels.append, piece.publish_ns.append
+        add_log_ns, add_payload, body = piece.log_ns.append, piece.payloads.append, _MESSAGE_HEAD.size
         while at < end:
             opcode, length = _HEAD.unpack_from(data, at)
-            at += _HEAD.size
-            after = at + length
+            after = at + _HEAD.size + length
             if after > end:
                 raise RecordingError(f"{self._path} is damaged: a record goes beyond the end of its chunk")
             if opcode == _MESSAGE:
-                channel, _, log_ns, publish_ns = _MESSAGE_HEAD.unpack_from(data, at)
-                yield self._taken(channel, publish_ns, log_ns, view[at + _MESSAGE_HEAD.size : after])
+                _, _, channel, _, log_ns, publish_ns = _MESSAGE_HEAD.unpack_from(data, at)
+                add_channel(channel)
+                add_publish_ns(publish_ns)
+                add_log_ns(log_ns)
+                add_payload(view[at + body : after])
+                piece.size += after - at - body
             elif opcode in (_CHANNEL, _SCHEMA):
-                self._know(opcode, data[at:after])
+                self._know(opcode, data[at + _HEAD.size : after])
             at = after
+        if not self.channels.keys() >= set(piece.channels):
+            raise RecordingError(f"{self._path} is damaged: a message is on a channel that does not exist")
 
     def _bytes_of(self, chunk: Any) -> bytes:
         from mcap.stream_reader import get_chunk_data_stream
@@ -138,7 +167,7 @@ class McapSource(Source):
         if schema is None and record.schema_id:
             raise RecordingError(f"{self._path} is damaged: the schema of {record.topic!r} is missing")
         own = record.metadata if "epoch" in record.metadata else {}  # what ringmain's own export adds
-        self._channels[record.id] = Channel(
+        self.channels[record.id] = Channel(
             record.topic,
             record.message_encoding,
             schema.name if schema else "",
@@ -148,12 +177,6 @@ class McapSource(Source):
             own.get("kind", ""),
             own.get("contract", ""),
         )
-
-    def _taken(self, channel: int, publish_ns: int, log_ns: int, data: bytes | memoryview) -> Taken:
-        known = self._channels.get(channel)
-        if known is None:
-            raise RecordingError(f"{self._path} is damaged: a message is on a channel that does not exist")
-        return Taken(known, publish_ns, log_ns, data)
 
 
 def _parse(opcode: int, content: bytes) -> Any:
@@ -174,7 +197,7 @@ class RosSource(Source):
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def messages(self) -> Iterator[Taken]:
+    def pieces(self) -> Iterator[Piece]:
         from rosbags.interfaces import MessageDefinitionFormat
         from rosbags.rosbag1 import Reader as Reader1
         from rosbags.rosbag1 import ReaderError as ReaderError1
@@ -187,8 +210,9 @@ class RosSource(Source):
         try:
             with reader:
                 self.size = self.expected = reader.message_count
-                channels = {
-                    (connection.topic, connection.id): Channel(
+                numbers = {(one.topic, one.id): number for number, one in enumerate(reader.connections)}
+                self.channels = {
+                    number: Channel(
                         connection.topic,
                         "ros1" if ros1 else connection.ext.serialization_format,
                         connection.msgtype,
@@ -196,10 +220,15 @@ class RosSource(Source):
                         connection.msgdef.data.encode(),
                         (connection.ext.callerid or "") if ros1 else "",
                     )
-                    for connection in reader.connections
+                    for number, connection in enumerate(reader.connections)
                 }
+                piece = Piece()
                 for connection, time_ns, data in reader.messages():
                     self.read += 1
-                    yield Taken(channels[connection.topic, connection.id], time_ns, time_ns, data)
+                    piece.add(numbers[connection.topic, connection.id], time_ns, time_ns, data)
+                    if piece.full:
+                        yield piece
+                        piece = Piece()
+                yield piece
         except (ReaderError1, ReaderError2) as error:
             raise RecordingError(f"{self._path} is not a readable bag: {error}") from error
