@@ -58,6 +58,25 @@ def runtime_dir(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     assert not left, f"topics left over: {left}"
 
 
+@pytest.fixture(scope="session")
+def s3_endpoint() -> Iterator[str]:
+    """host:port of a server that speaks S3 (moto), with a bucket `lakes`."""
+    pytest.importorskip("moto", reason="the S3 server of these tests comes with the extra `dev`")
+    from tests.store import make_bucket, s3_server
+
+    with s3_server() as endpoint:
+        make_bucket(endpoint, "lakes")
+        yield endpoint
+
+
+@pytest.fixture(scope="session")
+def s3(s3_endpoint: str) -> dict[str, str]:
+    """The storage options of that server."""
+    from tests.store import storage_options
+
+    return storage_options(s3_endpoint)
+
+
 @pytest.fixture
 def no_bell(runtime_dir: Path) -> None:
     """As in a directory that another user shares, whose bell we do not trust."""

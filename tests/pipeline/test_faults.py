@@ -23,7 +23,6 @@ from ringmain.pipeline import _batch as batch_module
 from ringmain.pipeline import _run as run_module
 from ringmain.pipeline._ledger import BEGUN, DONE, POINTS, Ledger
 from ringmain.pipeline._work import Report, Work
-from tests.pipeline.test_lake import s3 as s3
 from tests.spark.recordings import Imu, imu, rows, schema_of, writer
 
 DRIVER = """

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +19,8 @@ from ringmain.errors import LakeError
 from ringmain.pipeline import Lake
 from ringmain.pipeline._ledger import BEGUN, DONE, Batch, Ledger, Source, TopicCount, totals
 from ringmain.spark._tables import Change, live_files
-from tests.store import make_bucket, s3_server, storage_options
 
 SCHEMA = pa.schema([("seq", pa.int64()), ("publish_time", pa.timestamp("us", "UTC"))])
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[dict[str, str]]:
-    """The options of a server that speaks S3, with a bucket `lakes`."""
-    pytest.importorskip("moto", reason="the S3 server of these tests comes with the extra `dev`")
-    with s3_server() as endpoint:
-        make_bucket(endpoint, "lakes")
-        yield storage_options(endpoint)
 
 
 @pytest.fixture(params=["disk", "s3"])

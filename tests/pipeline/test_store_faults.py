@@ -12,20 +12,12 @@ from ringmain.errors import LakeError
 from ringmain.pipeline import Lake, Pipeline
 from tests.pipeline.test_faults import check, record_two
 from tests.recording.conftest import small_disk as small_disk
-from tests.store import Door, make_bucket, s3_server, storage_options
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    pytest.importorskip("moto", reason="the S3 server of these tests comes with the extra `dev`")
-    with s3_server() as endpoint:
-        make_bucket(endpoint, "lakes")
-        yield endpoint
+from tests.store import Door, storage_options
 
 
 @pytest.fixture
-def door(server: str) -> Iterator[Door]:
-    with Door(server) as made:
+def door(s3_endpoint: str) -> Iterator[Door]:
+    with Door(s3_endpoint) as made:
         yield made
 
 

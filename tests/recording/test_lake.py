@@ -3,7 +3,7 @@ directories of the recorders. The store is a real server that speaks S3, in a pr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,25 +13,16 @@ import ringmain as rm
 from ringmain.recording import RecordingWriter, register
 from ringmain.recording._format import Position
 from tests.recording.conftest import payload_of, ring_batch
-from tests.store import s3_server
-
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    """host:port of a server that speaks S3, with nothing in it."""
-    pytest.importorskip("moto", reason="the S3 server of these tests comes with the extra `dev`")
-    with s3_server() as address:
-        yield address
 
 
 @pytest.fixture
-def lake(endpoint: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Callable[[str], str]:
+def lake(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Callable[[str], str]:
     """The address of a place in a bucket of the test's own."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     bucket = request.node.name.replace("_", "-").lower()[:50]
-    options = {"endpoint_override": endpoint, "scheme": "http", "region": "us-east-1"}
+    options = {"endpoint_override": s3_endpoint, "scheme": "http", "region": "us-east-1"}
     pafs.S3FileSystem(**options, allow_bucket_creation=True).create_dir(bucket)
     query = "&".join(f"{name}={value}" for name, value in options.items())
     return lambda path: f"s3://{bucket}/{path}?{query}"

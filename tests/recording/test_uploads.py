@@ -18,34 +18,26 @@ from ringmain.recording._record import writer as writer_module
 from ringmain.recording._segment.store import Store, list_here
 from ringmain.recording._segment.uploads import Uploader, read_uploaded
 from tests.recording.conftest import payload_of, ring_batch
-from tests.store import Door, make_bucket, s3_server
+from tests.store import Door
 
 Until = Callable[[Callable[[], object]], None]
 
 
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    pytest.importorskip("moto", reason="the S3 server of these tests comes with the extra `dev`")
-    with s3_server() as address:
-        make_bucket(address, "lake")
-        yield address
-
-
 @pytest.fixture
-def door(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Door]:
+def door(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Door]:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setattr(
         writer_module, "Uploader", lambda store, **options: Uploader(store, **options, first_pause_s=0.05)
     )
-    with Door(endpoint) as made:
+    with Door(s3_endpoint) as made:
         yield made
 
 
 @pytest.fixture
 def uri(door: Door, tmp_path: Path) -> str:
-    return f"s3://lake/{tmp_path.name}?endpoint_override={door.endpoint}&scheme=http&region=us-east-1"
+    return f"s3://lakes/{tmp_path.name}?endpoint_override={door.endpoint}&scheme=http&region=us-east-1"
 
 
 def names(uri: str) -> list[str]:
@@ -170,7 +162,7 @@ def test_another_recording_is_not_overwritten(tmp_path: Path, door: Door, uri: s
     second.close()
     assert second.uploads_waiting == 1
     assert [m.seq for m in rm.Recording(uri)] == list(range(10))
-    pafs.FileSystem.from_uri(uri)[0].delete_file(f"lake/{tmp_path.name}/meta.json")
+    pafs.FileSystem.from_uri(uri)[0].delete_file(f"lakes/{tmp_path.name}/meta.json")
     with pytest.raises(rm.RingmainError, match=r"has another 000000000\.parquet"):
         upload(tmp_path / "two")
 

@@ -18,7 +18,6 @@ import pytest
 
 from ringmain.pipeline import Lake
 from tests.spark.recordings import record, rows, writer
-from tests.store import make_bucket, s3_server, storage_options
 
 pyspark = pytest.importorskip("pyspark")
 
@@ -90,14 +89,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             process.terminate()
         for process in processes:
             process.wait(60)
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[dict[str, str]]:
-    pytest.importorskip("moto", reason="the S3 server of these tests comes with the extra `dev`")
-    with s3_server() as endpoint:
-        make_bucket(endpoint, "lakes")
-        yield storage_options(endpoint)
 
 
 @pytest.mark.timeout(900)

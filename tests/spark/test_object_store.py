@@ -4,7 +4,6 @@ workers. The server is a real one, which speaks S3 (moto, on loopback)."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,28 +13,24 @@ import ringmain.spark
 from ringmain.errors import RecordingNotFound
 from ringmain.pipeline import Lake, Pipeline
 from tests.spark.recordings import Imu, imu, rows, schema_of, writer
-from tests.store import make_bucket, s3_server, storage_options
 
-PARENT = "s3://fleet/robots"
+PARENT = "s3://lakes/robots"
 
 
 @pytest.fixture(scope="module")
-def options(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+def options(s3: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Two recordings below one parent, sealed in the store."""
-    pytest.importorskip("moto", reason="the S3 server of these tests comes with the extra `dev`")
     folder = tmp_path_factory.mktemp("robots")
-    with s3_server() as endpoint:
-        make_bucket(endpoint, "fleet")
-        given = {**storage_options(endpoint), "AWS_SECRET_ACCESS_KEY": "hidden"}
-        for host in ("left", "right"):
-            made = writer(folder / host, sealed_uri=f"{PARENT}/{host}", storage_options=given, segment_bytes=1)
-            made.declare("imu", epoch=1 + (host == "right"), schema=schema_of(Imu))
-            for part in range(3):
-                made.append("imu", 1 + (host == "right"), rows(part * 100, 100, encode=imu))
-                made.flush()
-            made.close()
-            assert not list((folder / host).glob("*.parquet"))
-        yield given
+    given = {**s3, "AWS_SECRET_ACCESS_KEY": "hidden"}
+    for host in ("left", "right"):
+        made = writer(folder / host, sealed_uri=f"{PARENT}/{host}", storage_options=given, segment_bytes=1)
+        made.declare("imu", epoch=1 + (host == "right"), schema=schema_of(Imu))
+        for part in range(3):
+            made.append("imu", 1 + (host == "right"), rows(part * 100, 100, encode=imu))
+            made.flush()
+        made.close()
+        assert not list((folder / host).glob("*.parquet"))
+    return given
 
 
 def test_recordings_in_a_store(spark: Any, options: dict[str, str]) -> None:
@@ -47,8 +42,8 @@ def test_recordings_in_a_store(spark: Any, options: dict[str, str]) -> None:
     assert found.selectExpr("count(t)", "count(distinct host)").collect() == [(600, 1)]
     plan = found._jdf.queryExecution().toString()
     assert "hidden" not in plan
-    with pytest.raises(RecordingNotFound, match="no recording at s3://fleet/none"):
-        ringmain.spark.read(spark, "s3://fleet/none", storage_options=options)
+    with pytest.raises(RecordingNotFound, match="no recording at s3://lakes/none"):
+        ringmain.spark.read(spark, "s3://lakes/none", storage_options=options)
 
 
 def test_a_stream_from_a_store(spark: Any, options: dict[str, str], tmp_path: Path) -> None:
@@ -73,12 +68,12 @@ def test_a_pipeline_from_store_to_store(spark: Any, options: dict[str, str]) -> 
             .withColumnRenamed("min(publish_time)", "publish_time")
         )
 
-    summary = pipeline.run(PARENT, "s3://fleet/lake", spark=spark, split_bytes=1)
+    summary = pipeline.run(PARENT, "s3://lakes/of-robots", spark=spark, split_bytes=1)
     assert (summary.rows_in, summary.rows_out) == (600, 600)
-    lake = Lake("s3://fleet/lake", options)
+    lake = Lake("s3://lakes/of-robots", options)
     assert lake.to_arrow("silver/imu").num_rows == 600
     assert lake.bronze().read_all().num_rows == 600
     assert sorted(lake.to_arrow("gold/per_recorder")["recorder"].to_pylist()) == ["left", "right"]
-    frame = ringmain.spark.read_lake(spark, "s3://fleet/lake", "silver/imu", storage_options=options)
+    frame = ringmain.spark.read_lake(spark, "s3://lakes/of-robots", "silver/imu", storage_options=options)
     assert frame.selectExpr("count(distinct epoch, seq)").collect() == [(600,)]
     assert pipeline.run(PARENT, lake, spark=spark).rows_in == 0
