@@ -44,6 +44,15 @@ def make_bucket(endpoint: str, name: str) -> None:
     ).create_dir(name)  # fmt: skip
 
 
+def make_container(endpoint: str, name: str) -> None:
+    """In Azurite, with the account and key that are the same in all of them."""
+    key = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+    pafs.AzureFileSystem(
+        "devstoreaccount1", account_key=key, blob_storage_authority=endpoint, blob_storage_scheme="http",
+        dfs_storage_authority=endpoint, dfs_storage_scheme="http",
+    ).create_dir(name)  # fmt: skip
+
+
 def storage_options(endpoint: str) -> dict[str, str]:
     """As `deltalake` takes them."""
     return {

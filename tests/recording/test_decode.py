@@ -54,7 +54,7 @@ def two_versions(tmp_path: Path) -> Path:
 
 def test_fields_are_columns_and_schema_versions_are_merged(two_versions: Path) -> None:
     table = rm.Recording(two_versions).to_arrow("ticks", decode=True)
-    assert table.column_names == [*COLUMNS, "count", "label", "field_size", "when", "decode_error"]
+    assert table.column_names == [*COLUMNS, "count", "label", "field_size", "when", "decode_error", "host"]
     assert table.column("count").to_pylist() == [1.0, 2.0, None, 2.5, 3.5]
     assert table.column("label").to_pylist() == ["a", "b", None, None, None]
     assert table.column("field_size").to_pylist() == [7, 0, None, None, None]
@@ -74,7 +74,7 @@ def test_filters_and_columns_apply(two_versions: Path) -> None:
 
 def test_a_topic_without_a_schema_keeps_its_payloads_and_says_why(two_versions: Path) -> None:
     table = rm.Recording(two_versions).to_arrow("raw", decode=True)
-    assert table.column_names == [*COLUMNS, "decode_error"]
+    assert table.column_names == [*COLUMNS, "decode_error", "host"]
     assert None not in table.column("payload").to_pylist()
     assert "no schema" in table.column("decode_error")[0].as_py()
 

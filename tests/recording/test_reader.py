@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -11,6 +12,7 @@ import pytest
 
 from ringmain.errors import RecordingNotFound
 from ringmain.recording import COLUMNS, SCHEMA, Position, Recording, RecordingWriter, Store, list_segments
+from ringmain.recording._format import HOST
 from ringmain.recording._segment.segment_reader import StreamSegment
 from tests.recording.conftest import START_NS, payload_of, ring_batch
 
@@ -26,7 +28,9 @@ def test_what_is_in_it(make: Callable[..., Path], leave_unsealed: bool) -> None:
     assert recording.time_range_ns == (START_NS, START_NS + 299 * 1001)
     assert recording.end() == Position(2, 100)
     table = recording.to_arrow()
-    assert table.schema.equals(SCHEMA)
+    assert table.schema.equals(SCHEMA.append(HOST))
+    assert set(table.column("host").to_pylist()) == {socket.gethostname()}
+    assert recording.to_arrow(columns=["host"]).num_rows == 300
     assert table.column("seq").to_pylist() == list(range(300))
     assert recording.to_pandas()["payload"].iloc[-1] == payload_of(299)
 

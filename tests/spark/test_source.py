@@ -17,6 +17,9 @@ import msgspec
 import pytest
 
 import ringmain.spark
+from ringmain.recording import SCHEMA, Recording, Store, _checksum
+from ringmain.recording._format import META
+from ringmain.recording._meta import read_meta
 from tests.spark.recordings import START_NS, Imu, Imu2, Pose, imu, imu2, record, rows, schema_of, writer
 
 
@@ -40,9 +43,35 @@ def test_reads_sealed_and_growing_segments_of_several_recorders(spark: Any, tmp_
     assert load(spark, tmp_path / "one", topic="b").count() == 30
     fast = ringmain.spark.read(spark, str(tmp_path))
     assert fast.orderBy("recorder", "topic", "seq").collect() == (
-        load(spark, tmp_path).orderBy("recorder", "topic", "seq").collect()
+        load(spark, tmp_path, host="true").orderBy("recorder", "topic", "seq").collect()
     )
     assert ringmain.spark.read(spark, str(tmp_path), topic="a").count() == 80
+
+
+def test_the_host_is_a_column_also_of_several(spark: Any, tmp_path: Path) -> None:
+    """Sealed segments that two recorders wrote on two hosts to one directory, one of a third host, and growing ones."""
+    odd = tmp_path / "a b%20+ü"  # what an address of Spark escapes
+    record(odd / "one", ("a", 1, rows(0, 5)))
+    record(odd / "one", ("a", 1, rows(5, 7)))
+    record(odd / "two", ("a", 2, rows(0, 11)))
+    record(odd / "three", ("a", 3, rows(0, 13)), seal=False)
+    as_recorded_on(odd / "one", "left", "right")
+    as_recorded_on(odd / "two", "right")
+    as_recorded_on(odd / "three", "far")
+    frame = ringmain.spark.read(spark, str(odd))
+    counts = {row.host: row["count"] for row in frame.groupBy("host").count().collect()}
+    assert counts == {"left": 5, "right": 18, "far": 13}
+    assert frame.columns == [*SCHEMA.names, "host"]
+    found = Recording(odd / "one").to_arrow(columns=["seq", "host"]).to_pylist()
+    assert [row["host"] for row in found] == ["left"] * 5 + ["right"] * 7
+
+
+def as_recorded_on(directory: Path, *hosts: str) -> None:
+    """Let the sessions of a recording be those of other hosts."""
+    meta = read_meta(Store(directory))
+    assert meta is not None
+    meta.sessions = [msgspec.structs.replace(one, host=host) for one, host in zip(meta.sessions, hosts, strict=True)]
+    (directory / META).write_bytes(_checksum.dump_json(meta))
 
 
 def test_rows_are_as_recorded(spark: Any, tmp_path: Path) -> None:
@@ -190,6 +219,9 @@ def test_gap_lines_are_json(tmp_path: Path) -> None:
 GIANT = """
 import sys
 import ringmain.spark
+from ringmain.recording import SCHEMA, Recording, Store, _checksum
+from ringmain.recording._format import META
+from ringmain.recording._meta import read_meta
 spark = ringmain.spark.session(master="local[1]", **{"spark.driver.memory": "6g"})
 for load in (lambda: spark.read.format("ringmain").load(sys.argv[1]), lambda: ringmain.spark.read(spark, sys.argv[1])):
     found = load().selectExpr("seq", "length(payload) as n", "hex(substr(payload, -1)) as last").collect()

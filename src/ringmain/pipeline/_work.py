@@ -25,11 +25,11 @@ import pyarrow.compute as pc
 from ringmain.pipeline._fields import Field, Reason, measure_fields, measure_reasons
 from ringmain.pipeline._ledger import TopicCount
 from ringmain.pipeline._partials import GAPS_SCHEMA, Health, Sender, measure, merge
-from ringmain.recording._decode import Decoding, column_name, conform, merge_types
-from ringmain.recording._format import ENVELOPE_COLUMNS, SCHEMA
+from ringmain.recording._decode import Decoding, conform, merge_types
+from ringmain.recording._format import ENVELOPE_COLUMNS, HOST, SCHEMA
 from ringmain.spark._plan import Range
 from ringmain.spark._read_lake import delta_type
-from ringmain.spark._scan import HOST, Scan, source_schema
+from ringmain.spark._scan import Scan, source_schema
 from ringmain.spark._tables import FileSet, Tables, Written
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Columns:
         known = {} if there is None else {f.name: delta_type(f.type) for f in there}
         fields = []
         for f in decoding.columns():
-            wanted, name, version = delta_type(f.type), column_name(f.name, ("host",)), 1
+            wanted, name, version = delta_type(f.type), f.name, 1
             while name in known and not merge_types(known[name], wanted).equals(known[name]):
                 version += 1
                 name = f"{f.name}_v{version}"

@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 
 from ringmain import typed
 from ringmain.errors import RingmainError
-from ringmain.recording._format import COLUMNS, SCHEMA
+from ringmain.recording._format import COLUMNS, HOST, SCHEMA
 
 ERROR = "decode_error"
-_TAKEN = frozenset({*COLUMNS, "segment", "row", ERROR, "date"})
+_TAKEN = frozenset({*COLUMNS, HOST.name, "segment", "row", ERROR, "date"})
 _WIDER = {
     pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0),
     pa.float16(): pa.float32(), pa.large_string(): pa.string(), pa.large_binary(): pa.binary(),
@@ -40,20 +40,20 @@ class Decoding:
         return cls(topic, dict(lives), merge_schemas(schemas))
 
     def columns(self) -> list[pa.Field]:
-        """The fields as columns. One that has the name of an envelope column is called field_NAME."""
-        taken = {name.lower() for name in _TAKEN}
-        return [f.with_name(column_name(f.name, taken)) for f in self.fields]
+        """The fields as columns. One with the name of an envelope column (Spark ignores case) is called field_NAME."""
+        return [f.with_name(f"field_{f.name}") if f.name.lower() in _TAKEN else f for f in self.fields]
 
     def schema(self) -> pa.Schema:
-        """The envelope, the payload where it did not decode, the fields, and why it did not."""
+        """The envelope, the payload where it did not decode, the fields, why it did not, and the host."""
         envelope = [*list(SCHEMA)[:-1], SCHEMA.field("payload").with_nullable(True)]
-        return pa.schema([*envelope, *self.columns(), pa.field(ERROR, pa.string())])
+        return pa.schema([*envelope, *self.columns(), pa.field(ERROR, pa.string()), HOST])
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """A batch that has all columns of a recording, as rows of `schema()`."""
+        """A batch that has all columns of a recording and the host, as rows of `schema()`."""
         fields, reasons = self.apply(batch)
-        kept = pc.if_else(reasons.is_valid(), batch.column("payload"), None)
-        return pa.RecordBatch.from_arrays([*batch.columns[:-1], kept, *fields, reasons], schema=self.schema())
+        *envelope, payload, host = batch.columns
+        kept = pc.if_else(reasons.is_valid(), payload, None)
+        return pa.RecordBatch.from_arrays([*envelope, kept, *fields, reasons, host], schema=self.schema())
 
     def apply(self, batch: pa.RecordBatch) -> tuple[list[pa.Array], pa.Array]:
         """(the fields' columns, why a row failed) of a batch that has `epoch` and `payload`."""
@@ -82,11 +82,6 @@ class Decoding:
             except (RingmainError, pa.ArrowException) as error:  # a schema that this version cannot read
                 why = str(error)
         return [pa.nulls(len(payload), f.type) for f in self.fields], pa.repeat(pa.scalar(why), len(payload))
-
-
-def column_name(name: str, taken: Iterable[str]) -> str:
-    """Spark ignores case in names, and the columns of the envelope keep theirs."""
-    return f"field_{name}" if name.lower() in taken else name
 
 
 def merge_schemas(schemas: Iterable[pa.Schema]) -> pa.Schema:

@@ -90,6 +90,7 @@ TABLE = (
 SCHEMA = pa.schema([pa.field(column.name, column.type, nullable=False) for column in TABLE])
 COLUMNS: tuple[str, ...] = tuple(SCHEMA.names)
 ENVELOPE_COLUMNS: tuple[str, ...] = COLUMNS[:-1]  # all but the payload
+HOST = pa.field("host", pa.string(), nullable=False)  # not in segments: readers add it, from meta.json
 ENVELOPE_BYTES = 80  # about, of a row without its payload
 MAX_PAYLOAD_BYTES = 1 << 30  # of a batch: a `binary` column counts its bytes in 31 bits
 

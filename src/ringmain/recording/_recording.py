@@ -23,9 +23,9 @@ from ringmain.errors import RecordingNotFound, TopicNotFound
 from ringmain.recording._decode import Decoding
 from ringmain.recording._directory_watch import DirectoryWatch
 from ringmain.recording._filters import Filter, as_ns
-from ringmain.recording._format import COLUMNS, ENVELOPE_COLUMNS, SCHEMA, Position
+from ringmain.recording._format import COLUMNS, ENVELOPE_COLUMNS, HOST, SCHEMA, Position
 from ringmain.recording._message import Decoder, RecordedMessage, decoder_for, messages_of
-from ringmain.recording._meta import Meta, TopicMeta, read_meta
+from ringmain.recording._meta import Meta, TopicMeta, host_of, read_meta
 from ringmain.recording._segment.segment import Damage, Segment, TopicStats, merge_stats, time_ns_of
 from ringmain.recording._segment.segment_reader import StreamSegment
 from ringmain.recording._segment.store import SegmentRef, Store, list_segments, read_retired, shown
@@ -35,6 +35,9 @@ from ringmain.recording._upkeep.retention import missed_rows
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
+
+
+_ALL = (*COLUMNS, HOST.name)
 
 
 class Gap(msgspec.Struct, frozen=True):
@@ -145,14 +148,18 @@ class Recording:
     ) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
         """(row positions, rows), in the order recorded. `topics` are names or patterns (`camera/*`); publish times are
         in [since, until), as ns or datetime; sequence numbers in [first_seq, end_seq). The positions are a struct array
-        of `segment` and `row`. With `follow`, waits for more rows until none came for `idle_timeout_s`."""
+        of `segment` and `row`. `columns` may also name `host`: where the recorder ran. With `follow`, waits for more
+        rows until none came for `idle_timeout_s`."""
         wanted = Filter(topics, as_ns(since), as_ns(until), first_seq, end_seq)
-        needed = tuple(name for name in COLUMNS if name in columns or name in wanted.columns)
+        needed = tuple(name for name in COLUMNS if name in columns or name in wanted.columns) or ("seq",)
+        host = functools.cache(lambda segment: host_of(read_meta(self.store) or self.meta, segment))
         for number, row, batch in self._walk(start, wanted, needed, follow, idle_timeout_s):
             rows, batch = wanted.apply(row, batch)
+            if HOST.name in columns:
+                batch = batch.append_column(HOST, pa.repeat(host(number), len(batch)))
             if len(batch):
                 where = pa.StructArray.from_arrays([pa.repeat(number, len(batch)), rows], ["segment", "row"])
-                yield where, batch if needed == tuple(columns) else batch.select(list(columns))
+                yield where, batch.select(list(columns))
 
     def messages(self, **filters: Any) -> Iterator[RecordedMessage]:
         """Messages one by one; takes the arguments of `batches()`, except `columns`."""
@@ -170,21 +177,25 @@ class Recording:
         name = self._one_topic(topic)
         lives = {epoch: meta.schema for (known, epoch), meta in self.schemas().items() if known == name}
         decoding = Decoding.of(name, lives)
-        return decoding.schema(), (decoding.rows(batch) for _, batch in self.batches(topics=name, **filters))
+        return decoding.schema(), (
+            decoding.rows(batch) for _, batch in self.batches(topics=name, columns=_ALL, **filters)
+        )
 
     def to_arrow(self, topics: str | Sequence[str] | None = None, *, decode: bool = False, **filters: Any) -> pa.Table:
-        """All rows, or those that the filters of `batches()` let through, as one table. With `decode=True` the rows of
-        one topic, with the fields of its messages as columns beside the envelope: a field that a version of the schema
-        did not have is null, and a row that does not decode has its `payload` and a reason in `decode_error`."""
+        """All rows, or those that the filters of `batches()` let through, as one table, with the `host`. With
+        `decode=True` the rows of one topic, with the fields of its messages as columns beside the envelope: a field
+        that a version of the schema did not have is null, and a row that does not decode has its `payload` and a reason
+        in `decode_error`."""
         if decode:
             columns = filters.pop("columns", None)
             topic = topics if topics is None or isinstance(topics, str) else ", ".join(topics)
             schema, batches = self.decoded_batches(topic, **filters)
             table = pa.Table.from_batches(batches, schema)
             return table if columns is None else table.select(list(columns))
-        columns = filters.get("columns", COLUMNS)
-        schema = pa.schema([SCHEMA.field(name) for name in columns])
-        return pa.Table.from_batches([batch for _, batch in self.batches(topics=topics, **filters)], schema)
+        columns = filters.pop("columns", _ALL)
+        schema = pa.schema([HOST if name == HOST.name else SCHEMA.field(name) for name in columns])
+        rows = self.batches(topics=topics, columns=columns, **filters)
+        return pa.Table.from_batches([batch for _, batch in rows], schema)
 
     def to_pandas(self, topics: str | Sequence[str] | None = None, **options: Any) -> pd.DataFrame:
         """The same as a pandas DataFrame."""

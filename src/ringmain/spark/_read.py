@@ -20,7 +20,8 @@ import pyarrow.parquet as pq
 
 from ringmain.recording import SegmentRef, Store, list_segments
 from ringmain.recording._filters import Filter, is_pattern
-from ringmain.recording._format import SCHEMA, sealed_name
+from ringmain.recording._format import HOST, SCHEMA, sealed_name
+from ringmain.recording._meta import host_of, read_meta
 from ringmain.spark._locations import absolute, find_recordings
 from ringmain.spark._options import STORAGE
 from ringmain.spark._plan import SPLIT_BYTES, Range, cut, open_plan
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 WIDE_BYTES = 256 << 20  # of a row group's payloads; sealed ones are far smaller, unless one message is that large
+_FILE = "_ringmain_file"
 _OBJECT_STORE_SCHEMES = {"s3": "s3a", "gcs": "gs"}  # what pyarrow calls them -> what Hadoop does
 
 
@@ -42,7 +44,8 @@ def read(
     verify: bool = True,
     storage_options: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """All messages of a recording (or of all below a directory, or that match a pattern) as they are now.
+    """All messages of a recording (or of all below a directory, or that match a pattern) as they are now, with `host`:
+    where they were recorded.
 
     topic: a name or pattern, or several separated by commas.   verify: check Parquet's page checksums while reading;
     `Recording.verify()` checks more.   storage_options: of an object store, which pyarrow then reads; the session's own
@@ -51,16 +54,17 @@ def read(
     patterns = [part.strip() for part in topic.split(",")] if topic else None
     wanted = Filter(patterns)
     path = absolute(str(path))
-    sealed: list[str] = []
+    sealed: dict[str, str] = {}  # address -> host
     growing: list[Range] = []
     native: dict[str, bool] = {}
     for key, store in find_recordings(path, storage=storage_options).items():
         scheme = _scheme(store)
         if scheme not in native:
             native[scheme] = scheme == "file" or (not storage_options and _has_file_system(spark, scheme))
+        meta = read_meta(store)
         for ref in list_segments(store):
             if ref.sealed and not ref.waiting and native[scheme] and not _is_wide(ref):
-                sealed.append(_address(store, ref.number))
+                sealed[_address(store, ref.number)] = host_of(meta, ref.number)
                 continue
             plan = open_plan(ref)
             growing += cut(key, plan, 0, plan.end_row, split_bytes)
@@ -68,13 +72,30 @@ def read(
     schema = spark_schema(SCHEMA)
     if sealed:
         reader = spark.read.schema(schema).option("parquet.page.verify-checksum.enabled", str(verify).lower())
-        parts.append(reader.parquet(*sealed))
+        parts.append(_with_host(spark, reader.parquet(*sealed), sealed))
     if growing or not sealed:
-        reader = spark.read.format("ringmain").option("ranges", format_ranges(growing))
+        reader = spark.read.format("ringmain").option("host", "true").option("ranges", format_ranges(growing))
         reader = reader.options(**{f"{STORAGE}{name}": value for name, value in (storage_options or {}).items()})
         parts.append(reader.load(path))
     frame = reduce(lambda one, other: one.unionByName(other), parts)
     return frame if patterns is None else frame.where(_matches(wanted))
+
+
+def _with_host(spark: SparkSession, frame: DataFrame, hosts: Mapping[str, str]) -> DataFrame:
+    """The host of each file as a column. Spark gives a file's address as a URI, with any number of slashes."""
+    from pyspark.sql import functions as F
+
+    if len(set(hosts.values())) == 1:
+        return frame.withColumn(HOST.name, F.lit(next(iter(hosts.values()))))
+    known = spark.createDataFrame([(_plain(file), host) for file, host in hosts.items()], [_FILE, HOST.name])
+    escaped = F.regexp_replace("_metadata.file_path", r"\+", "%2B")  # url_decode takes a plus for a space
+    file = F.regexp_replace(F.url_decode(escaped), "^(\\w+):/+", "$1:/")
+    return frame.withColumn(_FILE, file).join(F.broadcast(known), _FILE, "left").drop(_FILE)
+
+
+def _plain(address: str) -> str:
+    scheme, _, path = address.partition(":")
+    return f"{scheme}:/{path.lstrip('/')}"
 
 
 def _is_wide(ref: SegmentRef) -> bool:

@@ -22,13 +22,12 @@ from ringmain.errors import MessageTooLarge, RecordingCorrupt, RecordingNotFound
 from ringmain.recording import Damage, Recording, SegmentRef, Store
 from ringmain.recording._decode import ERROR, Decoding
 from ringmain.recording._filters import Filter
-from ringmain.recording._format import COLUMNS, CONSUMERS, SCHEMA, consumer_path
+from ringmain.recording._format import COLUMNS, CONSUMERS, HOST, SCHEMA, consumer_path
 from ringmain.recording._meta import host_of, read_meta
 from ringmain.spark._options import POSITION_COLUMNS
 from ringmain.spark._plan import Range
 
 BATCH_BYTES = 32 << 20  # a sealed row group can be larger; smaller batches need less memory in a worker
-HOST = pa.field("host", pa.string(), nullable=False)
 POSITION_FIELDS = [pa.field(name, pa.int64(), nullable=False) for name in POSITION_COLUMNS]
 
 
@@ -111,11 +110,11 @@ class Scan:
             decoded["payload"] = pc.if_else(reasons.is_valid(), batch.column("payload"), None)
         arrays = []
         for f in self.schema:
-            if f.name == "segment" and "segment" not in decoded:
+            if f.name == "segment":
                 arrays.append(pa.repeat(pa.scalar(source.ref.number, pa.int64()), len(batch)))
-            elif f.name == "host" and "host" not in decoded:
+            elif f.name == HOST.name:
                 arrays.append(pa.repeat(pa.scalar(host), len(batch)))
-            elif f.name == "row" and "row" not in decoded:
+            elif f.name == "row":
                 arrays.append(rows if rows is not None else pa.array(np.arange(row, row + len(batch))))
             else:
                 found = decoded.get(f.name)
@@ -215,4 +214,4 @@ def source_schema(decoding: Decoding | None, positions: bool, host: bool) -> pa.
         fields[-1] = fields[-1].with_nullable(True)
         fields += [*decoding.columns(), pa.field(ERROR, pa.string())]
     fields += POSITION_FIELDS if positions else []
-    return pa.schema([*fields, HOST] if host and all(f.name != HOST.name for f in fields) else fields)
+    return pa.schema([*fields, HOST] if host else fields)

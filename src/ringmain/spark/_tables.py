@@ -100,14 +100,12 @@ class Tables:
 
     def dataset(self, name: str, version: int | None = None) -> Any:
         """A table for pyarrow's threads. They use files of Arrow's own: one that still has a file of Python when the
-        interpreter ends aborts the process. Only with options for other stores than S3 the files are deltalake's."""
-        files = None
+        interpreter ends aborts the process."""
         if self.is_local:
-            files = pafs.SubTreeFileSystem(self._address(name), pafs.LocalFileSystem())
-        elif self.uri.startswith("s3") or not self.storage_options:
+            filesystem, path = pafs.LocalFileSystem(), self._address(name)
+        else:
             filesystem, path = open_filesystem(self._address(name), self.storage_options)
-            files = pafs.SubTreeFileSystem(path, filesystem)
-        return self.table(name, version).to_pyarrow_dataset(filesystem=files)
+        return self.table(name, version).to_pyarrow_dataset(filesystem=pafs.SubTreeFileSystem(path, filesystem))
 
     def tables(self) -> list[str]:
         """The names of all tables: `silver/imu`, `gold/topic_health`, ..."""

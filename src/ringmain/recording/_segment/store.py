@@ -19,13 +19,12 @@ from ringmain.errors import RecordingNotFound
 from ringmain.recording import _checksum
 from ringmain.recording._format import RETIRED, Retired, parse_segment_name, sealed_name, stream_name
 from ringmain.recording._meta import read_meta
-from ringmain.recording._segment.object_store import open_filesystem
+from ringmain.recording._segment.object_store import is_object_store, open_filesystem
 from ringmain.recording._segment.parquet_segment import ParquetSegment
 from ringmain.recording._segment.segment import Segment
 from ringmain.recording._segment.segment_reader import StreamSegment
 
-# There an object appears complete, when its upload is closed, and renaming is a copy: no temporary name is needed.
-_OBJECT_STORES = frozenset({"s3", "gcs", "abfs"})
+_PIECE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +71,13 @@ class Store:
     def upload(self, name: str, read: Callable[[int], bytes]) -> None:
         """Copy to the sealed segments' file system so that the name appears only when all bytes are there."""
         filesystem, directory = self.filesystem()
-        direct = filesystem.type_name in _OBJECT_STORES
+        direct = is_object_store(filesystem)
         if not direct:
             filesystem.create_dir(directory, recursive=True)
         target = f"{directory}/{name}" if direct else f"{directory}/{name}.tmp"
-        with filesystem.open_output_stream(target) as sink:
-            while piece := read(1 << 20):
+        # The buffer hands bytes on: deltalake's files take nothing else.
+        with filesystem.open_output_stream(target, buffer_size=_PIECE_BYTES) as sink:
+            while piece := read(_PIECE_BYTES):
                 sink.write(piece)
         if not direct:
             filesystem.move(target, f"{directory}/{name}")
