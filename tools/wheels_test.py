@@ -152,7 +152,8 @@ def test_emulated() -> int:
     run(sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--quiet", "--target", site,
         "--only-binary", ":all:", "--python-version", f"3.{version.stdout.strip()}", "--implementation", "cp",
         "--platform", f"manylinux_{GLIBC[0]}_{GLIBC[1]}_aarch64", "--platform", "manylinux2014_aarch64",
-        "--platform", "manylinux_2_28_aarch64", wheel, "pytest", "pytest-timeout", "hypothesis", "numpy")  # fmt: skip
+        "--platform", "manylinux_2_28_aarch64",
+        wheel, "pytest", "pytest-timeout", "hypothesis", "numpy", "pyarrow")  # fmt: skip
     # The kernel cannot start an aarch64 program by itself, so child processes are started through the emulator, too.
     (site / "sitecustomize.py").write_text(f"import sys\nsys.executable = {str(python)!r}\n")
     environment = {**os.environ, "PYTHONPATH": str(site)}
