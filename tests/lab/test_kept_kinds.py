@@ -66,10 +66,12 @@ def test_old_or_new_and_never_torn(label: str, nth: int, contract: Any) -> None:
 
 def test_a_writer_that_stops_there_keeps_no_reader_waiting() -> None:
     with write_until(stop_at("keep: message half copied", 3), "broadcast") as writer:
-        _, status = os.waitpid(writer.pid, os.WUNTRACED)
-        assert os.WIFSTOPPED(status)
-        with rm.Subscriber("prices", start="last") as sub:
-            last = [message.seq for message in iter(sub.try_recv_message, None)]
-        check_last(last[-1])
-        writer.kill()
+        try:
+            _, status = os.waitpid(writer.pid, os.WUNTRACED)
+            assert os.WIFSTOPPED(status)
+            with rm.Subscriber("prices", start="last") as sub:
+                last = [message.seq for message in iter(sub.try_recv_message, None)]
+            check_last(last[-1])
+        finally:
+            writer.kill()
     rm.unlink("prices", force=True)
