@@ -18,10 +18,9 @@ import contextlib
 import functools
 import os
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple, Self
+from typing import Literal, Self
 
 import pyarrow as pa
 
@@ -32,6 +31,7 @@ from ringmain.recording._format import MAX_PAYLOAD_BYTES, MAX_SEGMENT, META, Pos
 from ringmain.recording._meta import MetaFile, TopicMeta
 from ringmain.recording._record import gather
 from ringmain.recording._record.gather import Pending
+from ringmain.recording._record.in_spool import InSpool, call_all
 from ringmain.recording._record.row_builder import RowBuilder, ring_batch
 from ringmain.recording._segment import uploads
 from ringmain.recording._segment.sealer import Sealer, tidy
@@ -45,15 +45,6 @@ Fsync = Literal["never", "interval", "seal"]
 
 _GATHER_BYTES = 1 << 20  # smaller batches are joined up to this: each batch written costs 0.15 ms and 1 KB extra
 _GATHER_BATCHES = 1024
-
-
-class _Written(NamedTuple):
-    """A batch that the spool has."""
-
-    number: int
-    rows: int
-    then: Position
-    written: list[Callable[[], None]]
 
 
 class RecordingWriter:
@@ -90,7 +81,7 @@ class RecordingWriter:
         self._sealer: Sealer | None = None
         self._uploader: Uploader | None = None
         self._spool = Spool()
-        self._in_spool: deque[_Written] = deque()
+        self._in_spool = InSpool(self._spool)
         self._pending: list[Pending] = []
         self._pending_bytes = 0
         self._dirty = False  # has anything been written since the last flush?
@@ -119,7 +110,7 @@ class RecordingWriter:
         uploaded = uploads.begin(self._store, new=new, sync=self._sync) if self._store.sealed_uri else Uploaded("")
         taken = [ref.number + 1 for ref in list_here(self._store)]
         self._next = max([read_retired(self._store).first_segment, uploaded.next_segment, *taken])
-        self._position = Position(self._next, 0)
+        self._in_spool.position = Position(self._next, 0)
         self._meta.begin_session(self._next)
         self._meta.save(sync=self._sync)
         if self._store.sealed_uri:
@@ -143,12 +134,12 @@ class RecordingWriter:
     @property
     def position(self) -> Position:
         """The position after the last row that is in the file."""
-        return self._position
+        return self._in_spool.position
 
     @property
     def busy(self) -> bool:
         """Is a batch being written?"""
-        self._note_written()
+        self._in_spool.note_written()
         return bool(self._in_spool)
 
     @property
@@ -199,9 +190,9 @@ class RecordingWriter:
     ) -> int:
         """Record a batch that a topic's `recv_batch` gave; returns its number of messages. No Python object is made for
         a message. `record_time_ns` is when the batch was taken (default: now), or a time for each message. The batch's
-        memory is kept until the next flush. With `in_place`, the payloads are these, one after
-        the other, and the batch's own column only gives their sizes; `written` is called, by this or a later call, once
-        they are not needed any more. When this call raises, `written` may not have been called."""
+        memory is kept until the next flush. With `in_place`, the payloads are these, one after the other, and the
+        batch's own column only gives their sizes; `written` is called, by this or a later call, once they are not
+        needed any more. When this call raises, `written` may not have been called."""
         taken_ns = time.time_ns() if record_time_ns is None else record_time_ns
         ring = ring_batch(topic, batch)
         if not isinstance(taken_ns, int) and len(taken_ns) != len(ring):
@@ -238,7 +229,7 @@ class RecordingWriter:
             last = self._pending[-1]
             self._pending[-1] = last._replace(written=(*last.written, written))
         elif self._in_spool:
-            self._in_spool[-1].written.append(written)
+            self._in_spool.tell_after_last(written)
         else:
             written()
 
@@ -282,14 +273,7 @@ class RecordingWriter:
         if self._failed is None:
             with self._stopping_on_error("write"):
                 self._spool.wait()
-            self._note_written()
-
-    def _note_written(self) -> None:
-        written = self._spool.written
-        while self._in_spool and self._in_spool[0].number <= written:
-            done = self._in_spool.popleft()
-            self._position = done.then
-            _call_all(done.written)
+            self._in_spool.note_written()
 
     def rotate(self) -> None:
         """Finish the current segment and have it sealed; the next row opens a new one."""
@@ -298,7 +282,7 @@ class RecordingWriter:
             stream, self._stream = self._stream, None
             with self._stopping_on_error("finish"):
                 stream.finish()
-                self._position = Position(self._next, 0)
+                self._in_spool.position = Position(self._next, 0)
                 _crash.point("R4")  # [CRASH-R4] the stream has its end mark, and sealing has not begun
                 assert self._sealer is not None
                 self._sealer.submit(stream.segment)
@@ -316,12 +300,10 @@ class RecordingWriter:
         if self._stream is not None:
             self._stream.abandon()
             self._stream = None
-        self._note_written()
-        left = [call for entry in self._in_spool for call in entry.written]
-        left += [call for entry in self._pending for call in entry.written]
-        self._in_spool.clear()
+        self._in_spool.note_written()
+        left = [*self._in_spool.clear(), *(call for entry in self._pending for call in entry.written)]
         self._pending, self._pending_bytes = [], 0
-        _call_all(left)
+        call_all(left)
 
     def abandon(self) -> None:
         """Unlock the directory without flushing, as after a crash. Segments that wait to be sealed are sealed first."""
@@ -346,7 +328,7 @@ class RecordingWriter:
             raise ValueError(f"the recording at {self.path} is closed")
         with self._stopping_on_error("seal"):
             self._sealer.check()
-        self._note_written()
+        self._in_spool.note_written()
         if self._spool.failed:
             self.settle()  # raises it
 
@@ -371,9 +353,9 @@ class RecordingWriter:
         number = self._stream.write(rows.batch, rows.min_ns, rows.max_ns, in_place)
         calls = [call for entry in self._pending[:count] for call in entry.written]
         then = Position(self._stream.segment, self._stream.rows)
-        self._in_spool.append(_Written(number, rows.batch.num_rows, then, calls))
+        self._in_spool.add(number, rows.batch.num_rows, then, calls)
         del self._pending[:count]
-        self._note_written()
+        self._in_spool.note_written()
         self.lost += rows.lost
         self._dirty = True
         if _crash.is_next("R3"):
@@ -384,7 +366,7 @@ class RecordingWriter:
         if self._next > MAX_SEGMENT:
             raise RecordingCorrupt(f"{self.path} has used all its {MAX_SEGMENT + 1} segment numbers; start a new one")
         self._stream = StreamWriter(self.path / stream_name(self._next), self._next, self._spool)
-        self._position = Position(self._next, 0)
+        self._in_spool.position = Position(self._next, 0)
         if self._fsync == "interval":
             _checksum.sync_directory(self.path)
         self._next += 1
@@ -405,9 +387,8 @@ class RecordingWriter:
         except (OSError, pa.ArrowException) as error:
             with contextlib.suppress(OSError):
                 self._spool.wait()
-            self._note_written()
-            unwritten = self._in_hand + sum(len(entry.ring) for entry in self._pending)
-            unwritten += sum(entry.rows for entry in self._in_spool)
+            self._in_spool.note_written()
+            unwritten = self._in_hand + sum(len(entry.ring) for entry in self._pending) + self._in_spool.rows
             code = getattr(error, "errno", None)
             reason = os.strerror(code) if isinstance(code, int) else str(error)
             self._failed = RecordingError(
@@ -423,10 +404,3 @@ class RecordingWriter:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _call_all(calls: Sequence[Callable[[], None]]) -> None:
-    """All are called, even if one raises."""
-    with contextlib.ExitStack() as stack:
-        for call in reversed(calls):
-            stack.callback(call)
