@@ -212,7 +212,7 @@ def test_the_ledger_says_how_far_the_lake_has_come(lake: Lake) -> None:
         ledger.begin(batch_of(number, f"{number:09d}:7"))
         found = Ledger(same(lake)).last()
         assert found is not None
-        assert (found.batch, found.state, found.positions) == (number, BEGUN, {"one": f"{number:09d}:7"})
+        assert (found.batch, found.state, found.recordings[0].end) == (number, BEGUN, f"{number:09d}:7")
         with pytest.raises(LakeError, match=f"another pipeline has begun batch {number}"):
             Ledger(same(lake)).begin(batch_of(number, "000000009:9"))
         assert ledger.done(batch_of(number, f"{number:09d}:7", DONE))

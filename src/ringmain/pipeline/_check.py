@@ -103,13 +103,23 @@ def check(lake: str | Path | Lake, rules: Rules, *, now: datetime | None = None)
     return [problem for rule in rules.rule for problem in _check_rule(gold, rule)]
 
 
+def gold_frame(lake: Lake, table: str, columns: list[str], wanted: pc.Expression | None = None) -> pd.DataFrame:
+    """The rows of a table of gold; none where there is no such table."""
+    if lake.load(table) is None:
+        import pandas as pd
+
+        return pd.DataFrame(columns=columns)
+    frame: pd.DataFrame = lake.dataset(table).to_table(columns=columns, filter=wanted).to_pandas()
+    return frame
+
+
 class _Gold:
     """Gold's tables, of the time that is looked at."""
 
     def __init__(self, lake: Lake, last_s: float | None, now: datetime) -> None:
         self.lake, self.now, self.last_s = lake, now, last_s
-        senders = self._read("gold/senders", ["window_start", "topic", "recorder", "host", "last_time"], None)
-        if senders is None or senders.empty:
+        senders = gold_frame(lake, "gold/senders", ["window_start", "topic", "recorder", "host", "last_time"])
+        if senders.empty:
             raise LakeError(f"{lake.uri} has no messages to check: run the pipeline first (ringmain pipeline run)")
         self.heard = senders.groupby(["topic", "host", "recorder"], as_index=False)["last_time"].max()
         self.end: datetime = senders["last_time"].max().to_pydatetime()
@@ -119,22 +129,8 @@ class _Gold:
         self.health = self.read("gold/topic_health", _HEALTH)
 
     def read(self, table: str, columns: list[str], back: timedelta = timedelta(0)) -> pd.DataFrame:
-        found = self._read(table, columns, (self.begin - back, self.end - back))
-        if found is None:
-            import pandas as pd
-
-            return pd.DataFrame(columns=columns)
-        return found
-
-    def _read(self, table: str, columns: list[str], span: tuple[datetime, datetime] | None) -> pd.DataFrame | None:
-        if self.lake.load(table) is None:
-            return None
-        wanted = None
-        if span is not None:
-            wanted = (pc.field("window_start") >= span[0]) & (pc.field("window_start") <= span[1])
-        rows = self.lake.dataset(table).to_table(columns=columns, filter=wanted)
-        frame: pd.DataFrame = rows.to_pandas()
-        return frame
+        at = pc.field("window_start")
+        return gold_frame(self.lake, table, columns, (at >= self.begin - back) & (at <= self.end - back))
 
 
 def _check_rule(gold: _Gold, rule: Rule) -> Iterator[Problem]:
@@ -228,14 +224,12 @@ def _messages(health: pd.DataFrame) -> dict[str, int]:
     return {str(topic): int(count) for topic, count in lives.groupby("topic").sum().items()}
 
 
-def _over(rule: str, name: str, value: float, limit: float | None, text: str, **about: Any) -> Iterator[Problem]:
-    if limit is not None and value > limit:
-        yield Problem(rule, name, text, value=float(value), limit=float(limit), **about)
+def _over(rule: str, name: str, value: float, limit: float | None, text: str, **about: Any) -> list[Problem]:
+    return [Problem(rule, name, text, value=value, limit=limit, **about)] if limit is not None and value > limit else []
 
 
-def _under(rule: str, name: str, value: float, limit: float | None, text: str, **about: Any) -> Iterator[Problem]:
-    if limit is not None and value < limit:
-        yield Problem(rule, name, text, value=float(value), limit=float(limit), **about)
+def _under(rule: str, name: str, value: float, limit: float | None, text: str, **about: Any) -> list[Problem]:
+    return [Problem(rule, name, text, value=value, limit=limit, **about)] if limit is not None and value < limit else []
 
 
 def _iso(moment: datetime) -> str:

@@ -6,19 +6,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
-from ringmain.pipeline._partials import TIME, numbers
+from ringmain.pipeline._partials import TIME, Part, numbers
 
 _LONGEST_REASON = 200
 _STATE = ("field", "count", "nulls", "nans", "infinite", "min", "max", "mean", "squares")
 
 
-class Field(msgspec.Struct, array_like=True):
+class Field(Part, array_like=True):
     """What `gold/fields` shows of a window: `count` values are finite numbers, and the rest is about these."""
 
     table: ClassVar[str] = "gold/fields"
@@ -28,8 +28,8 @@ class Field(msgspec.Struct, array_like=True):
         + [(name, pa.float64()) for name in ("min", "max", "mean", "stddev")]
         + [("stuck", pa.bool_()), ("squares", pa.float64())]
     )
+    keys: ClassVar[int] = 4
 
-    window_us: int
     topic: str
     epoch: int
     field: str
@@ -42,11 +42,7 @@ class Field(msgspec.Struct, array_like=True):
     mean: float | None
     squares: float  # the sum of squared differences from the mean
 
-    @property
-    def key(self) -> tuple[Any, ...]:
-        return self.window_us, self.topic, self.epoch, self.field
-
-    def add(self, other: Field) -> None:
+    def add(self, other: Self) -> None:
         self.nulls, self.nans = self.nulls + other.nulls, self.nans + other.nans
         self.infinite += other.infinite
         if not other.count:
@@ -64,8 +60,6 @@ class Field(msgspec.Struct, array_like=True):
         self.mean += apart * other.count / together
         self.count = together
 
-    def settle(self) -> None: ...
-
     def row(self, window_s: float) -> dict[str, Any]:
         spread = math.sqrt(self.squares / (self.count - 1)) if self.count > 1 else None
         stuck = self.count > 1 and self.min == self.max and not self.nans + self.infinite
@@ -75,11 +69,11 @@ class Field(msgspec.Struct, array_like=True):
         }  # fmt: skip
 
     @classmethod
-    def of(cls, row: dict[str, Any]) -> Field:
+    def of(cls, row: dict[str, Any]) -> Self:
         return cls(row["window_start"], row["topic"], row["epoch"], *(row[name] for name in _STATE))
 
 
-class Reason(msgspec.Struct, array_like=True):
+class Reason(Part, array_like=True):
     """What `gold/quarantine` shows of a window."""
 
     table: ClassVar[str] = "gold/quarantine"
@@ -89,28 +83,22 @@ class Reason(msgspec.Struct, array_like=True):
             ("messages", pa.int64()),
         ]
     )  # fmt: skip
+    keys: ClassVar[int] = 4
 
-    window_us: int
     topic: str
     epoch: int
     reason: str
     messages: int
 
-    @property
-    def key(self) -> tuple[Any, ...]:
-        return self.window_us, self.topic, self.epoch, self.reason
-
-    def add(self, other: Reason) -> None:
+    def add(self, other: Self) -> None:
         self.messages += other.messages
-
-    def settle(self) -> None: ...
 
     def row(self, window_s: float) -> dict[str, Any]:
         found = msgspec.structs.asdict(self)
         return {"window_start": found.pop("window_us"), **found}
 
     @classmethod
-    def of(cls, row: dict[str, Any]) -> Reason:
+    def of(cls, row: dict[str, Any]) -> Self:
         return cls(row["window_start"], row["topic"], row["epoch"], row["reason"], row["messages"])
 
 

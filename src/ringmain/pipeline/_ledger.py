@@ -85,10 +85,6 @@ class Batch(msgspec.Struct):
     topics: list[TopicCount] = []
     recordings: list[Source] = []
 
-    @property
-    def positions(self) -> dict[str, str]:
-        return {one.recording: one.end for one in self.recordings}
-
 
 _COUNT = pa.struct([("topic", pa.string()), *((name, pa.int64()) for name in TopicCount.__struct_fields__[1:])])
 _SOURCE = pa.struct(

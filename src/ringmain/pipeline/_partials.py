@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import msgspec
 import numpy as np
@@ -63,13 +63,41 @@ GAPS_SCHEMA = pa.schema(
 )  # fmt: skip
 
 
-class Health(msgspec.Struct, array_like=True):
+class Part(msgspec.Struct, array_like=True):
+    """A partial: numbers of a window that are added to those with the same key, and a row of a table of gold."""
+
+    table: ClassVar[str]
+    schema: ClassVar[pa.Schema]
+    keys: ClassVar[int]
+    """How many of the fields, from the first on, are the key."""
+
+    window_us: int
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return tuple([getattr(self, name) for name in self.__struct_fields__[: self.keys]])
+
+    def add(self, other: Self, /) -> None:
+        raise NotImplementedError
+
+    def settle(self) -> None:
+        """Called after all were added."""
+
+    def row(self, window_s: float) -> dict[str, Any]:
+        raise NotImplementedError
+
+    @classmethod
+    def of(cls, r: dict[str, Any], /) -> Self:
+        raise NotImplementedError
+
+
+class Health(Part, array_like=True):
     """What `gold/topic_health` shows of a window."""
 
     table: ClassVar[str] = "gold/topic_health"
     schema: ClassVar[pa.Schema] = HEALTH_SCHEMA
+    keys: ClassVar[int] = 5
 
-    window_us: int
     topic: str
     epoch: int
     recorder: str
@@ -88,11 +116,7 @@ class Health(msgspec.Struct, array_like=True):
     out_of_order: int
     lines: list[Line]
 
-    @property
-    def key(self) -> tuple[Any, ...]:
-        return self.window_us, self.topic, self.epoch, self.recorder, self.host
-
-    def add(self, other: Health) -> None:
+    def add(self, other: Self) -> None:
         for name in ("messages", "bytes", "lost", "gaps", "late", "intervals", "interval_sum", "interval_squares",
                      "out_of_order"):  # fmt: skip
             setattr(self, name, getattr(self, name) + getattr(other, name))
@@ -141,7 +165,7 @@ class Health(msgspec.Struct, array_like=True):
         }  # fmt: skip
 
     @classmethod
-    def of(cls, r: dict[str, Any]) -> Health:
+    def of(cls, r: dict[str, Any]) -> Self:
         sketch = dict(zip(r["latency_buckets"], r["latency_counts"], strict=True))
         count, total, squares = r["intervals"]
         return cls(
@@ -151,13 +175,13 @@ class Health(msgspec.Struct, array_like=True):
         )  # fmt: skip
 
 
-class Sender(msgspec.Struct, array_like=True):
+class Sender(Part, array_like=True):
     """What `gold/senders` shows of a window."""
 
     table: ClassVar[str] = "gold/senders"
     schema: ClassVar[pa.Schema] = SENDERS_SCHEMA
+    keys: ClassVar[int] = 5
 
-    window_us: int
     topic: str
     sender: str
     recorder: str
@@ -169,11 +193,7 @@ class Sender(msgspec.Struct, array_like=True):
     silence_us: int | None
     lines: list[Line]
 
-    @property
-    def key(self) -> tuple[Any, ...]:
-        return self.window_us, self.topic, self.sender, self.recorder, self.host
-
-    def add(self, other: Sender) -> None:
+    def add(self, other: Self) -> None:
         self.messages, self.bytes = self.messages + other.messages, self.bytes + other.bytes
         self.first_us, self.last_us = min(self.first_us, other.first_us), max(self.last_us, other.last_us)
         if other.silence_us is not None:
@@ -195,31 +215,13 @@ class Sender(msgspec.Struct, array_like=True):
         }  # fmt: skip
 
     @classmethod
-    def of(cls, r: dict[str, Any]) -> Sender:
+    def of(cls, r: dict[str, Any]) -> Self:
         silence = r["longest_silence_ms"]
         return cls(
             r["window_start"], r["topic"], r["sender"], r["recorder"], r["host"], r["messages"], r["bytes"],
             r["first_time"], r["last_time"],
             None if silence is None else round(silence * 1000), [Line(**line) for line in r["lines"]],
         )  # fmt: skip
-
-
-class Part(Protocol):
-    """A partial: numbers of a window that are added to those with the same key, and a row of a table of gold."""
-
-    table: ClassVar[str]
-    schema: ClassVar[pa.Schema]
-    window_us: int
-
-    @property
-    def key(self) -> tuple[Any, ...]: ...
-    def add(self, other: Self, /) -> None: ...
-    def settle(self) -> None:
-        """Called after all were added."""
-
-    def row(self, window_s: float) -> dict[str, Any]: ...
-    @classmethod
-    def of(cls, row: dict[str, Any], /) -> Self: ...
 
 
 P = TypeVar("P", bound=Part)
@@ -229,10 +231,8 @@ def merge(parts: Iterable[P]) -> list[P]:
     """One partial for each key."""
     found: dict[tuple[Any, ...], P] = {}
     for part in parts:
-        known = found.get(part.key)
-        if known is None:
-            found[part.key] = part
-        else:
+        known = found.setdefault(part.key, part)
+        if known is not part:
             known.add(part)
     for part in found.values():
         part.settle()

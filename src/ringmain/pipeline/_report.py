@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ringmain.errors import LakeError
+from ringmain.pipeline._check import gold_frame
 from ringmain.pipeline._lake import Lake
 from ringmain.pipeline._ledger import Ledger
 from ringmain.pipeline._report_data import Span, data_of
@@ -37,17 +38,16 @@ _REASONS = ["window_start", "topic", "reason", "messages"]
 def report(lake: str | Path | Lake, out: str | Path, *, title: str | None = None) -> Path:
     """Write the page for a lake and return its path."""
     tables, out = lake if isinstance(lake, Lake) else Lake(str(lake)), Path(out)
-    health = _table(tables, "gold/topic_health", _HEALTH)
-    if health is None or health.empty:
+    health = gold_frame(tables, "gold/topic_health", _HEALTH)
+    if health.empty:
         raise LakeError(
             f"{tables.uri} has no gold/topic_health to report on: run the pipeline first (ringmain pipeline run)"
         )
-    senders = _table(tables, "gold/senders", _SENDERS)
-    reasons = _table(tables, "gold/quarantine", _REASONS)
-    found = numbers(health, senders)
+    senders = gold_frame(tables, "gold/senders", _SENDERS)
+    found = numbers(health, None if senders.empty else senders)
     span = Span.of(found["start_ms"], found["bin_ms"], found["bins"])
     name = title or tables.uri.rpartition("/")[2]
-    refused = {"reasons": [] if reasons is None else _reasons(reasons)}
+    refused = {"reasons": _reasons(gold_frame(tables, "gold/quarantine", _REASONS))}
     data = {"title": name, **found, **refused, **data_of(tables, span), **_row_counts(tables)}
     # A sender's name may be anything: nothing in the data may end the script it is in.
     text = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
@@ -191,13 +191,6 @@ def _row_counts(lake: Lake) -> dict[str, Any]:
     total = {name: sum(getattr(topic, name) for batch in batches for topic in batch.topics) for name in names}
     total["damaged"] = sum(one.damaged for batch in batches for one in batch.recordings)
     return {"books": total}
-
-
-def _table(lake: Lake, name: str, columns: list[str]) -> pd.DataFrame | None:
-    if lake.load(name) is None:
-        return None
-    frame: pd.DataFrame = lake.to_arrow(name, columns=columns).to_pandas()
-    return frame
 
 
 def _series(values: pd.Series, bins: int, empty: float | None) -> list[float | None]:
