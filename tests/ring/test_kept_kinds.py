@@ -161,10 +161,7 @@ def test_borrowed_ones_outlive_the_ring(contract: Any) -> None:
             del array, lease
 
 
-def test_asyncio_gives_them(backend: Any) -> None:
-    if backend == "fake":
-        pytest.skip("its loop is virtual: tests/backends/test_fake.py")
-
+def test_asyncio_gives_them() -> None:
     async def receive() -> list[bytes]:
         with late() as sub:
             return [await sub.arecv(timeout=1) for _ in range(2)]
