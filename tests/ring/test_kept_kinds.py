@@ -294,6 +294,7 @@ def test_a_publisher_that_is_passed_on_keeps() -> None:
 
 
 def test_zmq_says_why_not() -> None:
+    pytest.importorskip("zmq")
     with pytest.raises(rm.Unsupported, match="keep_last_per_kind"):
         rm.Publisher("prices", backend="zmq", keep_last_per_kind=True)
 
