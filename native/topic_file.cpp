@@ -258,6 +258,8 @@ int TopicFile::fd() const {
     return fd;
 }
 
+int TopicFile::intact_fd() const { return descriptor_.intact() ? descriptor_.number() : -1; }
+
 static bool only_looks(Access access) { return access == Access::inspect || access == Access::observe; }
 
 void TopicFile::map(Access access) {

@@ -151,7 +151,7 @@ class TopicFile {
 
     // Throws if this process has closed it behind our back: then the kernel has dropped our locks.
     int fd() const;
-    int intact_fd() const { return descriptor_.intact() ? descriptor_.number() : -1; }  // -1: closed likewise
+    int intact_fd() const;  // -1: closed likewise
     FileKind kind() const {
         return contract == Contract::frames    ? FileKind::pool
                : contract == Contract::waiting ? FileKind::waiting

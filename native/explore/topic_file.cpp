@@ -17,6 +17,8 @@ int TopicFile::fd() const {
     return (topic[0] - '0') | (contract == Contract::waiting ? explore::kWaitingFile : 0);
 }
 
+int TopicFile::intact_fd() const { return fd(); }
+
 int Directory::fd() const { return -1; }
 
 std::string file_name(std::string_view topic, FileKind) { return std::string(topic); }
