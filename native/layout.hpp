@@ -113,12 +113,13 @@ enum class SlotState : uint32_t { free = 0, taken = 1, enrolled = 2 };
 
 enum HeaderFlags : uint32_t { kPersist = 1, kHugePages = 2 };
 
-// `turn`. Its low half: 0, or 1 + the slot of the writer whose turn it is; and a bit if another writer asks for it. The high
-// half counts how often it was taken, so that no two takings look alike.
-constexpr uint64_t kTurnOwner = 0x7fffffff;
+// `turn`. Its low half: 0, or 1 + the slot of the writer whose turn it is; and two marks. The high half counts how often it
+// was taken, so that no two takings look alike.
+constexpr uint64_t kTurnOwner = 0x3fffffff;
 constexpr uint64_t kTurnOver =
     kTurnOwner;  // in place of the owner: the topic was removed, no more writing here
-constexpr uint64_t kTurnAsked = uint64_t{1} << 31;
+constexpr uint64_t kTurnWanted = uint64_t{1} << 30;  // another writer spins: the owner gives it back soon
+constexpr uint64_t kTurnAsked = uint64_t{1} << 31;   // another may take it, or sleeps: at the next rest
 constexpr uint64_t kTurnCount = uint64_t{1} << 32;
 
 constexpr bool turn_free(uint64_t turn) { return (turn & kTurnOwner) == 0; }
@@ -128,6 +129,8 @@ constexpr uint32_t turn_slot(uint64_t turn, uint32_t slot_count) {
     uint64_t owner = turn & kTurnOwner;
     return owner == 0 || owner > slot_count ? kNoSlot : static_cast<uint32_t>(owner - 1);
 }
+// The word without its marks: the same as long as one writer has the turn.
+constexpr uint64_t turn_taking(uint64_t turn) { return turn & ~(kTurnWanted | kTurnAsked); }
 constexpr uint64_t turn_given_back(uint64_t turn) { return turn & ~(kTurnCount - 1); }
 constexpr uint64_t turn_taken(uint64_t before, uint32_t slot) {
     return turn_given_back(before) + kTurnCount + slot + 1;

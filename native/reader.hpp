@@ -29,7 +29,7 @@ class Reader {
     // An observer never holds, whatever the contract: it blocks no writer, and is lapped like a reader of `broadcast`.
     Reader(Ring ring, uint32_t slot, Start on_lap, bool conflate, bool observes = false)
         : ring_(ring),
-          slot_(slot),
+          own_(ring.slots + slot),
           fences_(!process_barrier::registered()),
           always_holds_(ring.contract.holds == Holds::always && !observes),
           holds_borrowed_(ring.contract.holds == Holds::while_borrowed && !observes),
@@ -75,8 +75,13 @@ class Reader {
 
     bool has_more() {
         if (position_ != seen_) return true;
+        if (short_looks_ >= kShortLooks) [[unlikely]]
+            let_messages_gather();
         // [OBSERVE] acquire: the bytes below are visible. Pairs with [COMMIT].
         seen_ = ring_.header.commit.load(std::memory_order_acquire) & kPositionMask;
+        short_looks_ = seen_ - position_ - 1 < kFewBytes ? short_looks_ + 1 : 0;
+        for (uint64_t ahead = 64; ahead < kPrefetchBytes && position_ + ahead < seen_; ahead += 64)
+            prefetch_to_read(ring_.at(position_ + ahead));
         return position_ != seen_;
     }
 
@@ -143,7 +148,7 @@ class Reader {
     bool still_whole(const View& view) const { return held(view.position) || intact(view.position); }
 
     // Moves on past the message; returns how many were lost just before it.
-    uint64_t take(const View& view) {
+    [[gnu::always_inline]] uint64_t take(const View& view) {
         skip(view);
         ++messages_;
         bytes_ += view.size;
@@ -158,11 +163,12 @@ class Reader {
         count_lost(view.seq);
         expected_ = view.seq + 1;
         position_ = view.end;
+        if (position_ + kPrefetchBytes < seen_) prefetch_to_read(ring_.at(position_ + kPrefetchBytes));
     }
 
     // Lets the writer overwrite everything below `keep`; on the waiting contracts at most what we have read.
     // kNoHold: nothing is needed beyond what the contract says. False: the slot is no longer ours.
-    bool release(uint64_t keep = kNoHold) {
+    [[gnu::always_inline]] bool release(uint64_t keep = kNoHold) {
         uint64_t hold = always_holds_ ? std::min(keep, position_) : holds_borrowed_ ? keep : kNoHold;
         publish_progress();
         return hold == hold_ || move_hold(hold);
@@ -185,24 +191,37 @@ class Reader {
   private:
     // With an honest writer a few attempts are enough; a hostile one must not keep us here endlessly.
     static constexpr int kMaxAttempts = 10'000;
+    // A reader that keeps up with a busy writer looks at `commit` for every message, and each look takes the line away from the
+    // writer: both become slower. So after several looks in a row that found a little, it pauses before it looks. One that
+    // finds nothing does not: then every message counts.
+#if defined(RINGMAIN_EXPLORE)
+    static constexpr uint32_t kShortLooks = UINT32_MAX;
+    static constexpr uint64_t kFewBytes = 0;
+#else
+    static constexpr uint32_t kShortLooks = 16;
+    static constexpr uint64_t kFewBytes = 512;
+#endif
+    static constexpr int kGatherPauses = 8;
+    static constexpr uint64_t kPrefetchBytes = 128;  // of what is committed: those lines are the writer's
     static constexpr int kMaxWalks = 16;  // each looks at every message of the ring, if the hint is bad
 
     Ring ring_;
-    uint32_t slot_;
+    Slot* own_;
     bool fences_;  // see light_barrier
     bool always_holds_, holds_borrowed_, conflate_;
     bool borrows_ = false;  // the writers know that we borrow
     Start on_lap_;
-    uint64_t position_ = 0;    // of the next message
-    uint64_t expected_ = 0;    // its number
-    uint64_t seen_ = 0;        // `commit` when last looked at: no need to look again before
-    uint64_t hold_ = kNoHold;  // what our hold word says
+    uint64_t position_ = 0;     // of the next message
+    uint64_t expected_ = 0;     // its number
+    uint64_t seen_ = 0;         // `commit` when last looked at: no need to look again before
+    uint32_t short_looks_ = 0;  // looks at `commit` in a row that found a little
+    uint64_t hold_ = kNoHold;   // what our hold word says
     uint64_t held_from_ =
         kNoHold;                // the hold, once a look at `claim` has confirmed it: no writer overwrites it
     uint64_t number_here_ = 0;  // the number of the message where jump() went
     uint64_t messages_ = 0, bytes_ = 0;
 
-    Slot& own() const { return ring_.slots[slot_]; }
+    Slot& own() const { return *own_; }
 
     // [CHECK] acquire fence, then a relaxed load: if any byte read before was written after a claim, we see
     // that claim. Pairs with [CLAIM].
@@ -214,6 +233,11 @@ class Reader {
     // Held bytes stay, whatever `claim` says: a writer announces first and looks at the holds afterwards, so a
     // claim may run past a hold while its writer waits for us.
     bool held(uint64_t position) const { return always_holds_ || position >= held_from_; }
+
+    // noinline, like all that is rare.
+    [[gnu::noinline]] static void let_messages_gather() {
+        for (int i = 0; i < kGatherPauses; ++i) pause();
+    }
 
     // Where the newest message begins; `commit` if there is none. Whether it is still whole is the caller's to check.
     uint64_t find_newest(uint64_t tail, uint64_t commit) const {
@@ -304,7 +328,7 @@ class Reader {
     }
 
     // Moves the hold. False: the slot is no longer ours, and the hold stays as it is.
-    bool move_hold(uint64_t position) {
+    [[gnu::always_inline]] bool move_hold(uint64_t position) {
         // relaxed: only we change it, unless we were taken for dead. A reaper between this and the store is not noticed until
         // the next move; what we stored then is dropped by the writer that it blocks (holds_wrongly).
         if (own().hold.load(std::memory_order_relaxed) != hold_) [[unlikely]]
@@ -320,7 +344,7 @@ class Reader {
     }
 
     // relaxed: statistics.
-    void publish_progress() {
+    [[gnu::always_inline]] void publish_progress() {
         own().position.store(position_, std::memory_order_relaxed);
         own().sequence.store(expected_, std::memory_order_relaxed);
         own().messages.store(messages_, std::memory_order_relaxed);

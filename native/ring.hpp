@@ -78,8 +78,8 @@ struct Envelope {
         return {seq, static_cast<int64_t>(time), static_cast<uint32_t>(sizes),
                 static_cast<uint8_t>(sizes >> 32), static_cast<uint8_t>(sizes >> 40)};
     }
-    void store(const Ring& ring, uint64_t position) const {
-        Word<uint64_t>* words = &ring.word_at(position);
+    void store(std::byte* at) const {
+        auto* words = reinterpret_cast<Word<uint64_t>*>(at);
         // relaxed: made visible by [COMMIT].
         words[0].store(seq, std::memory_order_relaxed);
         words[1].store(static_cast<uint64_t>(time_ns), std::memory_order_relaxed);

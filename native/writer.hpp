@@ -10,7 +10,8 @@ namespace ringmain {
 struct Obstacle {
     uint32_t slot = 0;
     bool is_turn = false;
-    uint64_t end = 0;
+    uint64_t end = 0;     // of a hold
+    uint64_t taking = 0;  // of the turn: see turn_taking
 };
 
 class Writer {
@@ -20,6 +21,7 @@ class Writer {
     Writer(Ring ring, uint32_t slot)
         : ring_(ring),
           slot_(slot),
+          own_(ring.slots + slot),
           fences_(!process_barrier::registered()),
           // An eighth of the ring at a time. At most 256 KiB: a longer stride would drop too much history of a big ring.
           stride_bytes_(std::min<uint64_t>(ring.capacity_bytes / 8, 256 * 1024)) {}
@@ -56,6 +58,7 @@ class Writer {
     Bell arm() {
         CRASH_POINT("publish: about to sleep");
         if (obstacle.is_turn) {
+            insists_ = true;
             uint64_t seen = ring_.header.turn.load(std::memory_order_relaxed);  // relaxed: compared again
             if (turn_slot(seen, ring_.slot_count) != obstacle.slot || !ask(seen)) return {};
             waited_for_turn_ = true;
@@ -72,30 +75,65 @@ class Writer {
         return bell;
     }
 
+    // From now on, until it has the turn, begin() does not wait for a writer at rest to give it back. False: it did not before.
+    bool insist() { return !std::exchange(insists_, true); }
+
     std::byte* payload(uint64_t sender_size, uint64_t kind_size) const {
         return ring_.at(position_) + payload_offset(sender_size, kind_size);
     }
 
     // Writes everything but the payload, which the caller writes before commit().
     void seal(uint64_t seq, int64_t time_ns, uint64_t size, std::string_view sender, std::string_view kind) {
+        std::byte* at = ring_.at(position_);
         Envelope{seq, time_ns, static_cast<uint32_t>(size), static_cast<uint8_t>(sender.size()),
                  static_cast<uint8_t>(kind.size())}
-            .store(ring_, position_);
-        if (sender.size() + kind.size() != 0) {
-            std::byte* names = ring_.at(position_) + sizeof(MessageHeader);
-            copy_in(names, sender.data(), sender.size());
-            copy_in(names + sender.size(), kind.data(), kind.size());
-        }
+            .store(at);
+        copy_names(at, sender, kind);
         last_start_ = position_;
         position_ += footprint(size, sender.size(), kind.size());
         seq_ = seq + 1;
-        ++sealed_;
-        sealed_bytes_ += size;
+        pause_ns_ = time_ns - std::exchange(last_ns_, time_ns);
+        ++messages_;
+        bytes_ += size;
+        sealed_ = true;
         CRASH_POINT("publish: written, not committed");
     }
 
+    // Writes and seals messages with one envelope for all: at least one, for which there is room, and as many more as have
+    // room and end at or below `limit`. Returns how many. All that it needs is in registers: what it writes could be its own
+    // fields, for all that the compiler knows.
+    [[gnu::always_inline]] size_t seal_run(const std::string_view* messages, size_t count, uint64_t limit,
+                                           int64_t time_ns, std::string_view sender, std::string_view kind) {
+        std::byte* data = ring_.data;
+        uint64_t mask = ring_.capacity_bytes - 1, end = std::min(limit, safe_end_), bytes = 0, start;
+        uint64_t position = position_, seq = seq_, offset = payload_offset(sender.size(), kind.size());
+        size_t done = 0;
+        do {
+            std::string_view message = messages[done];
+            std::byte* at = data + (position & mask);
+            Envelope{seq++, time_ns, static_cast<uint32_t>(message.size()),
+                     static_cast<uint8_t>(sender.size()), static_cast<uint8_t>(kind.size())}
+                .store(at);
+            if (offset != sizeof(MessageHeader)) copy_names(at, sender, kind);
+            copy_in(at + offset, message.data(), message.size());
+            prefetch_to_write(data + ((position + kPrefetchBytes) & mask));
+            start = position;
+            bytes += message.size();
+            position += offset + align_up(message.size());
+            CRASH_POINT("publish: written, not committed");
+        } while (++done < count && position + room_for(offset + align_up(messages[done].size())) <= end);
+        last_start_ = start;
+        position_ = position;
+        seq_ = seq;
+        pause_ns_ = time_ns - std::exchange(last_ns_, time_ns);
+        messages_ += done;
+        bytes_ += bytes;
+        sealed_ = true;
+        return done;
+    }
+
     // Makes visible all that was sealed since begin(), ends the turn, and rings the bell.
-    void commit() {
+    [[gnu::always_inline]] void commit() {
         // relaxed: made visible by [COMMIT].
         ring_.word_at(position_).store(seq_, std::memory_order_relaxed);
         ring_.header.newest.store(last_start_, std::memory_order_relaxed);
@@ -103,51 +141,52 @@ class Writer {
         ring_.header.commit.store(position_, std::memory_order_release);
         light_barrier(fences_);  // before the look at the bell
         CRASH_POINT("publish: committed, turn kept");
-        messages_ += std::exchange(sealed_, 0);
-        bytes_ += std::exchange(sealed_bytes_, 0);
+        sealed_ = false;
         // relaxed: statistics.
         own().messages.store(messages_, std::memory_order_relaxed);
         own().bytes.store(bytes_, std::memory_order_relaxed);
-        end();
+        end_turn();
         CRASH_POINT("publish: turn given back, bell not rung");
         ring_if_armed(ring_.header.bell);
         if (ring_.contract.shared) WorkQueue(ring_).call_if_idle();
     }
 
-    // Ends the turn, or rests: then it stays ours until another writer asks. What was sealed and not committed is discarded.
+    // Ends the turn, or rests: then it stays ours until another writer wants it. What was sealed and not committed is discarded.
     void end() {
-        if (sealed_ != 0) {  // a writer that keeps the turn does not look at the words again
-            sealed_ = sealed_bytes_ = 0;
+        if (sealed_) {  // a writer that keeps the turn does not look at the words again
+            sealed_ = false;
+            messages_ = own().messages.load(std::memory_order_relaxed);  // relaxed: our own
+            bytes_ = own().bytes.load(std::memory_order_relaxed);
             position_ = 0;  // back to `commit`: refresh() only moves forward
             (void)refresh();
         }
-        if (rivalry_ != 0) [[unlikely]] {
-            give_back();
-            return rest();
-        }
-        rest();
-        light_barrier(fences_);
-        CRASH_POINT("publish: at rest, turn kept");
-        // relaxed: a writer that asks makes the process-wide barrier. It sees that we rest, or we see that it asks.
-        if (ring_.header.turn.load(std::memory_order_relaxed) != kept_) [[unlikely]]
-            give_back();
+        end_turn();
     }
 
   private:
-    static constexpr int kMaxLooks = 1000;  // with honest workers and writers a few are enough
+    static constexpr uint64_t kPrefetchBytes = 256;  // lines that the readers have, and we need soon
+    static constexpr int kMaxLooks = 1000;           // with honest workers and writers a few are enough
     static constexpr uint64_t kNoTurn = UINT64_MAX;
-    // After it has met a rival, a writer gives the turn back after each of so many messages: asking for it costs more than
-    // taking it. One that meets no other meanwhile keeps it again.
+    // After it has met a rival, a writer gives the turn back so many times without being asked, because asking costs more
+    // than taking. One that meets no other meanwhile keeps it again. In a burst, messages that follow each other at once,
+    // it gives the turn back only after so many bytes: handing it over costs more than a message.
 #if defined(RINGMAIN_EXPLORE)
     static constexpr uint32_t kRivalry = 1;
+    static constexpr uint64_t kBurstBytes = 33;  // two small messages
+    static constexpr int kYieldPauses = 0;
 #else
     static constexpr uint32_t kRivalry = 64;
+    static constexpr uint64_t kBurstBytes = 4096;
+    static constexpr int kYieldPauses =
+        32;  // about a microsecond: a writer that spins takes the turn meanwhile
 #endif
+    static constexpr uint64_t kBurstPause_ns = 2'000;
 
     Ring ring_;
     uint32_t slot_;
+    Slot* own_;
     bool fences_;              // see light_barrier
-    uint32_t rivalry_ = 0;     // after so many more messages the turn is given back
+    uint32_t rivalry_ = 0;     // so many more times the turn is given back without being asked for
     uint64_t kept_ = kNoTurn;  // `turn`, if it has been ours since we last read the words and no writer asks
     uint64_t position_ = 0;    // where the next message begins: `commit`, while it is our turn
     uint64_t seq_ = 0;         // its number
@@ -156,16 +195,51 @@ class Writer {
     uint64_t stride_bytes_;
     uint64_t last_start_ = 0;  // where the newest message begins
     bool waited_for_turn_ = false;
-    uint64_t messages_ = 0, bytes_ = 0;
-    uint64_t sealed_ = 0, sealed_bytes_ = 0;  // not committed yet
+    bool insists_ = false;                // takes the turn from a writer at rest
+    bool yields_ = false;                 // gave the turn back to a writer that waits for it
+    uint64_t burst_begin_ = 0;            // position_ when we took the turn
+    int64_t last_ns_ = 0, pause_ns_ = 0;  // the time of the last message, and how long after the one before
+    uint64_t messages_ = 0, bytes_ = 0;   // those that are not committed, too
+    bool sealed_ = false;                 // some are not committed yet
 
-    Slot& own() const { return ring_.slots[slot_]; }
+    // noinline: most messages have no names.
+    [[gnu::noinline]] static void copy_names(std::byte* at, std::string_view sender, std::string_view kind) {
+        std::byte* names = at + sizeof(MessageHeader);
+        copy_in(names, sender.data(), sender.size());
+        copy_in(names + sender.size(), kind.data(), kind.size());
+    }
+
+    [[gnu::always_inline]] void end_turn() {
+        if (rivalry_ != 0 && !is_in_burst()) [[unlikely]] {
+            give_back();
+            return rest();
+        }
+        rest();
+        light_barrier(fences_);
+        CRASH_POINT("publish: at rest, turn kept");
+        // relaxed: a writer that asks makes the process-wide barrier. It sees that we rest, or we see that it asks.
+        uint64_t turn = ring_.header.turn.load(std::memory_order_relaxed);
+        if (turn != kept_) [[unlikely]]
+            end_of_kept(turn);
+    }
+
+    Slot& own() const { return *own_; }
 
     // [RELEASE] release: pairs with [IDLE].
     void rest() { own().busy.store(0, std::memory_order_release); }
 
+    // May we go on though another writer wants the turn? It cannot take it before it has asked.
+    bool is_in_burst() const {
+        return position_ - burst_begin_ < kBurstBytes && static_cast<uint64_t>(pause_ns_) < kBurstPause_ns;
+    }
+    // noinline, as all that only several writers reach.
+    [[gnu::noinline]] void end_of_kept(uint64_t turn) {
+        if (turn != (kept_ | kTurnWanted) || !is_in_burst()) give_back();
+    }
+
     // noinline: not reached by a writer that has kept the turn.
     [[gnu::noinline]] Status begin_slowly(uint64_t seen) {
+        if (seen == (kept_ | kTurnWanted) && position_ - burst_begin_ < kBurstBytes) return Status::ok;
         // A writer that took the turn since we had it is a rival.
         if (kept_ != kNoTurn && seen != turn_given_back(kept_)) rivalry_ = kRivalry;
         Status status = ring_.contract.one_writer ? Status::taken_over : try_to_take(seen);
@@ -178,17 +252,27 @@ class Writer {
     Status try_to_take(uint64_t seen) {
         for (int attempt = 0; attempt < kMaxLooks; ++attempt) {
             if (turn_over(seen)) return Status::taken_over;
-            if ((seen | kTurnAsked) == (kept_ | kTurnAsked)) {
+            if (turn_taking(seen) == kept_) {
                 give_back();  // the writer that asks may have seen us at rest
                 seen = ring_.header.turn.load(std::memory_order_relaxed);  // relaxed: compared again
                 continue;
             }
-            if (!turn_free(seen)) {
+            if (turn_free(seen)) {
+                seen = yield(seen);
+                if (!turn_free(seen)) continue;
+            } else {
                 uint32_t owner = turn_slot(seen, ring_.slot_count);
                 if (owner == kNoSlot) return Status::corrupt;
                 if (owner == slot_) return Status::taken_over;  // our slot was given to another writer
                 rivalry_ = kRivalry;
-                obstacle = {owner, true, 0};
+                obstacle = {owner, true, 0, turn_taking(seen)};
+                if (!insists_) {
+                    // relaxed: a wish. The owner gives the turn back when it likes; who cannot wait for that asks.
+                    if (seen & kTurnWanted || ring_.header.turn.compare_exchange(seen, seen | kTurnWanted,
+                                                                                 std::memory_order_relaxed))
+                        return Status::blocked;
+                    continue;
+                }
                 const Word<uint32_t>& busy = ring_.slots[owner].busy;
                 // relaxed: a hint. In the middle of a message it soon ends its turn, or sees that we ask: arm().
                 if (busy.load(std::memory_order_relaxed) != 0) return Status::blocked;
@@ -202,6 +286,16 @@ class Writer {
         }
         obstacle = {slot_, true, 0};  // the turn changes hands all the time: try again
         return Status::blocked;
+    }
+
+    // A writer that has given the turn back to others lets them take it. `turn` as it is then.
+    uint64_t yield(uint64_t seen) {
+        if (!std::exchange(yields_, false)) return seen;
+        for (int i = 0; i < kYieldPauses && turn_free(seen); ++i) {
+            pause();
+            seen = ring_.header.turn.load(std::memory_order_relaxed);  // relaxed: compared again
+        }
+        return seen;
     }
 
     // Marks the turn of another writer. False: it has changed.
@@ -218,7 +312,7 @@ class Writer {
     // for one wake-up too many.
     bool take_turn(uint64_t& seen) {
         uint64_t mine = turn_taken(seen, slot_);
-        uint64_t marked = mine | (seen & kTurnAsked) | (waited_for_turn_ ? kTurnAsked : 0);
+        uint64_t marked = mine | (seen & (kTurnWanted | kTurnAsked)) | (waited_for_turn_ ? kTurnAsked : 0);
         // [TURN] acq_rel: all that the previous writer did, and who finds the turn ours finds us busy. Pairs with [RELEASE].
         if (!ring_.header.turn.compare_exchange(seen, marked, std::memory_order_acq_rel)) return false;
         kept_ = mine;
@@ -233,15 +327,17 @@ class Writer {
         // [RELEASE] release: pairs with [TURN].
         while (!ring_.header.turn.compare_exchange(seen, turn_given_back(kept_), std::memory_order_release)) {
             rivalry_ = kRivalry;
-            if (seen != (kept_ | kTurnAsked)) return;  // taken: we rested
+            if (turn_taking(seen) != kept_) return;  // taken: we rested
         }
+        yields_ = seen != kept_;
         if (seen & kTurnAsked) wake(ring_.header.turn.futex(), 1);
     }
 
     Status took_turn() {
         CRASH_POINT("publish: turn taken");
-        waited_for_turn_ = false;
+        waited_for_turn_ = insists_ = false;
         Status status = refresh();
+        burst_begin_ = position_;
         if (status != Status::ok) end();
         return status;
     }

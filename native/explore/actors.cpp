@@ -91,12 +91,12 @@ Reader& make_reader(int actor, const Reads& reads) {
     return reader;
 }
 
-void compose(Writer& writer, uint32_t size, uint64_t id) {
+void compose(Writer& writer, uint32_t size, uint64_t id, int64_t time_ns = 7) {
     uint64_t words[kMaxCapacity / 8];
     for (uint32_t i = 0; i < size / 8; ++i) words[i] = id;
     copy_in(writer.payload(0, 0), words, size);
     note_sealed(writer.seq(), id);
-    writer.seal(writer.seq(), 7, size, {}, {});
+    writer.seal(writer.seq(), time_ns, size, {}, {});
 }
 
 bool hold_moved(uint64_t slot, uint64_t end) {
@@ -285,6 +285,7 @@ void write(const Sends& sends) {
     while (sent < sends.sizes.size()) {
         ++step;
         pause_here();
+        if (sends.insists) writer.insist();
         Status status = writer.begin();
         if (status == Status::taken_over) break;
         require(status == Status::ok || status == Status::blocked, "a writer finds the words corrupt");
@@ -303,7 +304,8 @@ void write(const Sends& sends) {
             }
             if (status == Status::blocked) break;
             require(status == Status::ok, "a writer finds the ring corrupt");
-            compose(writer, size, id_of(step));
+            // One that insists is in no burst, so that there are fewer states.
+            compose(writer, size, id_of(step), sends.insists ? static_cast<int64_t>(step) * 1'000'000 : 7);
             ++sent;
         } while (sends.batch && sent < sends.sizes.size());
         if (status == Status::blocked) {

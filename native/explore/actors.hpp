@@ -24,6 +24,7 @@ struct Sends {
     bool removes = false;      // removes the topic at the end
     bool gives_up = false;     // rather than wait for a hold, ends its turn and sends the next
     bool drops_first = false;  // seals the first message and ends the turn without a commit
+    bool insists = false;      // does not wait until a writer at rest gives the turn back
 };
 
 struct Reads {

@@ -203,14 +203,17 @@ void add_bus(std::vector<Case>& cases) {
         1);
     const std::vector<uint32_t> kept{S};  // it sent, and has kept the turn since
     add("a writer rests, another asks", {writer({.sizes = {S}}, kept), writer({.sizes = {S}})});
+    add("a writer rests, another insists",
+        {writer({.sizes = {S}}, kept), writer({.sizes = {S}, .insists = true})});
     add("a writer rests, and asks again", {writer({.sizes = {S}}, kept), writer({.sizes = {S, S}})});
     add("a writer rests, two ask", {writer({}, kept), writer({.sizes = {S}}), writer({.sizes = {S}})});
-    add("a writer goes on, two ask",
-        {writer({.sizes = {S}}, kept), writer({.sizes = {S}}), writer({.sizes = {S}})});
+    add("a writer goes on, two insist",
+        {writer({.sizes = {S}}, kept), writer({.sizes = {S}, .insists = true}),
+         writer({.sizes = {S}, .insists = true})});
     add("a writer dies, at rest or not", {mortal(writer({.sizes = {S}}, kept)), writer({.sizes = {S}})}, 1);
     add("a writer that asks dies", {writer({.sizes = {S}}, kept), mortal(writer({.sizes = {S}}))}, 1);
-    add("a writer leaves while another asks",
-        {writer({.sizes = {S}, .leaves = true}, kept), writer({.sizes = {S}})});
+    add("a writer leaves while another insists",
+        {writer({.sizes = {S}, .leaves = true}, kept), writer({.sizes = {S}, .insists = true})});
     add("a writer dies at rest while two ask",
         {mortal(writer({.leaves = true}, kept)), writer({.sizes = {S}}), writer({.sizes = {S}})}, 1);
     add("removed while a writer has kept the turn",
@@ -343,7 +346,7 @@ bool takes_long(const Case& c) {
                              "broadcast: two writers die, another comes, read at the end",
                              "pipe: the writer dies, another comes",
                              "pipe: the reader dies, another comes",
-                             "bus: a writer goes on, two ask",
+                             "bus: a writer goes on, two insist",
                              "work: given back to a worker that sleeps",
                              "pipe: its reader waited for the topic, or dies of it, another comes",
                              "pipe: two writers die, another comes, read at the end",
@@ -351,7 +354,6 @@ bool takes_long(const Case& c) {
                              "bus: two borrowers",
                              "bus: two writers, lapped",
                              "bus: three writers",
-                             "bus: a writer goes on, two ask",
                              "bus: a writer dies at rest while two ask",
                              "bus: a borrower dies, its reaper dies",
                              "reliable: two writers",

@@ -25,7 +25,7 @@ class Mutant:
 
 WRITER, READER, ROSTER, RETIREMENT = "writer.hpp", "reader.hpp", "roster.cpp", "retirement.hpp"
 BELL, BARRIER = "bell.hpp", "barrier.hpp"
-WORKER, LAYOUT = "worker.hpp", "layout.hpp"
+WORKER = "worker.hpp"
 
 MUTANTS = [
     Mutant(
@@ -233,9 +233,9 @@ MUTANTS = [
     Mutant(
         "turn-forgets-sleepers",
         "a writer takes the turn without the mark for writers that still sleep",
-        "bus: a writer goes on, two ask",
+        "bus: a writer goes on, two insist",
         WRITER,
-        (("mine | (seen & kTurnAsked) | (waited_for_turn_ ? kTurnAsked : 0)", "mine"),),
+        (("mine | (seen & (kTurnWanted | kTurnAsked)) | (waited_for_turn_ ? kTurnAsked : 0)", "mine"),),
     ),
     Mutant(
         "turn-rest-relaxed",
@@ -247,7 +247,7 @@ MUTANTS = [
     Mutant(
         "turn-asked-without-barrier",
         "a writer that asks looks whether the other rests without the process-wide barrier",
-        "bus: a writer rests, another asks",
+        "bus: a writer rests, another insists",
         WRITER,
         (
             (
@@ -277,8 +277,7 @@ MUTANTS = [
         WRITER,
         (
             (
-                "        if (ring_.header.turn.load(std::memory_order_relaxed) != kept_) [[unlikely]]\n"
-                "            give_back();\n",
+                "        if (turn != kept_) [[unlikely]]\n            end_of_kept(turn);\n",
                 "",
             ),
         ),
@@ -295,7 +294,26 @@ MUTANTS = [
         "a writer goes on with the turn that another has asked for",
         "bus: a writer rests, another asks",
         WRITER,
-        (("return seen == kept_ ? Status::ok", "return (seen & ~kTurnAsked) == kept_ ? Status::ok"),),
+        (("return seen == kept_ ? Status::ok", "return turn_taking(seen) == kept_ ? Status::ok"),),
+    ),
+    Mutant(
+        "burst-begun-though-asked",
+        "a writer in a burst goes on with the turn that another has asked for",
+        "bus: a writer rests, another asks",
+        WRITER,
+        (("if (seen == (kept_ | kTurnWanted) && position_", "if (turn_taking(seen) == kept_ && position_"),),
+    ),
+    Mutant(
+        "burst-ended-though-asked",
+        "a writer in a burst keeps the turn at its rest, though another has asked for it",
+        "bus: a writer rests, another asks",
+        WRITER,
+        (
+            (
+                "if (turn != (kept_ | kTurnWanted) || !is_in_burst())",
+                "if (turn_taking(turn) != kept_ || !is_in_burst())",
+            ),
+        ),
     ),
     Mutant(
         "turn-taken-with-old-words",
@@ -303,13 +321,6 @@ MUTANTS = [
         "bus: a writer rests, another asks",
         WRITER,
         (("        Status status = refresh();\n", "        Status status = position_ ? Status::ok : refresh();\n"),),
-    ),
-    Mutant(
-        "turn-not-counted",
-        "the turn does not count how often it was taken",
-        "bus: a writer goes on, two ask",
-        LAYOUT,
-        (("turn_given_back(before) + kTurnCount + slot + 1", "turn_given_back(before) + slot + 1"),),
     ),
     Mutant(
         "reap-overwrites-turn",
@@ -377,7 +388,7 @@ MUTANTS = [
         "a turn ends without a commit, and the writer keeps its position after the discarded message",
         "broadcast: sealed",
         WRITER,
-        (("if (sealed_ != 0) {", "if (false) {"),),
+        (("if (sealed_) {", "if (false) {"),),
     ),
     Mutant(
         "no-check-before",

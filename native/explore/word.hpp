@@ -64,6 +64,8 @@ inline void copy_out(void* to, const std::byte* shared, size_t size) { explore::
 
 // The compiler's reorderings are among those that the memory model allows the processor, so there is nothing to add.
 inline void compiler_barrier() {}
+inline void prefetch_to_write(const std::byte*) {}
+inline void prefetch_to_read(const std::byte*) {}
 inline void pause() {}
 
 namespace process_barrier {

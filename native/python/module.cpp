@@ -9,6 +9,7 @@ namespace ringmain::py {
 
 PyTypeObject *publisher_type, *subscriber_type, *reservation_type, *lease_type, *batch_type, *event_type;
 PyObject *message_class, *empty_str;
+size_t bytes_data_offset;
 
 PyObject* raise(const char* error_class, const std::string& text, int error) {
     Ref errors(PyImport_ImportModule("ringmain.errors"));
@@ -260,6 +261,10 @@ int execute(PyObject* module) {
     if (!message_module) return -1;
     message_class = PyObject_GetAttrString(message_module.get(), "Message");
     empty_str = PyUnicode_InternFromString("");
+    Ref bytes(PyBytes_FromStringAndSize("ringmain", 8));
+    if (!bytes) return -1;
+    bytes_data_offset =
+        static_cast<size_t>(PyBytes_AsString(bytes.get()) - reinterpret_cast<char*>(bytes.get()));
     bool done = message_class && empty_str && add_constants(module) &&
                 PyModule_AddFunctions(module, inspect_methods) == 0 && add_publisher(module) &&
                 add_reservation(module) && add_subscriber(module) && add_lease(module) &&

@@ -31,11 +31,16 @@ void copy_payload(CopyChoice& choice, std::byte* to, const char* from, size_t si
     Deadline deadline(timeout_ns);
     Writer& w = *p.writer;
     if (!start_message(p, room_for(footprint(size, p.sender.size(), kind.size())), deadline)) return nullptr;
-    copy_payload(p.copying, w.payload(p.sender.size(), kind.size()), data.data, size);
     uint64_t seq = explicit_seq ? *explicit_seq : w.seq();
-    w.seal(seq, explicit_seq ? explicit_time_ns : p.clock.now_ns(), size, p.sender, kind);
+    if (size < kLargeCopyBytes && !explicit_seq) [[likely]] {
+        std::string_view message(data.data, size);
+        w.seal_run(&message, 1, UINT64_MAX, p.clock.now_ns(), p.sender, kind);
+    } else {
+        copy_payload(p.copying, w.payload(p.sender.size(), kind.size()), data.data, size);
+        w.seal(seq, explicit_seq ? explicit_time_ns : p.clock.now_ns(), size, p.sender, kind);
+    }
     w.commit();
-    return PyLong_FromUnsignedLongLong(seq);
+    return PyLong_FromLong(static_cast<long>(seq));
 }
 
 // Raises the TypeError that says what the topic carries. In place of the TypeError that is being raised, if there is one;
@@ -84,11 +89,12 @@ PyObject* encode(const PublisherState& p, PyObject* object) {
     return turn.entered && usable(self) ? send_bytes(p, data, kind, timeout_ns) : nullptr;
 }
 
-PyObject* send(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+[[gnu::noinline]] PyObject* send_with_options(PyObject* self, PyObject* const* args, Py_ssize_t count,
+                                              PyObject* names) {
     PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
     PyObject* given[3] = {};
     static const char* const kNames[] = {"data", "kind", "timeout"};
-    if (count == 1 && !names) [[likely]]
+    if (count == 1 && !names)
         given[0] = args[0];
     else if (!parse_arguments("send", args, count, names, kNames, 1, given, 3))
         return nullptr;
@@ -97,6 +103,29 @@ PyObject* send(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject
     if (given[1] && (!text_of(given[1], kind) || !check_kind(kind))) return nullptr;
     if (given[2] && !parse_timeout(given[2], timeout_ns)) return nullptr;
     return send_encoded(self, *p, given[0], kind, timeout_ns);
+}
+
+// The most common case by itself, with a third fewer instructions: `bytes` without a kind, and nothing to wait for. It keeps the GIL,
+// so another thread need not be kept out.
+PyObject* send(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+    PublisherState& p = *reinterpret_cast<PublisherObject*>(self)->state;
+    if (count == 1 && !names && PyBytes_CheckExact(args[0]) && p.sends_plainly()) [[likely]] {
+        std::string_view data = view_of_bytes(args[0]), sender = p.sender;
+        uint64_t envelope = align_up(sender.size());
+        if (data.size() < kLargeCopyBytes && data.size() + envelope <= p.largest_bytes) [[likely]] {
+            Writer& w = *p.writer;
+            if (w.begin() == Status::ok) [[likely]] {
+                if (w.prepare(room_for(footprint(data.size(), sender.size(), 0))) == Status::ok) [[likely]] {
+                    uint64_t seq = w.seq();
+                    w.seal_run(&data, 1, UINT64_MAX, p.clock.now_ns(), sender, {});
+                    w.commit();
+                    return PyLong_FromLong(static_cast<long>(seq));
+                }
+                w.end();
+            }
+        }
+    }
+    return send_with_options(self, args, count, names);
 }
 
 // send_as(data, seq, time_ns, kind): with the number and time the message had elsewhere, or new ones if the number is
@@ -152,9 +181,8 @@ bool send_all(PublisherState& p, const std::vector<std::string_view>& batch, std
             return fits && w.prepare(next) == Status::ok;
         };
         do {
-            std::string_view data = batch[sent++];
-            copy_in(w.payload(p.sender.size(), kind.size()), data.data(), data.size());
-            w.seal(w.seq(), now_ns, data.size(), p.sender, kind);
+            sent += w.seal_run(&batch[sent], batch.size() - sent, committed + capacity - capacity / 8, now_ns,
+                               p.sender, kind);
         } while (sent < batch.size() && can_follow(room(batch[sent])));
         w.commit();
     }
@@ -175,30 +203,30 @@ PyObject* send_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
     if (!list) return nullptr;
 
     // Every message is checked before the first is sent.
-    std::vector<std::string_view> batch;
     std::vector<std::unique_ptr<Bytes>> buffers;  // of what is not exactly `bytes`
-    Py_ssize_t total = PyList_Size(list);
-    batch.reserve(static_cast<size_t>(total));
-    uint64_t envelope = align_up(p->sender.size() + kind.size());
-    for (Py_ssize_t i = 0; i < total; ++i) {
+    std::vector<std::string_view> batch(static_cast<size_t>(PyList_Size(list)));
+    size_t largest = 0;
+    for (size_t i = 0; i < batch.size(); ++i) {
+        auto index = static_cast<Py_ssize_t>(i);
+        PyObject* item = PyList_GetItem(list, index);
         if (p->encoder) {
-            PyObject* encoded = encode(*p, PyList_GetItem(list, i));
-            if (!encoded || PyList_SetItem(list, i, encoded) != 0) return nullptr;
+            item = encode(*p, item);
+            if (!item || PyList_SetItem(list, index, item) != 0) return nullptr;
         }
-        PyObject* item = PyList_GetItem(list, i);
-        if (PyBytes_CheckExact(item)) {
-            batch.emplace_back(PyBytes_AsString(item), static_cast<size_t>(PyBytes_Size(item)));
+        if (PyBytes_CheckExact(item)) [[likely]] {
+            batch[i] = view_of_bytes(item);
         } else {
             buffers.push_back(std::make_unique<Bytes>());
             if (!buffers.back()->get(item)) [[unlikely]]
                 return raise_wrong_type(*p, item);
-            batch.emplace_back(buffers.back()->data, static_cast<size_t>(buffers.back()->size));
+            batch[i] = {buffers.back()->data, static_cast<size_t>(buffers.back()->size)};
         }
+        largest = std::max(largest, batch[i].size());
     }
     OneAtATime turn(p->caller);
     if (!turn.entered || !usable(self)) return nullptr;
-    for (std::string_view data : batch)
-        if (data.size() + envelope > p->largest_bytes) return raise_too_large(*p, data.size(), envelope);
+    uint64_t envelope = align_up(p->sender.size() + kind.size());
+    if (largest + envelope > p->largest_bytes) return raise_too_large(*p, largest, envelope);
     Deadline deadline(timeout_ns);
     uint64_t sent = 0;
     if (!send_all(*p, batch, kind, deadline, sent)) {

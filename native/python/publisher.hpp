@@ -39,6 +39,10 @@ struct PublisherState {
         return participant && !participant->topic_file().forked.load(std::memory_order_relaxed);
     }
     const Ring& ring() const { return writer->ring(); }
+    // Is there nothing to do but to write? Then no thread is inside, either.
+    bool sends_plainly() const {
+        return !encoder && !caller.thread && open() && !(reserved | closing) && min_readers == 0;
+    }
 };
 
 struct PublisherObject {

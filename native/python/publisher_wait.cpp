@@ -147,6 +147,8 @@ static void count_blocked(PublisherState& p, int64_t since_ns) {
     total.store(before_ns + static_cast<uint64_t>(monotonic_ns() - since_ns), std::memory_order_relaxed);
 }
 
+constexpr unsigned kLooksAtTurn = 64;  // a few microseconds
+
 int wait_for_room(PublisherState& p, Deadline& deadline) {
     const TopicFile& s = p.participant->topic_file();
     Writer& w = *p.writer;
@@ -160,21 +162,28 @@ int wait_for_room(PublisherState& p, Deadline& deadline) {
                           ": waiting for " + describe_obstacle(p));
         return 0;
     }
-    auto gone = [&, looks = 0u]() mutable {
-        // Given back; or kept, by a writer that rests. We seldom look at its slot, which it changes with every message.
-        if (o.is_turn)
-            return turn_slot(s.header().turn.load(std::memory_order_relaxed), s.slot_count) != o.slot ||
-                   (++looks % 16 == 0 && s.slot(o.slot).busy.load(std::memory_order_relaxed) == 0);
+    auto gone = [&, looks = 0u, sent = UINT64_MAX]() mutable {
+        // Given back; or kept, by a writer that does not send. We seldom look at its slot, which it changes with every message.
+        if (o.is_turn) {
+            if (turn_taking(s.header().turn.load(std::memory_order_relaxed)) != o.taking) return true;
+            if (++looks % kLooksAtTurn != 0) return false;
+            uint64_t before = std::exchange(sent, s.slot(o.slot).messages.load(std::memory_order_relaxed));
+            return sent == before;
+        }
         uint64_t hold = s.slot(o.slot).hold.load(std::memory_order_relaxed) & kPositionMask;
         return hold == kNoHold || hold + s.capacity_bytes >= o.end;
     };
     auto stop = [&] { return PyErr_CheckSignals() != 0 || p.closing; };
     int64_t since_ns = monotonic_ns();
-    if (p.spin.until(deadline.left_ns(), gone, stop, w.seq())) {
+    bool changed = p.spin.until(deadline.left_ns(), gone, stop, w.seq());
+    if (!changed && PyErr_Occurred()) return -1;
+    // It still has the turn, and perhaps it rests. Then we take it, without the roster lock, which a stopped process may have.
+    bool kept = o.is_turn && turn_taking(s.header().turn.load(std::memory_order_relaxed)) == o.taking;
+    bool insists = kept && w.insist();
+    if (changed || insists) {
         count_blocked(p, since_ns);
         return 1;
     }
-    if (PyErr_Occurred()) return -1;
     p.participant->own().waits_for.store(o.slot + 1, std::memory_order_relaxed);
     int result = 1;
     try {
@@ -199,6 +208,7 @@ SeenWaiting::~SeenWaiting() {
 
 bool start_message_slowly(PublisherState& p, uint64_t room, Deadline& deadline) {
     SeenWaiting seen{p};
+    if (deadline.left_ns() == 0) p.writer->insist();
     for (;;) {
         Status status = p.writer->begin();
         if (status == Status::ok) [[likely]] {

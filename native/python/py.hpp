@@ -88,6 +88,13 @@ bool parse_arguments(const char* function, PyObject* const* args, Py_ssize_t cou
 bool parse_count(const char* name, PyObject* object, uint64_t& count);
 bool text_of(PyObject* str, std::string_view& out);  // UTF-8, valid as long as the object
 
+// How far behind the beginning of an exact `bytes` its data is: the same for all, and measured when the module is loaded,
+// since the stable ABI has only a call for it, which each message would pay for.
+extern size_t bytes_data_offset;
+inline std::string_view view_of_bytes(PyObject* exact) {
+    return {reinterpret_cast<const char*>(exact) + bytes_data_offset, static_cast<size_t>(Py_SIZE(exact))};
+}
+
 // A buffer to read from: exact `bytes` without the buffer protocol's cost, anything else through it.
 class Bytes {
     Py_buffer buffer_;  // not cleared: eighty bytes a message that are rarely used
@@ -99,8 +106,9 @@ class Bytes {
 
     bool get(PyObject* object) {
         if (PyBytes_CheckExact(object)) {
-            data = PyBytes_AsString(object);
-            size = PyBytes_Size(object);
+            std::string_view bytes = view_of_bytes(object);
+            data = bytes.data();
+            size = static_cast<Py_ssize_t>(bytes.size());
             return true;
         }
         if (PyObject_GetBuffer(object, &buffer_, PyBUF_SIMPLE) != 0) return false;

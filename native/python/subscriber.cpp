@@ -23,8 +23,18 @@ void keep_large_blocks() {
     (void)done;
 }
 
+[[gnu::noinline]] PyObject* copy_large(const std::byte* from, size_t size) {
+    keep_large_blocks();
+    PyObject* bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size));
+    if (!bytes) return nullptr;
+    char* to = PyBytes_AsString(bytes);
+    WithoutGil unlocked;
+    copy_out(to, from, size);
+    return bytes;
+}
+
 // Copies the message out. A new reference; nullptr without an exception: it was overwritten meanwhile, try again.
-PyObject* copy_message(SubscriberState& s, const View& view) {
+[[gnu::always_inline]] inline PyObject* copy_message(SubscriberState& s, const View& view) {
     Py_ssize_t size = static_cast<Py_ssize_t>(view.size);
     PyObject* bytes;
     if (view.size < kLargeCopyBytes) [[likely]] {
@@ -33,12 +43,8 @@ PyObject* copy_message(SubscriberState& s, const View& view) {
         bytes = PyBytes_FromStringAndSize(reinterpret_cast<const char*>(view.payload()), size);
         if (!bytes) return nullptr;
     } else {
-        keep_large_blocks();
-        bytes = PyBytes_FromStringAndSize(nullptr, size);
+        bytes = copy_large(view.payload(), view.size);
         if (!bytes) return nullptr;
-        char* to = PyBytes_AsString(bytes);
-        WithoutGil unlocked;
-        copy_out(to, view.payload(), view.size);
     }
     if (s.reader->still_whole(view)) [[likely]]
         return bytes;
@@ -47,7 +53,7 @@ PyObject* copy_message(SubscriberState& s, const View& view) {
 }
 
 // Takes ownership of `bytes`.
-PyObject* decoded(const SubscriberState& s, PyObject* bytes, uint64_t seq) {
+[[gnu::always_inline]] inline PyObject* decoded(const SubscriberState& s, PyObject* bytes, uint64_t seq) {
     if (!s.decoder) return bytes;
     PyObject* object = PyObject_CallFunctionObjArgs(s.decoder.get(), bytes, nullptr);
     Py_DECREF(bytes);
@@ -56,7 +62,8 @@ PyObject* decoded(const SubscriberState& s, PyObject* bytes, uint64_t seq) {
 
 // The next message as a Message (`whole`), or its data. nullptr without an exception: timed out. References are counted
 // by hand here and in recv_many: a Ref costs five instructions a message.
-PyObject* receive(PyObject* self, SubscriberState& s, Deadline& deadline, bool whole) {
+template <bool whole>
+PyObject* receive(PyObject* self, SubscriberState& s, Deadline& deadline) {
     for (int laps = 0;;) {
         View view;
         int found = next_message(self, s, deadline, view);
@@ -69,7 +76,7 @@ PyObject* receive(PyObject* self, SubscriberState& s, Deadline& deadline, bool w
         auto drop_all = [&](PyObject* data) {
             for (PyObject* object : {data, sender, kind}) Py_XDECREF(object);
         };
-        if (whole) {
+        if constexpr (whole) {
             sender = sender_of(s, view);
             kind = kind_of(s, view);
             if (!sender || !kind || !s.reader->still_whole(view)) {
@@ -100,8 +107,25 @@ PyObject* receive(PyObject* self, SubscriberState& s, Deadline& deadline, bool w
     }
 }
 
-PyObject* receive_within(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names, bool whole,
-                         const char* function) {
+// The most common case by itself: the next message as `bytes`, if it is there and small. It keeps the GIL, so another thread
+// need not be kept out. nullptr without an exception: it is not this case.
+[[gnu::always_inline]] inline PyObject* receive_plainly(SubscriberState& s) {
+    if (!s.receives_plainly()) return nullptr;
+    Reader& reader = *s.reader;
+    View view;
+    if (reader.peek(view) != Status::ok || view.size >= kLargeCopyBytes) return nullptr;
+    PyObject* bytes = copy_message(s, view);
+    if (!bytes) return nullptr;
+    reader.take(view);
+    if (reader.release()) [[likely]]
+        return bytes;
+    Py_DECREF(bytes);
+    return raise_evicted(s);
+}
+
+template <bool whole>
+[[gnu::noinline]] PyObject* receive_within(PyObject* self, PyObject* const* args, Py_ssize_t count,
+                                           PyObject* names, const char* function) {
     SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
     int64_t timeout_ns = kForever;
     if (count != 0 || names) {
@@ -113,7 +137,7 @@ PyObject* receive_within(PyObject* self, PyObject* const* args, Py_ssize_t count
     Receiving turn(self, *s);
     if (!turn.entered() || !usable_subscriber(self)) return nullptr;
     Deadline deadline(timeout_ns);
-    PyObject* result = receive(self, *s, deadline, whole);
+    PyObject* result = receive<whole>(self, *s, deadline);
     if (s->work) [[unlikely]]
         note_object(*s, result);
     if (!result && !PyErr_Occurred()) raise_timeout(*s, deadline);
@@ -121,40 +145,73 @@ PyObject* receive_within(PyObject* self, PyObject* const* args, Py_ssize_t count
 }
 
 PyObject* recv(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
-    return receive_within(self, args, count, names, false, "recv");
+    if (count == 0 && !names) [[likely]] {
+        PyObject* bytes = receive_plainly(*reinterpret_cast<SubscriberObject*>(self)->state);
+        if (bytes || PyErr_Occurred()) [[likely]]
+            return bytes;
+    }
+    return receive_within<false>(self, args, count, names, "recv");
 }
 
 PyObject* recv_message(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
-    return receive_within(self, args, count, names, true, "recv_message");
+    return receive_within<true>(self, args, count, names, "recv_message");
 }
 
-PyObject* receive_now(PyObject* self, bool whole) {
+template <bool whole>
+PyObject* receive_now(PyObject* self) {
     SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
     Receiving turn(self, *s);
     if (!turn.entered() || !usable_subscriber(self)) return nullptr;
     Deadline deadline(0);
-    PyObject* result = receive(self, *s, deadline, whole);
+    PyObject* result = receive<whole>(self, *s, deadline);
     if (s->work) [[unlikely]]
         note_object(*s, result);
     if (result || PyErr_Occurred()) return result;
     Py_RETURN_NONE;
 }
 
-PyObject* try_recv(PyObject* self, PyObject*) { return receive_now(self, false); }
-PyObject* try_recv_message(PyObject* self, PyObject*) { return receive_now(self, true); }
+PyObject* try_recv(PyObject* self, PyObject*) { return receive_now<false>(self); }
+PyObject* try_recv_message(PyObject* self, PyObject*) { return receive_now<true>(self); }
 
 // Iteration waits without a limit, and ends when the subscriber is closed.
 PyObject* next(PyObject* self) {
     SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
+    PyObject* bytes = receive_plainly(*s);
+    if (bytes || PyErr_Occurred()) [[likely]]
+        return bytes;
     Receiving turn(self, *s);
     if (!turn.entered() || s->closed || s->closing) return nullptr;
     Deadline deadline(kForever);
-    PyObject* result = receive(self, *s, deadline, false);
+    PyObject* result = receive<false>(self, *s, deadline);
     if (s->work) [[unlikely]]
         note_object(*s, result);
     if (!result && s->closed) clear_if_closed();
     return result;
 }
+
+// Objects of unknown number that become a list, which is then made once and in its size. Owns a reference to each.
+class Objects {
+    std::vector<PyObject*> objects_;
+
+  public:
+    Objects() { objects_.reserve(64); }
+    ~Objects() { clear(); }
+    Objects(const Objects&) = delete;
+    Objects& operator=(const Objects&) = delete;
+
+    size_t size() const { return objects_.size(); }
+    void add(PyObject* owned) { objects_.push_back(owned); }
+    void clear() {
+        for (PyObject* object : std::exchange(objects_, {})) Py_DECREF(object);
+    }
+    PyObject* as_list() {
+        PyObject* list = PyList_New(static_cast<Py_ssize_t>(objects_.size()));
+        if (!list) return nullptr;
+        Py_ssize_t index = 0;
+        for (PyObject* object : std::exchange(objects_, {})) PyList_SetItem(list, index++, object);
+        return list;
+    }
+};
 
 PyObject* recv_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
     SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
@@ -167,14 +224,12 @@ PyObject* recv_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
     if (given[1] && !parse_timeout(given[1], timeout_ns)) return nullptr;
     Receiving turn(self, *s);
     if (!turn.entered() || !usable_subscriber(self)) return nullptr;
-    Ref list(PyList_New(0));
-    if (!list) return nullptr;
     Deadline deadline(timeout_ns);
-    View view;
-    uint64_t taken = 0;
+    View view{};
+    Objects taken;
     int laps = 0;
     // Only the first is waited for; the hold moves once for all of them.
-    int found = max_messages ? wait_for_message(self, *s, deadline, view) : 0;
+    int found = max_messages ? next_message(self, *s, deadline, view) : 0;
     Reader::Mark before{};
     if (found == 1) before = s->reader->mark();
     while (found == 1) {
@@ -184,24 +239,25 @@ PyObject* recv_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
             PyObject* data = decoded(*s, bytes, view.seq);
             if (!data && interrupted()) {  // Ctrl-C: the next call gives all of them again
                 s->reader->back_to(before);
-                taken = 0;
+                taken.clear();
                 break;
             }
             // A message that does not decode ends the list before it, and the next call begins with it.
-            if (data || taken == 0) s->reader->take(view);
-            int added = data ? PyList_Append(list.get(), data) : -1;
-            Py_XDECREF(data);
-            if (added != 0 || ++taken == max_messages) break;
-        } else if (taken > 0 || !try_again(deadline, laps)) {
+            if (data || taken.size() == 0) s->reader->take(view);
+            if (!data) break;
+            taken.add(data);
+            if (taken.size() == max_messages) break;
+        } else if (taken.size() > 0 || !try_again(deadline, laps)) {
             break;
         }
         found = next_of_many(*s, view);
     }
     if (s->reader && !s->reader->release(s->keep()) && !PyErr_Occurred()) raise_evicted(*s);
-    if (PyErr_Occurred() && taken == 0) return nullptr;
+    if (PyErr_Occurred() && taken.size() == 0) return nullptr;
     PyErr_Clear();  // what was taken is not discarded: the next call meets the same error first
-    if (s->work) note_objects(*s, list.get());
-    return list.release();
+    PyObject* list = taken.as_list();
+    if (s->work && list) note_objects(*s, list);
+    return list;
 }
 
 PyObject* recv_into(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {

@@ -61,13 +61,14 @@ struct SubscriberState {
     }
     // May a message be skipped, or do the messages come from another source than the ring?
     bool looks_closer() const { return work || kept || senders.active() || kinds.active(); }
+    // Is there nothing to do but to copy? Then no thread is inside, either.
+    bool receives_plainly() const {
+        return !(closed | closing | screens) && !decoder && !event && !caller.thread && leases.empty() &&
+               attached();
+    }
     uint64_t lost() const { return lost_before + (reader ? reader->lost : 0); }
     // The position from which bytes are still needed.
-    uint64_t keep() const {
-        uint64_t first = kNoHold;
-        for (uint64_t position : leases) first = std::min(first, position);
-        return first;
-    }
+    uint64_t keep() const { return leases.empty() ? kNoHold : *std::ranges::min_element(leases); }
     // What a lease of the message keeps, and what must stay mapped for it: of a kept message, nothing of the ring.
     uint64_t position_to_keep(const View& view) const { return kept ? kNoHold : view.position; }
     std::shared_ptr<TopicFile> mapping() const {
@@ -100,7 +101,10 @@ int wait_for_message(PyObject* self, SubscriberState& s, Deadline& deadline, Vie
                                                View& view) {
     if (s.attached() && !s.screens && s.reader->peek(view) == Status::ok) [[likely]]
         return 1;
-    return wait_for_message(self, s, deadline, view);
+    View other;  // so that `view` can stay in registers
+    int found = wait_for_message(self, s, deadline, other);
+    view = other;
+    return found;
 }
 
 // The same, without waiting.
@@ -113,7 +117,10 @@ int another_message(SubscriberState& s, View& view);
 [[gnu::always_inline]] inline int next_of_many(SubscriberState& s, View& view) {
     if (!s.screens && s.reader->peek(view) == Status::ok) [[likely]]
         return 1;
-    return another_message(s, view);
+    View other;
+    int found = another_message(s, other);
+    view = other;
+    return found;
 }
 
 // What a subscriber without a topic listens to: read before it looks for the topic, so that none is missed.

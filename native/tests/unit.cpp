@@ -102,6 +102,27 @@ void one_writer_is_one_writer() {
     second.reset();
 }
 
+// A writer that has asked for the turn and is stopped before it takes it must not take it from a later taking, for which
+// another has asked. The explorer's case of it is too large.
+void no_two_takings_look_alike() {
+    Fresh fresh;
+    const std::shared_ptr<Directory>& directory = *fresh;
+    std::unique_ptr<Participant> joined[3];
+    for (auto& one : joined) one = join_as_writer(directory, "t", request(Contract::bus));
+    Ring ring = ring_of(joined[0]->topic_file());
+    Writer owner(ring, joined[0]->slot()), second(ring, joined[1]->slot()), third(ring, joined[2]->slot());
+    auto asked_by = [&](Writer& other) {
+        CHECK(owner.begin() == Status::ok);
+        other.insist();
+        CHECK(other.begin() == Status::blocked && other.arm().word != nullptr);
+        uint64_t turn = ring.header.turn.load(std::memory_order_relaxed);
+        CHECK(turn & kTurnAsked && turn_slot(turn, ring.slot_count) == joined[0]->slot());
+        owner.end();
+        return turn;
+    };
+    CHECK(asked_by(second) != asked_by(third));
+}
+
 // What a child that inherited a publisher asks for: to replace its parent, but not a sibling that was faster.
 void a_heir_replaces_only_the_writer_it_came_from() {
     Fresh fresh;
@@ -338,6 +359,7 @@ int main() {
     what_is_no_topic_is_refused();
     the_last_to_leave_takes_the_topic_away();
     one_writer_is_one_writer();
+    no_two_takings_look_alike();
     a_heir_replaces_only_the_writer_it_came_from();
     a_descriptor_closed_by_others_is_noticed();
     the_dead_are_reaped();

@@ -115,7 +115,7 @@ def by_point(scenarios: list[Scenario], head: str) -> list[str]:
     """A row a point, a column a contract: in how many scenarios was it reached?"""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for s in scenarios:
-        for (_, label), reached in zip(s.points, s.reached, strict=True):
+        for (_, label), reached in zip(s.points, s.reached, strict=not s.error):
             counts[label][s.contract] += reached
     lines = [f"| {head} | " + " | ".join(CONTRACTS) + " |", "|---" * (1 + len(CONTRACTS)) + "|"]
     for label in ring_points():

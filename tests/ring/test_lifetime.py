@@ -133,7 +133,7 @@ def test_a_removal_begun_waits_for_the_message_under_way(child, until, runtime_d
         with pub.reserve(3) as room:
             room[:] = b"one"
             remover = child("rm.unlink('x', force=True)")
-            until(lambda: (runtime_dir / "x.ring").read_bytes()[turn : turn + 4] == b"\xff\xff\xff\x7f")
+            until(lambda: (runtime_dir / "x.ring").read_bytes()[turn : turn + 4] == b"\xff\xff\xff\x3f")
             remover.kill()
             with pytest.raises(rm.Timeout, match="in the middle of a message"):
                 rm.Publisher("x", contract="pipe")
