@@ -6,6 +6,7 @@ the code.
     mutants.py --table                name, what is broken, which cases must catch it, as a Markdown table
     mutants.py NAME NATIVE OUT        write the patched copies of NATIVE/*.hpp and NATIVE/roster.cpp to OUT
     mutants.py --cases NAME           the text that selects the cases which catch it
+    mutants.py --file NAME            the file that is broken
 """
 
 import shutil
@@ -674,6 +675,8 @@ def main(arguments: list[str]) -> None:
             print("| mutant | what is broken | caught by |\n|---|---|---|")
             for m in MUTANTS:
                 print(f"| `{m.name}` | {m.broken} | {m.cases} |")
+        case ["--file", name]:
+            print(by_name[name].file)
         case ["--cases", name]:
             print(by_name[name].cases)
         case [name, native, out] if name in by_name:
