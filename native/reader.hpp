@@ -75,11 +75,13 @@ class Reader {
 
     bool has_more() {
         if (position_ != seen_) return true;
-        if (short_looks_ >= kShortLooks) [[unlikely]]
-            let_messages_gather();
-        // [OBSERVE] acquire: the bytes below are visible. Pairs with [COMMIT].
-        seen_ = ring_.header.commit.load(std::memory_order_acquire) & kPositionMask;
-        short_looks_ = seen_ - position_ - 1 < kFewBytes ? short_looks_ + 1 : 0;
+        if (short_looks_ >= kShortLooks) [[unlikely]] {
+            look_after_a_pause();
+        } else {
+            look();
+            found_bytes_ = seen_ - position_;
+            short_looks_ = found_bytes_ - 1 < kFewBytes ? short_looks_ + 1 : std::min(short_looks_, 0);
+        }
         for (uint64_t ahead = 64; ahead < kPrefetchBytes && position_ + ahead < seen_; ahead += 64)
             prefetch_to_read(ring_.at(position_ + ahead));
         return position_ != seen_;
@@ -192,16 +194,17 @@ class Reader {
     // With an honest writer a few attempts are enough; a hostile one must not keep us here endlessly.
     static constexpr int kMaxAttempts = 10'000;
     // A reader that keeps up with a busy writer looks at `commit` for every message, and each look takes the line away from the
-    // writer: both become slower. So after several looks in a row that found a little, it pauses before it looks. One that
-    // finds nothing does not: then every message counts.
+    // writer: both become slower. So after several looks in a row that found a little, it pauses before it looks. Where that
+    // finds no more, as when messages are sent one by one, it does not for many looks. One that finds nothing does not, either.
 #if defined(RINGMAIN_EXPLORE)
-    static constexpr uint32_t kShortLooks = UINT32_MAX;
+    static constexpr int kShortLooks = INT_MAX;
     static constexpr uint64_t kFewBytes = 0;
 #else
-    static constexpr uint32_t kShortLooks = 16;
+    static constexpr int kShortLooks = 16;
     static constexpr uint64_t kFewBytes = 512;
 #endif
     static constexpr int kGatherPauses = 8;
+    static constexpr int kLooksWithoutPause = 256;
     static constexpr uint64_t kPrefetchBytes = 128;  // of what is committed: those lines are the writer's
     static constexpr int kMaxWalks = 16;  // each looks at every message of the ring, if the hint is bad
 
@@ -214,7 +217,8 @@ class Reader {
     uint64_t position_ = 0;     // of the next message
     uint64_t expected_ = 0;     // its number
     uint64_t seen_ = 0;         // `commit` when last looked at: no need to look again before
-    uint32_t short_looks_ = 0;  // looks at `commit` in a row that found a little
+    int short_looks_ = 0;       // looks at `commit` in a row that found a little; negative: so many to go
+    uint64_t found_bytes_ = 0;  // by the last look without a pause
     uint64_t hold_ = kNoHold;   // what our hold word says
     uint64_t held_from_ =
         kNoHold;                // the hold, once a look at `claim` has confirmed it: no writer overwrites it
@@ -234,9 +238,19 @@ class Reader {
     // claim may run past a hold while its writer waits for us.
     bool held(uint64_t position) const { return always_holds_ || position >= held_from_; }
 
+    void look() {
+        // [OBSERVE] acquire: the bytes below are visible. Pairs with [COMMIT].
+        seen_ = ring_.header.commit.load(std::memory_order_acquire) & kPositionMask;
+    }
     // noinline, like all that is rare.
-    [[gnu::noinline]] static void let_messages_gather() {
+    [[gnu::noinline]] void look_after_a_pause() {
         for (int i = 0; i < kGatherPauses; ++i) pause();
+        look();
+        uint64_t found = seen_ - position_;
+        if (found < 2 * found_bytes_)
+            short_looks_ = -kLooksWithoutPause;
+        else if (found >= kFewBytes)
+            short_looks_ = 0;
     }
 
     // Where the newest message begins; `commit` if there is none. Whether it is still whole is the caller's to check.
