@@ -75,7 +75,7 @@ class Writer {
         return bell;
     }
 
-    // From now on, until it has the turn, begin() does not wait for a writer at rest to give it back. False: it did not before.
+    // From now on, until it has the turn, begin() does not wait for a writer at rest to give it back. False: nor did it before.
     bool insist() { return !std::exchange(insists_, true); }
 
     std::byte* payload(uint64_t sender_size, uint64_t kind_size) const {
