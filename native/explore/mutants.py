@@ -2,14 +2,12 @@
 it. Owns this invariant: a mutant whose pattern is no longer in the sources is an error, so the list cannot drift from
 the code.
 
-    mutants.py --list                 the names
+    mutants.py --list                 of each: the name, the sources to compile, the text that selects the cases
+                                      which catch it, with "|" between them
     mutants.py --table                name, what is broken, which cases must catch it, as a Markdown table
-    mutants.py NAME NATIVE OUT        write the patched copies of NATIVE/*.hpp and NATIVE/roster.cpp to OUT
-    mutants.py --cases NAME           the text that selects the cases which catch it
-    mutants.py --file NAME            the file that is broken
+    mutants.py --write NATIVE OUT     write what is compiled for each to OUT/NAME, patched
 """
 
-import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,10 +21,16 @@ class Mutant:
     file: str
     patches: tuple[tuple[str, str], ...]
 
+    @property
+    def sources(self) -> list[str]:
+        """Those that include the broken file; the others are compiled once for all mutants."""
+        return {WRITER: [ACTORS], ROSTER: [ROSTER]}.get(self.file, [ACTORS, ROSTER])
+
 
 WRITER, READER, ROSTER, RETIREMENT = "writer.hpp", "reader.hpp", "roster.cpp", "retirement.hpp"
 BELL, BARRIER = "bell.hpp", "barrier.hpp"
 WORKER = "worker.hpp"
+ACTORS = "actors.cpp"
 
 MUTANTS = [
     Mutant(
@@ -654,33 +658,31 @@ MUTANTS = [
 ]
 
 
-def build(mutant: Mutant, native: Path, out: Path) -> None:
+def write(mutant: Mutant, native: Path, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
-    for source in [*native.glob("*.hpp"), native / ROSTER]:
-        shutil.copyfile(source, out / source.name)
-    text = (out / mutant.file).read_text()
-    for old, new in mutant.patches:
-        if text.count(old) != 1:
-            sys.exit(f"mutant {mutant.name}: {mutant.file} has {text.count(old)} times, not once:\n{old}")
-        text = text.replace(old, new)
-    (out / mutant.file).write_text(text)
+    for source in [*native.glob("*.hpp"), native / ROSTER, native / "explore" / ACTORS]:
+        text = source.read_text()
+        for old, new in mutant.patches if source.name == mutant.file else ():
+            if text.count(old) != 1:
+                sys.exit(f"mutant {mutant.name}: {mutant.file} has {text.count(old)} times, not once:\n{old}")
+            text = text.replace(old, new)
+        copy = out / source.name
+        if not copy.exists() or copy.read_text() != text:  # what is as it was is not compiled again
+            copy.write_text(text)
 
 
 def main(arguments: list[str]) -> None:
-    by_name = {m.name: m for m in MUTANTS}
     match arguments:
         case ["--list"]:
-            print("\n".join(by_name))
+            for m in MUTANTS:
+                print(m.name, " ".join(m.sources), m.cases, sep="|")
         case ["--table"]:
             print("| mutant | what is broken | caught by |\n|---|---|---|")
             for m in MUTANTS:
                 print(f"| `{m.name}` | {m.broken} | {m.cases} |")
-        case ["--file", name]:
-            print(by_name[name].file)
-        case ["--cases", name]:
-            print(by_name[name].cases)
-        case [name, native, out] if name in by_name:
-            build(by_name[name], Path(native), Path(out))
+        case ["--write", native, out]:
+            for m in MUTANTS:
+                write(m, Path(native), Path(out) / m.name)
         case _:
             sys.exit(__doc__)
 
