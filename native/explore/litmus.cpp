@@ -11,6 +11,8 @@
 #include "layout.hpp"
 #include "model.hpp"
 
+extern "C" int explored_usleep(unsigned);
+
 namespace ringmain::explore {
 
 namespace {
@@ -133,6 +135,13 @@ std::vector<Litmus> all() {
               result(old, slept);
           }},
          {1, 20}},
+        {"a nap ends with the next look, though a barrier has shown the store before",
+         {[] { x().store(1, rel); },
+          [] {
+              for (; x().load(acq) == 0; explored_usleep(1)) process_barrier::make();
+              result(1);
+          }},
+         {10}},
         {"two updates: none is lost",
          {[] { result(x().fetch_add(1, rlx)); }, [] { result(x().fetch_add(1, rlx)); }},
          {10, 1000}},

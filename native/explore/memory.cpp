@@ -64,6 +64,7 @@ struct Mind {
     Knowledge current, acquirable, released;
     std::array<uint8_t, kMaxLocations> stale_looks;
     size_t last_looked_at = 0;
+    uint64_t last_seen = 0;     // the value it found there
     bool has_released = false;  // a release fence was passed
 };
 
@@ -346,6 +347,7 @@ uint64_t load(const void* address, size_t bytes, std::memory_order order) {
     const Version& v = l.history[at];
     bool stale = v.value != l.newest().value;
     minds[self()].last_looked_at = where;
+    minds[self()].last_seen = v.value;
     if (stale) ++minds[self()].stale_looks[where];
     see(where, v, at, acquires(order));
     if (tracing()) record(describe("load", where, v.value, order, stale ? "  (stale)" : ""));
@@ -478,10 +480,12 @@ void compared_by_kernel(const void* address) {
 
 size_t last_looked_at(int actor) { return minds[actor].last_looked_at; }
 
+// Compared is what the actor saw, not what it knows: a barrier of another may have shown it a store since, and it has not
+// looked at that yet.
 bool look_again(int actor, size_t where) {
-    auto newest = static_cast<uint8_t>(locations[where].count - 1);
-    if (minds[actor].current.at[where] == newest) return false;
-    minds[actor].current.at[where] = minds[actor].acquirable.at[where] = newest;
+    const Location& l = locations[where];
+    if (l.newest().value == minds[actor].last_seen) return false;
+    minds[actor].current.at[where] = minds[actor].acquirable.at[where] = static_cast<uint8_t>(l.count - 1);
     return true;
 }
 

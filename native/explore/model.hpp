@@ -51,7 +51,8 @@ void barrier_for_all();
 // The kernel compares the newest value there, never an older one: so stores to it cannot come at any time.
 void compared_by_kernel(const void* address);
 size_t last_looked_at(int actor);
-bool look_again(int actor, size_t where);  // time passes: the actor sees the newest there; false: it knew
+bool look_again(int actor,
+                size_t where);  // time passes: the actor sees the newest there; false: it saw the same
 void forget_stale_looks();
 void refresh(int actor);  // time passes: the actor sees the newest of everything
 
