@@ -49,9 +49,10 @@ class KeptTable {
         there.version.store(version, std::memory_order_release);
         fence(std::memory_order_release);
         there.position.store(position, std::memory_order_relaxed);  // relaxed: made visible by the next store
-        copy(message(index), from, bytes / 2);
+        uint64_t half = bytes / 2 / kAlignBytes * kAlignBytes;      // whole words
+        copy(message(index), from, half);
         CRASH_POINT("keep: message half copied");
-        copy(message(index) + bytes / 2, from + bytes / 2, bytes - bytes / 2);
+        copy(message(index) + half, from + half, bytes - half);
         // [KEEP] release: the bytes above become visible. Pairs with [KEPT].
         there.version.store(version + 1, std::memory_order_release);
         CRASH_POINT("keep: message kept, still in the ring");

@@ -138,13 +138,13 @@ class KeptSearch {
             MessageHeader header;
             copy_out(&header, table.message(i), sizeof header);
             uint64_t bytes = bytes_of(header);
-            if (bytes > table.room_bytes()) continue;
-            std::string message(bytes, '\0');
-            copy_out(message.data(), table.message(i), bytes);
+            bool fits = bytes <= table.room_bytes();
+            std::string message(fits ? bytes : 0, '\0');
+            copy_out(message.data(), table.message(i), message.size());
             uint64_t position = entry.position.load(std::memory_order_relaxed);  // relaxed: checked below
             fence(std::memory_order_acquire);
-            if (entry.version.load(std::memory_order_relaxed) != version)
-                continue;  // relaxed: the fence orders it
+            // acquire, since an entry is passed over: the `commit` that we read next has the later message.
+            if (entry.version.load(std::memory_order_acquire) != version || !fits) continue;
             std::memcpy(message.data(), &header, sizeof header);
             std::string_view kind = kind_of(header, message.data() + sizeof header);
             note(kind, {position, bytes, message});
@@ -178,10 +178,8 @@ class KeptSearch {
 };
 
 // Finds the last message of each kind for a reader that has just joined, and moves the reader on to where they end.
-inline Status find_kept(const Ring& ring, Reader& reader, const std::string& topic,
-                        std::shared_ptr<const void> topic_file, std::shared_ptr<KeptMessages>& kept) {
+inline Status find_kept(KeptSearch& search, Reader& reader, const std::string& topic) {
     constexpr int kMaxLooks = 1000;
-    KeptSearch search(ring);
     Status status = search.look();
     for (int look = 1; status == Status::blocked; ++look, status = search.look()) {
         if (look == kMaxLooks)
@@ -198,6 +196,14 @@ inline Status find_kept(const Ring& ring, Reader& reader, const std::string& top
     there.expected = search.number;
     reader.back_to(there);
     (void)reader.release();
+    return Status::ok;
+}
+
+// The same, and `kept` gives what was found.
+inline Status find_kept(const Ring& ring, Reader& reader, const std::string& topic,
+                        std::shared_ptr<const void> topic_file, std::shared_ptr<KeptMessages>& kept) {
+    KeptSearch search(ring);
+    if (Status status = find_kept(search, reader, topic); status != Status::ok) return status;
     std::vector<std::string> messages = search.messages();
     if (!messages.empty()) kept = std::make_shared<KeptMessages>(messages, std::move(topic_file));
     return Status::ok;

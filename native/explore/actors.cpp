@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "checks.hpp"
+#include "kept_check.hpp"
 #include "model.hpp"
 #include "retirement.hpp"
 #include "roster.hpp"
@@ -43,7 +44,8 @@ struct ActorState {
 ActorState actor_states[kMaxActors];
 
 Ring ring_of(const TopicFile& s) {
-    return {s.header(), &s.slot(0), s.data(), s.capacity_bytes, traits(s.contract), s.slot_count};
+    return {s.header(),   &s.slot(0),      s.data(),         s.capacity_bytes, traits(s.contract),
+            s.slot_count, explore::kept(), topic.kept_kinds, kKeptEntryBytes};
 }
 
 void join(int actor, Role role, bool takeover) {
@@ -94,9 +96,15 @@ Reader& make_reader(int actor, const Reads& reads) {
 void compose(Writer& writer, uint32_t size, uint64_t id, int64_t time_ns = 7) {
     uint64_t words[kMaxCapacity / 8];
     for (uint32_t i = 0; i < size / 8; ++i) words[i] = id;
-    copy_in(writer.payload(0, 0), words, size);
+    std::string_view sender = topic.sender_of(writer.seq()), kind = topic.kind_of(writer.seq());
+    copy_in(writer.payload(sender.size(), kind.size()), words, size);
     note_sealed(writer.seq(), id);
-    writer.seal(writer.seq(), time_ns, size, {}, {});
+    writer.seal(writer.seq(), time_ns, size, sender, kind);
+}
+
+uint64_t room(const Writer& writer, uint32_t size) {
+    uint64_t seq = writer.seq();
+    return room_for(footprint(size, topic.sender_of(seq).size(), topic.kind_of(seq).size()));
 }
 
 bool hold_moved(uint64_t slot, uint64_t end) {
@@ -218,10 +226,10 @@ void read_until_removed(ActorState& me, Reader& reader, const Reads& reads) {
 
 }  // namespace
 
-void open_topic(Contract contract, uint64_t capacity_bytes) {
-    topic = {contract, capacity_bytes};
+void open_topic(const Topic& opened) {
+    topic = opened;
     for (ActorState& me : actor_states) me.first = me.next = me.received = me.lost = 0, me.has_task = false;
-    set_capacity(capacity_bytes);
+    set_capacity(topic.capacity_bytes);
     auto& header = *reinterpret_cast<Header*>(control());
     auto& waiting = *reinterpret_cast<Header*>(control() + kFirstWaitingSlot * sizeof(Slot));
     for (Header* each : {&header, &waiting})
@@ -231,7 +239,7 @@ void open_topic(Contract contract, uint64_t capacity_bytes) {
         slots[i].hold.store(kNoHold, std::memory_order_relaxed);
         slots[i].taken_from.store(kNoHold, std::memory_order_relaxed);
     }
-    if (traits(contract).keeps_unread) {
+    if (traits(topic.contract).keeps_unread) {
         slots[kOnlyReaderSlot].hold.store(0, std::memory_order_relaxed);
         header.slots_used.store(1, std::memory_order_relaxed);
     }
@@ -242,8 +250,8 @@ void add_writer(int actor, const std::vector<uint32_t>& sent_before) {
     Writer& writer = make_writer(actor);
     for (uint32_t size : sent_before) {
         writer.begin();
-        writer.prepare(room_for(footprint(size, 0, 0)));
-        compose(writer, size, 1);
+        writer.prepare(room(writer, size));
+        compose(writer, size, 1 + writer.seq());
         writer.commit();
     }
 }
@@ -294,10 +302,11 @@ void write(const Sends& sends) {
             wait_for_obstacle(**me.topic_file, writer);
             continue;
         }
+        size_t batch_end = std::min(sent + sends.batch, sends.sizes.size());
         do {
             uint32_t size = sends.sizes[sent];
             step += 100;
-            while ((status = writer.prepare(room_for(footprint(size, 0, 0)))) == Status::blocked) {
+            while ((status = writer.prepare(room(writer, size))) == Status::blocked) {
                 if (sends.gives_up) break;
                 wait_for_obstacle(**me.topic_file, writer);
                 pause_here();
@@ -307,7 +316,7 @@ void write(const Sends& sends) {
             // One that insists is in no burst, so that there are fewer states.
             compose(writer, size, id_of(step), sends.insists ? static_cast<int64_t>(step) * 1'000'000 : 7);
             ++sent;
-        } while (sends.batch && sent < sends.sizes.size());
+        } while (sent < batch_end);
         if (status == Status::blocked) {
             writer.end();
             ++sent;
@@ -343,9 +352,12 @@ void read(const Reads& reads) {
         require(me.first == 0, "an enrolled reader does not begin with the first message");
     }
     Reader& reader = me.reader.get();
-    if (reads.only_at_the_end) {
-        await_end();
-    } else if (reads.until_removed) {
+    if (reads.only_at_the_end) await_end(), refresh(self());
+    if (reads.kept) {
+        find_kept_and_check(ring_of(**me.topic_file), reader);
+        me.first = me.next = reader.sequence();
+    }
+    if (reads.until_removed) {
         read_until_removed(me, reader, reads);
     } else if (reads.looks) {
         for (int i = 0; i < reads.looks; ++i) {
@@ -354,7 +366,7 @@ void read(const Reads& reads) {
         }
         settle_reader(me, me.reader, 1000);
         if (!reads.leaves_after) await_end();
-    } else {
+    } else if (!reads.only_at_the_end) {
         while (!closing()) {
             settle_reader(me, me.reader, 1001);
             if (reads.leaves_after && me.received >= static_cast<uint64_t>(reads.leaves_after)) break;

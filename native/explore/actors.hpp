@@ -1,6 +1,8 @@
 // The actors: writers and readers that use the core as the binding does, and check what they receive.
 #pragma once
 
+#include <algorithm>
+#include <string_view>
 #include <vector>
 
 #include "engine.hpp"
@@ -12,12 +14,21 @@ namespace ringmain::explore {
 struct Topic {
     Contract contract;
     uint64_t capacity_bytes;
+    uint32_t kept_kinds = 0;  // 0: it has no table of them
+    // The kind of each message is a letter, and that of all that follow the last letter. Empty: none has a kind.
+    std::string_view kinds = {};
+
+    std::string_view kind_of(uint64_t seq) const {
+        return kinds.empty() ? kinds : kinds.substr(std::min<uint64_t>(seq, kinds.size() - 1), 1);
+    }
+    // Where messages have kinds, every second one has a sender: torn names make another kind.
+    std::string_view sender_of(uint64_t seq) const { return !kinds.empty() && seq % 2 ? "a sender" : ""; }
 };
 extern Topic topic;
 
 struct Sends {
     std::vector<uint32_t> sizes;  // one message each
-    bool batch = false;           // one commit for all
+    size_t batch = 1;             // so many with one commit
     bool joins = false;           // while the others run; otherwise it is there from the start
     bool takeover = false;
     bool leaves = false;       // leaves the topic at the end
@@ -37,6 +48,7 @@ struct Reads {
     bool when_free = false;  // the one reader's slot is taken: tries when an actor has died, or at the end
     bool borrows = false;
     bool conflates = false;
+    bool kept = false;           // begins with the last message of each kind
     int leaves_after = 0;        // so many messages; 0: stays
     uint64_t until = 0;          // sleeps until it has so many messages, and not again; 0: always
     bool until_removed = false;  // sleeps when there is nothing, and ends with the topic's life
@@ -54,7 +66,7 @@ struct Works {
     bool until_removed = false;  // sleeps when there is nothing, and ends with the topic's life
 };
 
-void open_topic(Contract contract, uint64_t capacity_bytes);
+void open_topic(const Topic& opened);
 // In setup: joins. The writer may send messages before the execution begins.
 void add_writer(int actor, const std::vector<uint32_t>& sent_before = {});
 void add_reader(int actor, const Reads& reads);

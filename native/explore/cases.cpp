@@ -49,10 +49,10 @@ Part mortal(Part part) {
     return part;
 }
 
-Case make(std::string name, Contract contract, std::vector<Part> parts, int deaths = 0, int slices = 0) {
+Case make(std::string name, const Topic& opened, std::vector<Part> parts, int deaths = 0, int slices = 0) {
     Case c;
     c.name = name;
-    c.contract = name_of(contract);
+    c.contract = name_of(opened.contract);
     c.deaths = deaths;
     c.slices = slices;
     c.account = account;
@@ -67,8 +67,8 @@ Case make(std::string name, Contract contract, std::vector<Part> parts, int deat
         else
             c.actors.push_back([part] { read(part.reads); });
     }
-    c.setup = [contract, parts] {
-        open_topic(contract, kRing);
+    c.setup = [opened, parts] {
+        open_topic(opened);
         // Readers that are there from the start see all that was sent before them, unless they start at the latest.
         // Those that wait for the topic are enrolled before anything is sent.
         for (size_t i = 0; i < parts.size(); ++i)
@@ -88,6 +88,10 @@ Case make(std::string name, Contract contract, std::vector<Part> parts, int deat
             }
     };
     return c;
+}
+
+Case make(std::string name, Contract contract, std::vector<Part> parts, int deaths = 0, int slices = 0) {
+    return make(name, Topic{contract, kRing}, parts, deaths, slices);
 }
 
 // What was sent before the execution begins: the next message laps, or must wait for, a reader at the beginning.
@@ -110,7 +114,7 @@ void add_broadcast(std::vector<Case>& cases) {
     add("lapped, goes on at the latest",
         {writer({.sizes = {S, S, M, S}}, kBrim),
          reader({.looks = 3, .start = Start::oldest, .on_lap = Start::latest})});
-    add("lapped by a batch", {writer({.sizes = {S, S, S}, .batch = true}, kBrim), reader(kTwice)});
+    add("lapped by a batch", {writer({.sizes = {S, S, S}, .batch = 3}, kBrim), reader(kTwice)});
     add("conflates", {writer({.sizes = {S, S, S}}, kBrim),
                       reader({.looks = 3, .start = Start::oldest, .conflates = true})});
     add("sealed and dropped", {writer({.sizes = {S, S, S}, .drops_first = true}), reader({.looks = 3})});
@@ -296,6 +300,33 @@ void add_work(std::vector<Case>& cases) {
         {writer({.sizes = {S}, .removes = true}), worker({.until_removed = true})});
 }
 
+// The last message of each kind: a writer drops messages into the table while a reader looks for them. No message is larger
+// than a quarter of the ring, as on every topic with a table.
+void add_kept(std::vector<Case>& cases) {
+    const Reads last{.looks = 1, .kept = true}, last_at_the_end{.only_at_the_end = true, .kept = true};
+    const Part newcomer = writer({.sizes = {S}, .joins = true, .takeover = true});
+    const Topic one_kind{Contract::broadcast, 256, 1, "k"};
+    // The first message is the only one of its kind, and the next one that is sent drops it.
+    const Topic two_kinds{Contract::broadcast, 256, 2, "ab"};
+    const std::vector<uint32_t> full{S, S, S, S, S};
+    auto add = [&](const char* name, const Topic& opened, std::vector<Part> parts, int deaths = 0) {
+        cases.push_back(make(name, opened, parts, deaths));
+    };
+    // A batch fills the ring: before its commit the table alone has the last message.
+    add("kept while a reader looks", one_kind,
+        {writer({.sizes = {S, S, S, S, S, S}, .batch = 5}, {S}), reader(last)});
+    // Larger messages than such a topic has, so that a reader may look at each in the ring before the writer claims.
+    add("an entry is rewritten while a reader looks", {Contract::broadcast, 128, 1, "k"},
+        {writer({.sizes = {S}}, {S, S, S}), reader(last)});
+    cases.back().stale_looks = 3;
+    add("kept, of two kinds", two_kinds, {writer({.sizes = {S, S}}, full), reader(last)});
+    add("the writer dies as it keeps", two_kinds, {mortal(writer({.sizes = {S, S}}, full)), reader(last)}, 1);
+    add("the writer dies as it keeps, another comes, read at the end", two_kinds,
+        {mortal(writer({.sizes = {S}}, full)), newcomer, reader(last_at_the_end)}, 1);
+    add("the writer dies as it keeps, another comes", two_kinds,
+        {mortal(writer({.sizes = {S}}, full)), newcomer, reader(last)}, 1);
+}
+
 // The topic is removed while others sleep on its words: none sleeps on past the end of its life.
 void add_removal(std::vector<Case>& cases) {
     const Reads until_removed{.start = Start::oldest, .until_removed = true};
@@ -343,6 +374,7 @@ bool takes_long(const Case& c) {
                              "broadcast: taken over alive, read",
                              "broadcast: removed while two readers sleep",
                              "broadcast: the writer dies, another comes",
+                             "broadcast: the writer dies as it keeps, another comes",
                              "broadcast: two writers die, another comes, read at the end",
                              "pipe: the writer dies, another comes",
                              "pipe: the reader dies, another comes",
@@ -388,6 +420,7 @@ std::vector<Case> all_cases() {
     add_bus(cases);
     add_reliable(cases);
     add_work(cases);
+    add_kept(cases);
     add_removal(cases);
     add_fallback(cases);
     for (Case& c : cases) c.deep = takes_long(c);

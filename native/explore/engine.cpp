@@ -288,6 +288,7 @@ int choose(int options) {
 }
 
 int slices() { return current_case->slices; }
+int stale_looks() { return current_case->stale_looks; }
 bool fallback() { return current_case->fallback; }
 bool plain() { return current_case->plain; }
 

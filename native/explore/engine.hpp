@@ -36,6 +36,7 @@ struct Case {
     int deaths = 0;           // at most so many in one execution
     bool fallback = false;    // the kernel has no process-wide barrier: all fence
     int slices = 0;           // so many sleeps may time out although no actor is dead
+    int stale_looks = 2;      // in one operation an actor may see this often that a word is not its newest
     bool deep = false;        // only with --deep
     bool stateless = false;   // states seen before are explored again: to check the hash
     bool plain = false;  // every access is interleaved, whether ordered or not: slow, to check the reduction
@@ -65,6 +66,7 @@ int actor_count();
 bool may_die(int actor);
 bool plain();  // interleave every access
 int slices();
+int stale_looks();
 bool fallback();
 
 void reach();      // a step that others can notice follows: any actor may go first

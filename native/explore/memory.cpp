@@ -28,9 +28,8 @@ namespace {
 
 constexpr size_t kGranule = 4;
 constexpr size_t kMaxVersions = 96;
-constexpr size_t kControlBytes = kRosterOffset + kSlots * sizeof(Slot);
-constexpr uint8_t kStaleLooks =
-    2;  // in one operation an actor may see this often that a word is not its newest
+constexpr size_t kKeptOffset = kRosterOffset + kSlots * sizeof(Slot);
+constexpr size_t kControlBytes = kKeptOffset + kept_bytes(kMaxKeptKinds, kKeptEntryBytes);
 
 alignas(4096) std::byte memory[kControlBytes + 2 * kMaxCapacity];
 size_t capacity = kMaxCapacity;
@@ -228,7 +227,7 @@ int visible(size_t where, uint8_t (&options)[kMaxVersions]) {
     Mind& m = minds[self()];
     size_t newest = l.count - 1;
     int count = 0;
-    bool stale_allowed = m.stale_looks[where] < kStaleLooks;
+    bool stale_allowed = m.stale_looks[where] < stale_looks();
     for (size_t at = newest + 1; at-- > m.current.at[where];) {
         const Version& v = l.history[at];
         bool covered = false;
@@ -256,6 +255,7 @@ std::string describe(const char* what, size_t where, uint64_t value, std::memory
 }  // namespace
 
 std::byte* control() { return memory; }
+std::byte* kept() { return memory + kKeptOffset; }
 std::byte* data() { return memory + kControlBytes; }
 void set_capacity(size_t capacity_bytes) { capacity = capacity_bytes; }
 
@@ -498,11 +498,12 @@ void refresh(int actor) {
 
 void forget_stale_looks() { minds[self()].stale_looks = {}; }
 
-static bool is_data(const std::byte* p) { return p >= data() && p < data() + 2 * kMaxCapacity; }
+// Names of participants and the like take no part in the rule: only message bytes, and those of the table, are modelled, word by
+// word.
+static bool is_message(const std::byte* p) { return p >= kept() && p < memory + sizeof memory; }
 
-// Names of participants and the like take no part in the rule: only message bytes are modelled, word by word.
 void copy_in(std::byte* shared, const void* from, size_t size) {
-    if (!is_data(shared)) {
+    if (!is_message(shared)) {
         std::memcpy(shared, from, size);
         return;
     }
@@ -514,7 +515,7 @@ void copy_in(std::byte* shared, const void* from, size_t size) {
 }
 
 void copy_out(void* to, const std::byte* shared, size_t size) {
-    if (!is_data(shared)) {
+    if (!is_message(shared)) {
         std::memcpy(to, shared, size);
         return;
     }
@@ -531,6 +532,7 @@ void crash_point(const char* label) {
 std::string name_of(const void* address) {
     size_t offset = offset_of(address);
     if (offset >= kControlBytes) return "data[" + std::to_string(offset - kControlBytes) + "]";
+    if (offset >= kKeptOffset) return "kept[" + std::to_string(offset - kKeptOffset) + "]";
     auto named = [&](size_t at, std::initializer_list<std::pair<size_t, const char*>> fields) -> const char* {
         for (auto& [o, n] : fields)
             if (o == at) return n;

@@ -27,14 +27,18 @@ struct alignas(16) Knowledge {
     uint64_t hash() const { return hash_bytes(at.data(), at.size()); }
 };
 
-// The shared memory of all cases: a header, a few slots, a small ring (its mirror is an address, not a mapping).
+// The shared memory of all cases: a header, a few slots, a table of kept kinds, a small ring (its mirror is an address, not a mapping).
 constexpr size_t kSlots = 8;
 // The waiting file lies in the same memory: its header behind the topic's, its slots behind those of the actors. A
 // descriptor of it is the actor's number and this bit.
 constexpr size_t kFirstWaitingSlot = kMaxActors;
 constexpr int kWaitingFile = 8;
 constexpr size_t kMaxCapacity = 1024;
+// The table of kept kinds, where a case has one.
+constexpr uint32_t kMaxKeptKinds = 2;
+constexpr uint64_t kKeptEntryBytes = 64;
 std::byte* control();
+std::byte* kept();
 std::byte* data();
 void set_capacity(size_t capacity_bytes);
 std::string name_of(const void* address);

@@ -24,13 +24,15 @@ class Mutant:
     @property
     def sources(self) -> list[str]:
         """Those that include the broken file; the others are compiled once for all mutants."""
-        return {WRITER: [ACTORS], ROSTER: [ROSTER]}.get(self.file, [ACTORS, ROSTER])
+        of_one = {WRITER: ACTORS, KEPT: ACTORS, KEPT_MESSAGES: KEPT_CHECK, ROSTER: ROSTER}
+        return [of_one[self.file]] if self.file in of_one else [ACTORS, ROSTER]
 
 
 WRITER, READER, ROSTER, RETIREMENT = "writer.hpp", "reader.hpp", "roster.cpp", "retirement.hpp"
 BELL, BARRIER = "bell.hpp", "barrier.hpp"
 WORKER = "worker.hpp"
-ACTORS = "actors.cpp"
+KEPT, KEPT_MESSAGES = "kept.hpp", "kept_messages.hpp"
+ACTORS, KEPT_CHECK = "actors.cpp", "kept_check.cpp"
 
 MUTANTS = [
     Mutant(
@@ -655,12 +657,120 @@ MUTANTS = [
             ),
         ),
     ),
+    Mutant(
+        "drops-before-it-keeps",
+        "`tail` moves past a message that is not in the table yet",
+        "broadcast: kept while a reader looks",
+        WRITER,
+        (
+            (
+                "            if (ring_.kept_kinds != 0 && !keep_dropped(ring_, tail_, position_, target))\n"
+                "                return Status::corrupt;\n",
+                "            uint64_t before = tail_;\n",
+            ),
+            (
+                '            CRASH_POINT("publish: tail moved, not claimed");\n',
+                "            if (ring_.kept_kinds != 0) keep_dropped(ring_, before, position_, target);\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "entry-not-announced",
+        "an entry of the table is rewritten under an even version",
+        "broadcast: an entry is rewritten while a reader looks",
+        KEPT,
+        (("        there.version.store(version, std::memory_order_release);\n", ""),),
+    ),
+    Mutant(
+        "entry-announced-late",
+        "no release fence between the odd version and the bytes of the entry",
+        "broadcast: an entry is rewritten while a reader looks",
+        KEPT,
+        (("        fence(std::memory_order_release);\n", ""),),
+    ),
+    Mutant(
+        "entry-not-released",
+        "the even version does not release the bytes of the entry",
+        "broadcast: an entry is rewritten while a reader looks",
+        KEPT,
+        (
+            (
+                "there.version.store(version + 1, std::memory_order_release)",
+                "there.version.store(version + 1, std::memory_order_relaxed)",
+            ),
+        ),
+    ),
+    Mutant(
+        "entry-of-the-dead-stays-odd",
+        "a writer counts on from the odd version that a dead one left",
+        "broadcast: the writer dies as it keeps, another comes, read at the end",
+        KEPT,
+        (
+            (
+                "(there.version.load(std::memory_order_relaxed) + 1) | 1;",
+                "there.version.load(std::memory_order_relaxed) + 1;",
+            ),
+        ),
+    ),
+    Mutant(
+        "entry-not-checked-again",
+        "a reader does not look whether the entry has changed while it was copied",
+        "broadcast: an entry is rewritten while a reader looks",
+        KEPT_MESSAGES,
+        (("if (entry.version.load(std::memory_order_acquire) != version || !fits) continue;", "if (!fits) continue;"),),
+    ),
+    Mutant(
+        "entry-passed-over-without-acquire",
+        "a reader that passes over an entry may miss the `commit` of the later message",
+        "broadcast: kept while a reader looks",
+        KEPT_MESSAGES,
+        (
+            (
+                "if (entry.version.load(std::memory_order_acquire) != version || !fits)",
+                "if (entry.version.load(std::memory_order_relaxed) != version || !fits)",
+            ),
+        ),
+    ),
+    Mutant(
+        "commit-before-the-table",
+        "a reader reads `commit` first, then the table",
+        "broadcast: kept while a reader looks",
+        KEPT_MESSAGES,
+        (
+            ("        look_at_table();\n", ""),
+            (
+                "        end = ring_.header.commit.load(std::memory_order_acquire) & kPositionMask;\n",
+                "        end = ring_.header.commit.load(std::memory_order_acquire) & kPositionMask;\n"
+                "        look_at_table();\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "oldest-relaxed",
+        "a reader that sees where the ring begins may miss what was dropped before",
+        "broadcast: kept while a reader looks",
+        KEPT_MESSAGES,
+        (
+            (
+                "uint64_t tail = ring_.header.tail.load(std::memory_order_acquire)",
+                "uint64_t tail = ring_.header.tail.load(std::memory_order_relaxed)",
+            ),
+        ),
+    ),
+    Mutant(
+        "kept-without-a-last-check",
+        "a reader does not look whether what it copied from the ring was overwritten",
+        "broadcast: kept",
+        KEPT_MESSAGES,
+        (("return !intact(tail) ? Status::blocked : consistent()", "return consistent()"),),
+    ),
 ]
 
 
 def write(mutant: Mutant, native: Path, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
-    for source in [*native.glob("*.hpp"), native / ROSTER, native / "explore" / ACTORS]:
+    explored = [native / "explore" / name for name in (ACTORS, KEPT_CHECK)]
+    for source in [*native.glob("*.hpp"), native / ROSTER, *explored]:
         text = source.read_text()
         for old, new in mutant.patches if source.name == mutant.file else ():
             if text.count(old) != 1:
