@@ -5,6 +5,8 @@ BIN    := $(VENV)/bin
 NATIVE := CMakeLists.txt $(shell find native -name '*.hpp' -o -name '*.cpp' -o -name CMakeLists.txt)
 EXTRAS := dev
 PYTEST_ARGS ?=
+unexport PYTHONDONTWRITEBYTECODE  # some containers set it; the tests start a thousand interpreters
+PROCESSES := $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
 comma  := ,
 
 .DEFAULT_GOAL := help
@@ -13,10 +15,16 @@ comma  := ,
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
-# The stamp says: the dependencies are in and the native module is built from these sources.
-$(VENV)/.deps: pyproject.toml
-	@echo "== virtual environment and dependencies (once)"
+# All that the native tests need: they begin while the other dependencies are installed.
+$(VENV)/.tools:
+	@echo "== virtual environment (once)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'cmake>=3.25' ninja
+	@touch $@
+
+# The stamp says: the dependencies are in and the native module is built from these sources.
+$(VENV)/.deps: pyproject.toml | $(VENV)/.tools
+	@echo "== dependencies (once)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	    $$($(PYTHON) tools/requirements.py $(EXTRAS))
 	@touch $@
@@ -37,8 +45,8 @@ docs: setup  ## build the documentation as a site, into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "site/index.html"
 
-# The native tests compute, the Python tests mostly wait: beside each other they take two thirds of the time.
-test: setup  ## what CI runs: native tests, Python tests, instruction counts
+# The native tests compute, the Python tests wait for a third of the time: beside each other they keep two processors busy.
+test: $(VENV)/.tools  ## what CI runs: native tests, Python tests, instruction counts
 	@mkdir -p build && echo "== native tests: in the background, to build/test-native.log"
 	@nice -n 10 $(MAKE) --no-print-directory test-native > build/test-native.log 2>&1 & native=$$!; \
 	    trap 'kill $$native' INT TERM; \
@@ -48,7 +56,8 @@ test: setup  ## what CI runs: native tests, Python tests, instruction counts
 	    [ $$native = 0 ] && [ $$python = 0 ]
 	@$(MAKE) --no-print-directory bench-quick
 
-native: setup
+native: $(VENV)/.tools
+	@mkdir -p build
 	@$(BIN)/cmake -S native -B build/native -G Ninja -DCMAKE_BUILD_TYPE=Release \
 	    -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) > build/native.log || { cat build/native.log; exit 1; }
 	@$(BIN)/cmake --build build/native >> build/native.log || { cat build/native.log; exit 1; }
@@ -62,7 +71,7 @@ explore: native  ## every interleaving of the larger cases, too: minutes
 
 test-python: setup
 	@echo "== Python tests"
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadscope --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-spark: setup  ## the tests that start a real Spark, apart because they take minutes
 	@$(BIN)/python -m pytest -m 'spark or each_run' --timeout 900 $(PYTEST_ARGS)

@@ -148,17 +148,31 @@ def traffic(desk: Path) -> Iterator[Traffic]:
     made.stop()
 
 
-def prepare(line: str, desk: Path) -> None:
-    """What the line names and another example makes."""
-    if re.match(r"ringmain (play|export|pipeline|info \./|metrics .*drive|record upload)", line):
-        from robot.messages import Imu
+@pytest.fixture(scope="session")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the recording of `prepare` is kept: a dozen examples name one."""
+    return tmp_path_factory.mktemp("kept")
 
-        with rm.Publisher("imu", type=Imu) as imu, rm.Publisher("camera") as camera:
-            imu.send(Imu(1, (0.0, 0.0, 9.8)))
-            camera.send(b"x")
-            sealed = ["--sealed-uri", f"file://{desk}/lake"] if "upload" in line else []
-            command = ["ringmain", "record", "-o", "drive", "--oldest", "--messages", "2", *sealed]
-            subprocess.run(command, check=True, timeout=60)
+
+def record(*options: str) -> None:
+    from robot.messages import Imu
+
+    with rm.Publisher("imu", type=Imu) as imu, rm.Publisher("camera") as camera:
+        imu.send(Imu(1, (0.0, 0.0, 9.8)))
+        camera.send(b"x")
+        command = ["ringmain", "record", "-o", "drive", "--oldest", "--messages", "2", *options]
+        subprocess.run(command, check=True, timeout=60)
+
+
+def prepare(line: str, desk: Path, kept: Path) -> None:
+    """What the line names and another example makes."""
+    if line.startswith("ringmain record upload"):
+        record("--sealed-uri", f"file://{desk}/lake")
+    elif re.match(r"ringmain (play|export|pipeline|info \./|metrics .*drive)", line):
+        if not (kept / "drive").exists():
+            record()
+            shutil.copytree(desk / "drive", kept / "drive")
+        shutil.copytree(kept / "drive", desk / "drive", dirs_exist_ok=True)
         (desk / "recordings").mkdir()
         shutil.copytree(desk / "drive", desk / "recordings/drive")
         (desk / "rules.toml").write_text("[[rule]]\nmax_loss = 1.0\n")
@@ -197,8 +211,8 @@ def test_the_other_examples_have_tests():
 
 
 @pytest.mark.parametrize("line", IN_A_SHELL)
-def test_an_example_runs(line, desk, port, traffic, until):
-    prepare(line, desk)
+def test_an_example_runs(line, desk, port, traffic, until, kept):
+    prepare(line, desk, kept)
     line = runnable(line, port)
     traffic.start(line)
     run(line, desk, until, traffic.received)
@@ -215,8 +229,8 @@ def test_an_example_runs_in_a_terminal(line, desk, traffic, terminal, runtime_di
 
 
 @pytest.mark.spark
-def test_the_examples_with_spark_run(desk, until):
-    prepare("ringmain pipeline", desk)
+def test_the_examples_with_spark_run(desk, until, kept):
+    prepare("ringmain pipeline", desk, kept)
     for line in WITH_SPARK:
         if "--follow" not in line:  # tests/cli/test_parts.py follows, and interrupts it
             run(line, desk, until)

@@ -21,6 +21,8 @@ from ringmain.testing import crash_points, die_at, stop_at
 
 from .run_all import CONTRACTS, Scenario, play, ring_points
 
+pytestmark = pytest.mark.long
+
 # Whether a process sleeps, keeps the turn or reaps depends on the pace of the others, so an act may miss these points;
 # no contract may.
 DEPENDS_ON_PACE = (

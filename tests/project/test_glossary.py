@@ -7,6 +7,7 @@ Phrases are looked for in prose, where they make a reader stop.
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -79,6 +80,7 @@ def cpp_names(text: str) -> Iterator[str]:
     yield from (name for name in re.findall(r"[A-Za-z_]\w*", code) if not name.startswith("Py"))
 
 
+@functools.cache
 def names_in(path: Path) -> set[str]:
     text = path.read_text()
     return {path.stem, *(python_names(text) if path.suffix in (".py", ".pyi") else cpp_names(text))}

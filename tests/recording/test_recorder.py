@@ -24,6 +24,8 @@ from tests.conftest import PATIENCE_S, Child
 
 Until = Callable[[Callable[[], object]], None]
 
+pytestmark = pytest.mark.long
+
 RECORD = """
 recorder = rm.Recorder(sys.argv[1], sys.argv[2].split(","), fsync="never", flush_interval_s=0.01, segment_bytes=200_000)
 with recorder:

@@ -20,6 +20,7 @@ from ringmain.recording._segment.uploads import Uploader, read_uploaded
 from tests.recording.conftest import payload_of, ring_batch
 from tests.store import Door
 
+pytestmark = pytest.mark.long
 Until = Callable[[Callable[[], object]], None]
 
 
