@@ -175,7 +175,7 @@ def test_threads_that_loop_over_one_subscriber_keep_their_own_frames() -> None:
         used: list[list[int]] = [[], []]
 
         def work(mine: list[int]) -> None:
-            for frame, _ in zip(sub, range(20), strict=False):
+            for _, frame in zip(range(20), sub, strict=False):  # in this order: it takes no 21st frame
                 both.wait()
                 mine.append(int(frame.array[0]))
 
@@ -189,6 +189,7 @@ def test_threads_that_loop_over_one_subscriber_keep_their_own_frames() -> None:
             pub.send(np.full(16, value, "u1"))
         for thread in threads:
             thread.join(PATIENCE_S)
+            assert not thread.is_alive()
         assert sorted(used[0] + used[1]) == list(range(40))
 
 
