@@ -75,17 +75,20 @@ class Reader {
 
     bool has_more() {
         if (position_ != seen_) return true;
-        if (short_looks_ >= kShortLooks) [[unlikely]] {
+        if (short_looks_ >= kShortLooks) [[unlikely]]
             look_after_a_pause();
-        } else {
-            look();
-            found_bytes_ = seen_ - position_;
-            short_looks_ = found_bytes_ - 1 < kFewBytes ? short_looks_ + 1 : std::min(short_looks_, 0);
-        }
+        else
+            look_at_once();
         for (uint64_t ahead = 64; ahead < kPrefetchBytes && position_ + ahead < seen_; ahead += 64)
             prefetch_to_read(ring_.at(position_ + ahead));
         return position_ != seen_;
     }
+
+    // Before a look that waits for a single message: its line comes together with that of `commit`, not after it.
+    void expect_one() const { prefetch_to_read(ring_.at(position_)); }
+
+    // For a reader to which the time of each message matters more than how many it gets.
+    void never_pause() { short_looks_ = INT64_MIN / 2; }
 
     // After a slice: is there still no message, and was the topic not removed? [OBSERVE] acquire: as in bell().
     bool rests() const { return ring_.header.commit.load(std::memory_order_acquire) == position_; }
@@ -194,16 +197,16 @@ class Reader {
     // With an honest writer a few attempts are enough; a hostile one must not keep us here endlessly.
     static constexpr int kMaxAttempts = 10'000;
     // A reader that keeps up with a busy writer looks at `commit` for every message, and each look takes the line away from the
-    // writer: both become slower. So after several looks in a row that found a little, it pauses before it looks. Where that
-    // finds no more, as when messages are sent one by one, it does not for many looks. One that finds nothing does not, either.
+    // writer: both become slower. So after several looks in a row that found a little, it pauses before each, for one to three
+    // microseconds, until it is far behind. Where a pause finds no more, as when messages are sent one by one, many looks do
+    // without.
 #if defined(RINGMAIN_EXPLORE)
-    static constexpr int kShortLooks = INT_MAX;
-    static constexpr uint64_t kFewBytes = 0;
+    static constexpr int64_t kShortLooks = INT64_MAX;
 #else
-    static constexpr int kShortLooks = 16;
-    static constexpr uint64_t kFewBytes = 512;
+    static constexpr int64_t kShortLooks = 16;
 #endif
-    static constexpr int kGatherPauses = 8;
+    static constexpr uint64_t kFewBytes = 512, kManyBytes = 4096;
+    static constexpr int kGatherPauses = 64;
     static constexpr int kLooksWithoutPause = 256;
     static constexpr uint64_t kPrefetchBytes = 128;  // of what is committed: those lines are the writer's
     static constexpr int kMaxWalks = 16;  // each looks at every message of the ring, if the hint is bad
@@ -217,8 +220,8 @@ class Reader {
     uint64_t position_ = 0;     // of the next message
     uint64_t expected_ = 0;     // its number
     uint64_t seen_ = 0;         // `commit` when last looked at: no need to look again before
-    int short_looks_ = 0;       // looks at `commit` in a row that found a little; negative: so many to go
-    uint64_t found_bytes_ = 0;  // by the last look without a pause
+    int64_t short_looks_ = 0;   // looks at `commit` in a row that found a little; negative: so many to go
+    uint64_t found_bytes_ = 0;  // by the last look without a pause that found any
     uint64_t hold_ = kNoHold;   // what our hold word says
     uint64_t held_from_ =
         kNoHold;                // the hold, once a look at `claim` has confirmed it: no writer overwrites it
@@ -242,6 +245,13 @@ class Reader {
         // [OBSERVE] acquire: the bytes below are visible. Pairs with [COMMIT].
         seen_ = ring_.header.commit.load(std::memory_order_acquire) & kPositionMask;
     }
+    void look_at_once() {
+        look();
+        uint64_t found = seen_ - position_;
+        if (found == 0) return;
+        short_looks_ = found < kFewBytes ? short_looks_ + 1 : std::min<int64_t>(short_looks_, 0);
+        found_bytes_ = found;
+    }
     // noinline, like all that is rare.
     [[gnu::noinline]] void look_after_a_pause() {
         for (int i = 0; i < kGatherPauses; ++i) pause();
@@ -249,7 +259,7 @@ class Reader {
         uint64_t found = seen_ - position_;
         if (found < 2 * found_bytes_)
             short_looks_ = -kLooksWithoutPause;
-        else if (found >= kFewBytes)
+        else if (found >= kManyBytes)
             short_looks_ = 0;
     }
 

@@ -158,6 +158,8 @@ class Worker {
                !looked_at_all(commit, ring_.header.returned.load(std::memory_order_acquire));
     }
 
+    void expect_one() const { prefetch_to_read(ring_.at(queue_.cursor())); }  // as Reader's
+
     // Takes the oldest free message that is wanted. After ok or empty, release() must follow, with the oldest message
     // that the worker has not finished.
     template <class Wanted>

@@ -175,7 +175,7 @@ int wait_for_room(PublisherState& p, Deadline& deadline) {
     };
     auto stop = [&] { return PyErr_CheckSignals() != 0 || p.closing; };
     int64_t since_ns = monotonic_ns();
-    bool changed = p.spin.until(deadline.left_ns(), gone, stop, w.seq());
+    bool changed = p.spin.until(deadline.left_ns(), gone, stop);
     if (!changed && PyErr_Occurred()) return -1;
     // It still has the turn, and perhaps it rests. Then we take it, without the roster lock, which a stopped process may have.
     bool kept = o.is_turn && turn_taking(s.header().turn.load(std::memory_order_relaxed)) == o.taking;

@@ -83,6 +83,7 @@ int attach(PyObject* self, SubscriberState& s) {
             bool works = traits(topic_file.contract).shared && !observer;
             s.reader = std::make_unique<Reader>(ring_of(topic_file), s.participant->slot(), s.on_lap,
                                                 s.conflate || works, observer || works);
+            if (s.spin.asked_for()) s.reader->never_pause();
             if (works) {
                 s.reader->only_counts();
                 s.work = std::make_unique<Work>(ring_of(topic_file), s.participant->slot());
@@ -211,6 +212,8 @@ Awaited awaited(SubscriberState& s, const Listening& listening) {
     return {bell, !bell.word, s.participant->shared()};
 }
 
+constexpr int kLooksForOne = 8;  // in vain: then messages do not come in a stream
+
 int wait_for_message(PyObject* self, SubscriberState& s, Deadline& deadline, View& view, bool borrowing) {
     Slices slices;
     for (bool spin = true;;) {
@@ -221,12 +224,14 @@ int wait_for_message(PyObject* self, SubscriberState& s, Deadline& deadline, Vie
         int64_t left = deadline.left_ns();
         if (left == 0) return 0;
         if (spin && s.attached()) {
-            Reader& reader = *s.reader;
-            auto comes = [&] { return has_more(s); };
+            auto comes = [&, looks = 0]() mutable {
+                if (++looks > kLooksForOne) s.work ? s.work->worker.expect_one() : s.reader->expect_one();
+                return has_more(s);
+            };
             auto stop = [&] {
                 return PyErr_CheckSignals() != 0 || s.closing || s.participant->topic_file().retired();
             };
-            if (s.spin.until(left, comes, stop, reader.sequence())) continue;
+            if (s.spin.until(left, comes, stop)) continue;
             if (PyErr_Occurred()) return -1;
         }
         Awaited next = awaited(s, listening);
