@@ -11,9 +11,9 @@ constexpr int64_t kLookForDead_ns =
 
 void release(SubscriberState& s) { s.work->worker.release(s.work->keep(s.leases)); }
 
-void give_back(SubscriberState& s, std::vector<Taken>& taken, size_t from, bool counts) {
+void give_back(SubscriberState& s, TakenMessages& taken, size_t from, bool counts) {
     for (size_t i = from; i < taken.size(); ++i) s.work->worker.give_back(taken[i].view, counts);
-    taken.resize(std::min(from, taken.size()));
+    taken.keep_only(from);
 }
 
 // Moves a message that was given back too often to topic `NAME.dead`. 1: done; 0: not here, another call must; -1: raised.
@@ -40,9 +40,7 @@ void look_for_dead(SubscriberState& s, int64_t now_ns) {
 }  // namespace
 
 uint64_t Work::keep(const std::vector<uint64_t>& leases) const {
-    uint64_t first = kNoHold;
-    for (const auto* list : {&unfinished, &fresh, &lent})
-        for (const Taken& taken : *list) first = std::min(first, taken.view.position);
+    uint64_t first = std::min({unfinished.first(), fresh.first(), lent.first()});
     for (uint64_t position : leases) first = std::min(first, position);
     return first;
 }
@@ -65,7 +63,7 @@ int take_work(PyObject* self, SubscriberState& s, View& view) {
             if (work.unfinished.empty() && work.fresh.empty() && work.lent.empty())
                 own.taken_ns.store(static_cast<uint64_t>(now_ns),
                                    std::memory_order_relaxed);  // relaxed: statistics
-            work.fresh.push_back({view, returns, Ref()});
+            work.fresh.add({view, returns, Ref()});
         }
         bool ours = work.worker.release(work.keep(s.leases));
         work.worker.pass_on(status == Status::ok);
@@ -82,7 +80,7 @@ int take_work(PyObject* self, SubscriberState& s, View& view) {
         int buried = bury(self, s, view, returns);
         if (buried != 1) return buried;  // end_of_call() gives it back, uncounted
         work.worker.finish(view);
-        work.fresh.pop_back();
+        work.fresh.remove_last();
     }
 }
 
@@ -96,7 +94,7 @@ void end_of_call(SubscriberState& s) {
     SavedError error;
     give_back(s, work.fresh, consumed, false);
     if (failed) give_back(s, work.fresh, 0, true);
-    for (Taken& taken : work.fresh) work.unfinished.push_back(std::move(taken));
+    for (Taken& taken : work.fresh) work.unfinished.add(std::move(taken));
     work.fresh.clear();
     release(s);
 }
@@ -112,13 +110,12 @@ void note_objects(SubscriberState& s, PyObject* list) {
 }
 
 uint32_t lend(SubscriberState& s, const View&) {
-    s.work->lent.push_back(std::move(s.work->fresh.back()));
-    s.work->fresh.pop_back();
+    s.work->lent.add(s.work->fresh.remove_last());
     return s.work->lent.back().returns;
 }
 
 void end_loan(SubscriberState& s, uint64_t position, bool failed) {
-    std::vector<Taken>& lent = s.work->lent;
+    TakenMessages& lent = s.work->lent;
     auto at =
         std::find_if(lent.begin(), lent.end(), [&](const Taken& t) { return t.view.position == position; });
     if (at == lent.end()) return;
@@ -126,22 +123,22 @@ void end_loan(SubscriberState& s, uint64_t position, bool failed) {
         s.work->worker.give_back(at->view, true);
     else
         s.work->worker.finish(at->view);
-    lent.erase(at);
+    lent.remove(at);
     release(s);
 }
 
 bool reject(SubscriberState& s, PyObject* object) {
-    std::vector<Taken>& received = s.work->unfinished;
-    for (size_t i = 0; i < received.size(); ++i) {
-        PyObject* ours = received[i].object.get();
+    TakenMessages& received = s.work->unfinished;
+    for (auto at = received.begin(); at != received.end(); ++at) {
+        PyObject* ours = at->object.get();
         bool same = ours == object;
         if (!same && ours && Py_IS_TYPE(ours, reinterpret_cast<PyTypeObject*>(message_class))) {
             Ref data(PyObject_GetAttrString(ours, "data"));
             same = data.get() == object;
         }
         if (!same) continue;
-        s.work->worker.give_back(received[i].view, true);
-        received.erase(received.begin() + static_cast<ptrdiff_t>(i));
+        s.work->worker.give_back(at->view, true);
+        received.remove(at);
         release(s);
         return true;
     }

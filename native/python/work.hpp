@@ -2,6 +2,8 @@
 // get, or whose block raised, is given back.
 #pragma once
 
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "py.hpp"
@@ -17,12 +19,68 @@ struct Taken {
     Ref object;        // what the caller got, for reject()
 };
 
+// Messages in the order in which they were taken, and where the first of them lies: that is asked for with every message.
+class TakenMessages {
+    std::vector<Taken> messages_;
+    size_t gone_ = 0;  // so many at the front were removed: mostly it is the oldest that is done
+    uint64_t first_ = kNoHold;
+    bool ordered_ = true;  // they lie in this order, too: none was given back by another worker
+
+    void find_first() {
+        first_ = kNoHold;
+        for (const Taken& taken : *this) {
+            first_ = std::min(first_, taken.view.position);
+            if (ordered_) break;
+        }
+    }
+
+  public:
+    uint64_t first() const { return first_; }
+    bool empty() const { return messages_.size() == gone_; }
+    size_t size() const { return messages_.size() - gone_; }
+    Taken& operator[](size_t i) { return messages_[gone_ + i]; }
+    Taken& back() { return messages_.back(); }
+    Taken* begin() { return messages_.data() + gone_; }
+    Taken* end() { return messages_.data() + messages_.size(); }
+
+    void add(Taken taken) {
+        uint64_t position = taken.view.position;
+        if (empty()) clear();
+        ordered_ = ordered_ && (empty() || position > back().view.position);
+        first_ = std::min(first_, position);
+        messages_.push_back(std::move(taken));
+    }
+    Taken remove(Taken* at) {
+        Taken removed = std::move(*at);
+        if (at == begin() && size() > 1)
+            ++gone_;
+        else
+            messages_.erase(messages_.begin() + (at - messages_.data()));
+        if (gone_ > size())
+            messages_.erase(messages_.begin(),
+                            messages_.begin() + static_cast<ptrdiff_t>(std::exchange(gone_, 0)));
+        if (removed.view.position == first_) find_first();
+        return removed;
+    }
+    Taken remove_last() { return remove(end() - 1); }
+    void keep_only(size_t count) {
+        while (size() > count) messages_.pop_back();
+        find_first();
+    }
+    void clear() {
+        messages_.clear();
+        gone_ = 0;
+        first_ = kNoHold;
+        ordered_ = true;
+    }
+};
+
 struct Work {
     Worker worker;
-    std::vector<Taken> unfinished;  // received: done when the caller asks for more, or closes
-    std::vector<Taken> fresh;       // taken in this call
-    std::vector<Taken> lent;        // borrowed
-    uint64_t consumed_before = 0;   // Reader::messages() when this call began to take
+    TakenMessages unfinished;      // received: done when the caller asks for more, or closes
+    TakenMessages fresh;           // taken in this call
+    TakenMessages lent;            // borrowed
+    uint64_t consumed_before = 0;  // Reader::messages() when this call began to take
     int64_t looked_for_dead_ns = 0;
 
     Work(const Ring& ring, uint32_t slot) : worker(ring, slot) {}
