@@ -2,7 +2,8 @@
 // the point that RINGMAIN_CRASH names (lab.cpp); in the shipped build CRASH_POINT compiles to nothing. Owns this
 // invariant: a label that is not in the table below does not compile, and the lab's tests fail if one is never reached.
 //
-// Each has a row in the crash table of docs/spec/shared-memory.md or frames.md: what others see, and who repairs it.
+// Each has a row in the crash table of docs/spec/shared-memory.md or frames.md, or, where a request may be under way, of
+// docs/internals/killed.md: what others see, and who repairs it.
 #pragma once
 
 #include <cstddef>
@@ -69,6 +70,12 @@ inline constexpr const char* kCrashPoints[] = {
     "frame: numbered, not sent",
     "frame: lease announced",
     "frame: hold changed, bell not rung",
+    "serve: request taken, not given out",
+    "serve: answered, request not done",
+    "call: topic of replies made, request not sent",
+    "call: request sent, reply not awaited",
+    "call: reply read, not taken",
+    "call: reply taken, not returned",
 };
 inline constexpr size_t kCrashPointCount = sizeof kCrashPoints / sizeof *kCrashPoints;
 

@@ -47,8 +47,10 @@ PyObject* receive_reply(CallerState& c, SubscriberState& s, uint64_t number, Dea
     Ref bytes(PyBytes_FromStringAndSize(reinterpret_cast<const char*>(view.payload()),
                                         static_cast<Py_ssize_t>(view.size)));
     if (!bytes) return nullptr;
+    CRASH_POINT("call: reply read, not taken");
     s.reader->take(view);
     if (!s.reader->release(s.keep())) return raise_evicted(s);
+    CRASH_POINT("call: reply taken, not returned");
     return c.decoder ? PyObject_CallFunctionObjArgs(c.decoder.get(), bytes.get(), nullptr) : bytes.release();
 }
 
@@ -69,9 +71,11 @@ PyObject* call(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject
     {
         Receiving turn(c.subscriber.get(), *s);
         if (!turn.entered() || !usable_subscriber(c.subscriber.get())) return nullptr;
+        CRASH_POINT("call: topic of replies made, request not sent");
         Ref sent(send_object(c.publisher.get(), given[0], kind_for(c, timeout_ns), timeout_ns));
         if (!sent) return nullptr;
         number = PyLong_AsUnsignedLongLong(sent.get());
+        CRASH_POINT("call: request sent, reply not awaited");
         int64_t slice_ns = std::min(timeout_ns, kFirstSlice_ns);
         Deadline deadline(slice_ns);
         PyObject* reply = receive_reply(c, *s, number, deadline);

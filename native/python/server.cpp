@@ -93,6 +93,7 @@ PyObject* new_task(PyObject* self, TakerState& k, SubscriberState& s, const View
     t->topic_file = s.participant->shared();
     t->view = view;
     t->taken_ns = now_ns;
+    CRASH_POINT("serve: request taken, not given out");
     s.reader->take(view);
     t->redelivered = lend(s, view);
     t->open = true;
@@ -233,6 +234,7 @@ void destroy_taker(PyObject* self) {
 // The request is answered, and the message done; or another server gets it.
 void end(TaskObject* self, int outcome, bool gives_back) {
     TaskState& t = *self->state;
+    CRASH_POINT("serve: answered, request not done");
     t.open = false;
     TakerState& k = taker_of(t.server.get());
     auto at = std::find(k.open.begin(), k.open.end(), self);

@@ -35,11 +35,13 @@ BEGIN, END = "<!-- table: make lab -->\n", "<!-- end of table -->\n"
 
 
 def ring_points() -> list[str]:
-    """The crash points that the scenarios must reach. Those of frames are reached in tests/frames. Which process reaps
-    a worker's messages depends on the pace: tests/lab/test_work.py makes one die of it. The topics here keep no last
-    message of each kind: tests/lab/test_kept_kinds.py has one that does."""
+    """The crash points that the scenarios must reach. Those of frames are reached in tests/frames, those of requests in
+    tests/lab/test_requests.py. Which process reaps a worker's messages depends on the pace: tests/lab/test_work.py
+    makes one die of it. The topics here keep no last message of each kind: tests/lab/test_kept_kinds.py has one that
+    does."""
     labels = importlib.import_module("ringmain._ring_lab").CRASH_POINTS
-    return [label for label in labels if not label.startswith(("frame:", "keep:", "reap: message given back"))]
+    elsewhere = ("frame:", "keep:", "serve:", "call:", "reap: message given back")
+    return [label for label in labels if not label.startswith(elsewhere)]
 
 
 @dataclass(frozen=True)
