@@ -1,7 +1,7 @@
 """Two processes on one core yield to each other, where they would otherwise go to sleep and be woken for each message.
 
-How: both run on one core with a real-time policy, so that no third process runs in between. For the kernel a yield is an
-involuntary switch and a sleep a voluntary one, and it counts both.
+How: both run on one core with a real-time policy, so that no third process runs in between. For the kernel a yield is
+an involuntary switch and a sleep a voluntary one, and it counts both.
 """
 
 from __future__ import annotations
