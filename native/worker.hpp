@@ -91,6 +91,12 @@ class WorkQueue {
             wake_one();
     }
 
+    // All workers that sleep look around. `work_bell` changes, so that those about to sleep do, too.
+    void rouse() const {
+        ring_.header.work_bell.fetch_add(1, std::memory_order_release);
+        wake(ring_.header.work_bell.futex());
+    }
+
     // Gives back what a dead worker had, under the roster lock. May be repeated, if the process that did it dies.
     void return_taken(uint32_t slot) const {
         Slot& dead = ring_.slots[slot];
@@ -243,8 +249,7 @@ class Worker {
         // Called for a message that we do not want. All others look; those that do not want it either leave it at that.
         uint32_t now = ring_.header.work_bell.load(std::memory_order_acquire);
         if (now % kCall != slept_at_ % kCall) return;  // another has, since we slept
-        ring_.header.work_bell.fetch_add(1, std::memory_order_release);
-        wake(ring_.header.work_bell.futex());
+        queue_.rouse();
     }
 
     // What is wanted has changed: looks at all free messages again.

@@ -89,6 +89,7 @@ int attach(PyObject* self, SubscriberState& s) {
                 s.work = std::make_unique<Work>(ring_of(topic_file), s.participant->slot());
                 s.screens = true;
                 reap_dead_workers(topic_file);
+                WorkQueue(ring_of(topic_file)).rouse();  // those that slept alone now watch us
             }
             if (begin_reading(s) != Status::ok) throw Failure{Fault::corrupt, corrupt_text(s.topic)};
         }
@@ -239,7 +240,7 @@ int wait_for_message(PyObject* self, SubscriberState& s, Deadline& deadline, Vie
         // Nothing came in a whole slice: do not spin again.
         auto unchanged = [&s] { return s.attached() && !s.work && s.reader->rests(); };
         spin = sleep_until_closed(s.sleepers, s.closing, next.bell, next.mapped, deadline, slices,
-                                  s.work != nullptr, unchanged) != Woken::timed_out;
+                                  works_with_others(s), unchanged) != Woken::timed_out;
         if (s.work && spin) s.work->worker.woken();
         bool stops = PyErr_CheckSignals() != 0;
         if (s.work && (stops || s.closing))
@@ -284,7 +285,7 @@ int64_t watch_for_message(PyObject* self, SubscriberState& s, const std::shared_
         Awaited next = awaited(s, listening);
         if (next.at_once) continue;
         try {
-            return static_cast<int64_t>(watch({next.bell, event, ended_unrung(s), &s, s.work != nullptr}));
+            return static_cast<int64_t>(watch({next.bell, event, ended_unrung(s), &s, works_with_others(s)}));
         } catch (const Failure& failure) {
             raise(failure);
             return -1;

@@ -80,7 +80,7 @@ class Sleep {
     void add(SubscriberState& s, const Awaited& awaited) {
         bool rests = s.attached() && !s.work;
         if (rests) resting_.push_back({s.participant->shared(), s.reader->position()});
-        brisk_ |= !rests;  // only a long look finds what it waits for
+        brisk_ |= !s.attached() || works_with_others(s);  // only a long look finds what it waits for
         if (!awaited.bell.word) return;
         s.sleepers.enter(awaited.bell.word, awaited.mapped);
         entered_.push_back(&s.sleepers);

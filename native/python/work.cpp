@@ -127,6 +127,14 @@ void end_loan(SubscriberState& s, uint64_t position, bool failed) {
     release(s);
 }
 
+bool works_with_others(const SubscriberState& s) {
+    if (!s.work) return false;
+    const TopicFile& topic_file = s.participant->topic_file();
+    for (uint32_t slot : taken_slots(topic_file))
+        if (slot != s.participant->slot() && slot_has_role(topic_file, slot, Role::reader)) return true;
+    return false;
+}
+
 bool reject(SubscriberState& s, PyObject* object) {
     TakenMessages& received = s.work->unfinished;
     for (auto at = received.begin(); at != received.end(); ++at) {

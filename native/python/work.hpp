@@ -103,6 +103,9 @@ uint32_t lend(SubscriberState& s, const View& view);
 // Its block has ended.
 void end_loan(SubscriberState& s, uint64_t position, bool failed);
 
+// Is another worker there? Only a look finds that it has died with a message. One that joins rouses those that sleep.
+bool works_with_others(const SubscriberState& s);
+
 // For reject(): false: it is not one of ours, and nothing was raised.
 bool reject(SubscriberState& s, PyObject* object);
 // Gives back all that was received and not finished.

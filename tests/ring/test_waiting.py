@@ -10,6 +10,7 @@ import ctypes
 import dataclasses
 import errno
 import os
+import resource
 import shutil
 import signal
 import struct
@@ -443,3 +444,33 @@ def test_a_publisher_opens_while_the_runtime_directory_is_removed(runtime_dir, c
         assert sub.recv(timeout=20) == b"1"
     creator.tell()
     creator.finish()
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_worker_looks_often_only_where_another_may_die(others):
+    """Sleeps of an idle worker in a second: a few while it is alone, one every 40 ms beside another."""
+    with rm.Publisher("jobs", contract="work"), rm.Subscriber("jobs") as sub, ExitStack() as stack:
+        sub.try_recv()
+        for _ in range(others):
+            stack.enter_context(rm.Subscriber("jobs")).try_recv()
+        before = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+        with pytest.raises(rm.Timeout):
+            sub.recv(timeout=1.0)
+        slept = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw - before
+        assert slept < 8 if others == 0 else slept > 12
+
+
+def test_a_worker_that_joins_rouses_those_that_sleep(runtime_dir):
+    """They slept alone, and now watch it, too: the word on which they sleep changes."""
+
+    def work_bell() -> int:
+        with next(runtime_dir.glob("jobs*")).open("rb") as file:
+            file.seek(LAYOUT["Header.work_bell"])
+            return int.from_bytes(file.read(4), "little")
+
+    with rm.Publisher("jobs", contract="work"), rm.Subscriber("jobs") as first:
+        first.try_recv()
+        before = work_bell()
+        with rm.Subscriber("jobs") as second:
+            second.try_recv()
+            assert work_bell() != before
