@@ -10,6 +10,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "py.hpp"
 
@@ -35,6 +36,7 @@ class Spin {
     static constexpr int64_t kAdaptiveSpin_ns = 20'000;
     static constexpr int kChecksWithGil = 40;                 // about a microsecond
     static constexpr int64_t kUninterrupted_ns = 10'000'000;  // then signals are looked at
+    static constexpr int kChecksBeforeYield = 120;            // a few microseconds: a yield takes one
     static constexpr int kChecksBetweenYields = 8;
     static constexpr int kSwitches = 32;          // yields in which others ran; then a sleep is cheaper
     static constexpr int64_t kSwitch_ns = 1'500;  // a yield that took less: no other process had to run
@@ -100,7 +102,7 @@ class Spin {
     template <class Ready>
     bool yield_until(int64_t for_ns, Ready& ready) {
         WithoutGil unlocked;
-        crowded_ = false;
+        if (!std::exchange(crowded_, false) && check(kChecksBeforeYield, ready)) return true;
         int64_t now_ns = monotonic_ns();
         for (int switches = 0; switches < kSwitches && for_ns > 0;) {
             int64_t before_ns = now_ns;
