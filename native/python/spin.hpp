@@ -36,7 +36,7 @@ class Spin {
     static constexpr int64_t kAdaptiveSpin_ns = 20'000;
     static constexpr int kChecksWithGil = 40;                 // about a microsecond
     static constexpr int64_t kUninterrupted_ns = 10'000'000;  // then signals are looked at
-    static constexpr int kChecksBeforeYield = 120;            // a few microseconds: a yield takes one
+    static constexpr int64_t kBeforeYield_ns = 1'500;         // a yield takes one microsecond
     static constexpr int kChecksBetweenYields = 8;
     static constexpr int kSwitches = 32;          // yields in which others ran; then a sleep is cheaper
     static constexpr int64_t kSwitch_ns = 1'500;  // a yield that took less: no other process had to run
@@ -102,8 +102,11 @@ class Spin {
     template <class Ready>
     bool yield_until(int64_t for_ns, Ready& ready) {
         WithoutGil unlocked;
-        if (!std::exchange(crowded_, false) && check(kChecksBeforeYield, ready)) return true;
-        int64_t now_ns = monotonic_ns();
+        int64_t now_ns = monotonic_ns(), first_yield_ns = now_ns + kBeforeYield_ns;
+        if (!std::exchange(crowded_, false)) {
+            for (; now_ns < first_yield_ns; now_ns = monotonic_ns())
+                if (check(kChecksWithGil, ready)) return true;
+        }
         for (int switches = 0; switches < kSwitches && for_ns > 0;) {
             int64_t before_ns = now_ns;
             sched_yield();
