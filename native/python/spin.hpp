@@ -16,20 +16,20 @@
 
 namespace ringmain::py {
 
-// How many waits do without something, since it did not help: about twice as many each time.
-class Abstinence {
+// For so many waits something is skipped, because it failed: about twice as many each time.
+class BackOff {
     static constexpr uint32_t kMost = 1023;
     uint32_t last_ = 0, left_ = 0;
 
   public:
-    bool goes_on() {
+    bool skips() {
         if (left_ == 0) return false;
         --left_;
         return true;
     }
-    void begin() { left_ = last_ = std::min(2 * last_ + 1, kMost); }
+    void failed() { left_ = last_ = std::min(2 * last_ + 1, kMost); }
     void shorten() { last_ /= 2; }
-    void end() { left_ = last_ = 0; }
+    void reset() { left_ = last_ = 0; }
 };
 
 class Spin {
@@ -45,7 +45,7 @@ class Spin {
     int64_t spin_ns_ = 0;
     bool adaptive_ = false;
     bool crowded_ = false;  // the last yield let others run, and then it was there
-    Abstinence spins_, yields_;
+    BackOff spins_, yields_;
 
     template <class Ready>
     static bool check(int times, Ready& ready) {
@@ -85,16 +85,16 @@ class Spin {
     template <class Ready>
     bool adapt(int64_t for_ns, Ready& ready) {
         if (!crowded_) {
-            if (spins_.goes_on()) return false;
+            if (spins_.skips()) return false;
             // With the GIL, since the wait is often very short.
             if (check(kChecksWithGil, ready)) {
-                spins_.end();
+                spins_.reset();
                 return true;
             }
         }
-        if (yields_.goes_on()) return false;
+        if (yields_.skips()) return false;
         bool found = yield_until(for_ns, ready);
-        found ? spins_.end() : spins_.begin();
+        found ? spins_.reset() : spins_.failed();
         return found;
     }
 
@@ -114,7 +114,7 @@ class Spin {
             now_ns = monotonic_ns();
             int64_t yielded_ns = now_ns - before_ns;
             if (yielded_ns > kLongYield_ns) {
-                yields_.begin();
+                yields_.failed();
                 return found;
             }
             bool switched = yielded_ns > kSwitch_ns;
@@ -139,7 +139,7 @@ class Spin {
     void set(int64_t ns) {
         adaptive_ = ns < 0;
         spin_ns_ = adaptive_ ? kAdaptiveSpin_ns : ns;
-        spins_.end();
+        spins_.reset();
     }
     bool asked_for() const { return !adaptive_ && spin_ns_ > 0; }
 

@@ -32,10 +32,15 @@ class Bell(NamedTuple):
     armed: int
 
 
-def bell_of(runtime_dir: Path, topic: str) -> Bell:
+def words_at(runtime_dir: Path, topic: str, field: str) -> tuple[int, int]:
+    """Two words of 32 bits of a topic's header, the first of them at this field."""
     with next(runtime_dir.glob(f"{topic}*")).open("rb") as file:
-        file.seek(LAYOUT["Header.bell"])
-        return Bell(*struct.unpack("<II", file.read(8)))
+        file.seek(LAYOUT[field])
+        return struct.unpack("<II", file.read(8))
+
+
+def bell_of(runtime_dir: Path, topic: str) -> Bell:
+    return Bell(*words_at(runtime_dir, topic, "Header.bell"))
 
 
 WAITS = {
@@ -462,15 +467,9 @@ def test_a_worker_looks_often_only_where_another_may_die(others):
 
 def test_a_worker_that_joins_rouses_those_that_sleep(runtime_dir):
     """They slept alone, and now watch it, too: the word on which they sleep changes."""
-
-    def work_bell() -> int:
-        with next(runtime_dir.glob("jobs*")).open("rb") as file:
-            file.seek(LAYOUT["Header.work_bell"])
-            return int.from_bytes(file.read(4), "little")
-
     with rm.Publisher("jobs", contract="work"), rm.Subscriber("jobs") as first:
         first.try_recv()
-        before = work_bell()
+        before, _ = words_at(runtime_dir, "jobs", "Header.work_bell")
         with rm.Subscriber("jobs") as second:
             second.try_recv()
-            assert work_bell() != before
+            assert words_at(runtime_dir, "jobs", "Header.work_bell")[0] != before
