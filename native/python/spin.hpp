@@ -83,7 +83,7 @@ class Spin {
 
     // Spinning pays only if the wait is short: not at a hundred messages a second.
     template <class Ready>
-    bool adapt(int64_t for_ns, Ready& ready) {
+    bool adapt(int64_t left_ns, Ready& ready) {
         if (!crowded_) {
             if (spins_.skips()) return false;
             // With the GIL, since the wait is often very short.
@@ -93,21 +93,22 @@ class Spin {
             }
         }
         if (yields_.skips()) return false;
-        bool found = yield_until(for_ns, ready);
+        bool found = yield_until(left_ns, ready);
         found ? spins_.reset() : spins_.failed();
         return found;
     }
 
-    // Lets other processes run until it is there: a number of times, and no longer than `for_ns` while none does run.
+    // Lets other processes run until it is there: a number of times, and no longer than the spin while none does run.
     template <class Ready>
-    bool yield_until(int64_t for_ns, Ready& ready) {
+    bool yield_until(int64_t left_ns, Ready& ready) {
         WithoutGil unlocked;
-        int64_t now_ns = monotonic_ns(), first_yield_ns = now_ns + kBeforeYield_ns;
+        int64_t now_ns = monotonic_ns(), begin_ns = now_ns, first_yield_ns = now_ns + kBeforeYield_ns;
+        int64_t for_ns = spin_ns_;
         if (!std::exchange(crowded_, false)) {
             for (; now_ns < first_yield_ns; now_ns = monotonic_ns())
                 if (check(kChecksWithGil, ready)) return true;
         }
-        for (int switches = 0; switches < kSwitches && for_ns > 0;) {
+        for (int switches = 0; switches < kSwitches && for_ns > 0 && now_ns - begin_ns < left_ns;) {
             int64_t before_ns = now_ns;
             sched_yield();
             bool found = ready();
@@ -148,8 +149,7 @@ class Spin {
     template <class Ready, class Stop>
     bool until(int64_t left_ns, Ready ready, Stop stop) {
         if (spin_ns_ <= 0) return false;
-        int64_t for_ns = std::min(spin_ns_, left_ns);
-        return adaptive_ ? adapt(for_ns, ready) : spin(for_ns, ready, stop);
+        return adaptive_ ? adapt(left_ns, ready) : spin(std::min(spin_ns_, left_ns), ready, stop);
     }
 };
 
