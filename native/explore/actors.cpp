@@ -1,16 +1,20 @@
-#include "actors.hpp"
+#include "explore/actors.hpp"
 
 #include <cstring>
 #include <memory>
 #include <new>
 #include <optional>
 
-#include "checks.hpp"
-#include "kept_check.hpp"
-#include "model.hpp"
-#include "retirement.hpp"
-#include "roster.hpp"
-#include "writer.hpp"
+#include "explore/checks.hpp"
+#include "explore/kept_check.hpp"
+#include "explore/model.hpp"
+#include "rule/retirement.hpp"
+#include "rule/worker.hpp"
+#include "rule/writer.hpp"
+#include "topic/participant.hpp"
+#include "topic/reaping.hpp"
+#include "topic/removal.hpp"
+#include "waiting/blocking_writer.hpp"
 
 namespace ringmain::explore {
 
@@ -35,6 +39,7 @@ struct ActorState {
     Participant* participant = nullptr;
     Participant* waiting = nullptr;
     Storage<Writer> writer;
+    Storage<BlockingWriter> blocking;  // never destroyed, as all that a dead process has
     Storage<Reader> reader;
     Storage<Worker> worker;
     View task;  // taken, not finished
@@ -80,6 +85,10 @@ Writer& make_writer(int actor) {
     ActorState& me = actor_states[actor];
     Writer& writer = me.writer.make(ring_of(**me.topic_file), me.participant->slot());
     require(writer.attach() == Status::ok, "a new writer finds the words corrupt");
+    BlockingWriter& blocking = me.blocking.make();
+    blocking.participant.reset(me.participant);
+    blocking.writer.reset(&writer);
+    blocking.spin.set(1);
     return writer;
 }
 
@@ -113,13 +122,31 @@ bool hold_moved(uint64_t slot, uint64_t end) {
     return hold == kNoHold || hold + topic.capacity_bytes >= end;
 }
 
-void wait_for_obstacle(const TopicFile& topic_file, Writer& writer) {
-    Bell bell = writer.arm();
-    if (!bell.word) return;
-    const Obstacle& o = writer.obstacle;
-    awaits(o.is_turn ? nullptr : hold_moved, o.slot, o.end);
-    if (sleep_on(bell, kSlice_ns) == Woken::timed_out) reap_if_dead(topic_file, writer.obstacle.slot);
-}
+// The explorer as the host of a writer's wait: between two steps, `pause` hashes the actor's state.
+template <class Pause>
+class ExplorerHost {
+    const Writer& writer_;
+    Pause pause_;
+
+  public:
+    ExplorerHost(const Writer& writer, Pause pause) : writer_(writer), pause_(pause) {}
+
+    template <class Step>
+    auto outside(Step step) {
+        const Obstacle& o = writer_.obstacle;
+        awaits(o.is_turn ? nullptr : hold_moved, o.slot, o.end);
+        return step();
+    }
+    template <class Sleep>
+    Woken sleep(const uint32_t*, const std::shared_ptr<const void>&, Sleep sleep) {
+        return sleep();
+    }
+    bool goes_on() {
+        count_look();
+        pause_();
+        return true;
+    }
+};
 
 bool commit_moved(uint64_t position, uint64_t) {
     uint64_t commit = latest(&reinterpret_cast<Header*>(control())->commit, 8);
@@ -289,35 +316,37 @@ void write(const Sends& sends) {
     uint64_t step = 0;
     size_t sent = 0;
     auto id_of = [](uint64_t step) { return static_cast<uint64_t>(self() + 1) * 1000 + step; };
-    auto pause_here = [&] { settle(me.writer.bytes, sizeof me.writer.bytes, mix(step, sent)); };
+    BlockingWriter& blocking = me.blocking.get();
+    auto pause_here = [&] {
+        uint64_t waits = mix(blocking.spins_for_room, static_cast<uint64_t>(looks()));
+        settle(me.writer.bytes, sizeof me.writer.bytes, mix(mix(step, sent), waits));
+    };
+    ExplorerHost host(writer, pause_here);
+    Deadline deadline(kForever);
     while (sent < sends.sizes.size()) {
         ++step;
         pause_here();
-        if (sends.insists) writer.insist();
-        Status status = writer.begin();
-        if (status == Status::taken_over) break;
-        require(status == Status::ok || status == Status::blocked, "a writer finds the words corrupt");
-        if (status == Status::blocked) {
-            --step;
-            wait_for_obstacle(**me.topic_file, writer);
-            continue;
-        }
+        if (sends.takes_idle_turn) writer.take_idle_turn();
+        // One that gives up has no time to wait for room, and waits for its turn alone.
+        uint64_t first = sends.gives_up ? 0 : room_for(footprint(sends.sizes[sent], 0, 0));
+        ringmain::Outcome outcome = blocking.start(first, deadline, host);
+        if (outcome == ringmain::Outcome::taken_over) break;
+        require(outcome == ringmain::Outcome::ready, "a writer finds the words corrupt");
+        bool gave_up = false;
         size_t batch_end = std::min(sent + sends.batch, sends.sizes.size());
         do {
             uint32_t size = sends.sizes[sent];
             step += 100;
-            while ((status = writer.prepare(room(writer, size))) == Status::blocked) {
-                if (sends.gives_up) break;
-                wait_for_obstacle(**me.topic_file, writer);
-                pause_here();
-            }
-            if (status == Status::blocked) break;
-            require(status == Status::ok, "a writer finds the ring corrupt");
-            // One that insists is in no burst, so that there are fewer states.
-            compose(writer, size, id_of(step), sends.insists ? static_cast<int64_t>(step) * 1'000'000 : 7);
+            gave_up = sends.gives_up && writer.prepare(room(writer, size)) == Status::blocked;
+            if (gave_up) break;
+            outcome = blocking.extend(room(writer, size), deadline, host);
+            require(outcome == ringmain::Outcome::ready, "a writer finds the ring corrupt");
+            // One that takes an idle turn is in no burst, so that there are fewer states.
+            compose(writer, size, id_of(step),
+                    sends.takes_idle_turn ? static_cast<int64_t>(step) * 1'000'000 : 7);
             ++sent;
         } while (sent < batch_end);
-        if (status == Status::blocked) {
+        if (gave_up) {
             writer.end();
             ++sent;
         } else if (sends.drops_first && sent == 1) {

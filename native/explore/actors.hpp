@@ -5,9 +5,9 @@
 #include <string_view>
 #include <vector>
 
-#include "engine.hpp"
-#include "layout.hpp"
-#include "reader.hpp"
+#include "explore/engine.hpp"
+#include "format/layout.hpp"
+#include "rule/reader.hpp"
 
 namespace ringmain::explore {
 
@@ -31,16 +31,16 @@ struct Sends {
     size_t batch = 1;             // so many with one commit
     bool joins = false;           // while the others run; otherwise it is there from the start
     bool takeover = false;
-    bool leaves = false;       // leaves the topic at the end
-    bool removes = false;      // removes the topic at the end
-    bool gives_up = false;     // rather than wait for a hold, ends its turn and sends the next
-    bool drops_first = false;  // seals the first message and ends the turn without a commit
-    bool insists = false;      // does not wait until a writer at rest gives the turn back
+    bool leaves = false;           // leaves the topic at the end
+    bool removes = false;          // removes the topic at the end
+    bool gives_up = false;         // rather than wait for a hold, ends its turn and sends the next
+    bool drops_first = false;      // seals the first message and ends the turn without a commit
+    bool takes_idle_turn = false;  // does not wait until a writer at rest gives the turn back
 };
 
 struct Reads {
     int looks = 0;  // so many tries, then only the last look at the end; 0: sleeps when there is nothing
-    Start start = Start::latest;
+    Start start = Start::next;
     Start on_lap = Start::oldest;
     bool joins = false;
     bool waited = false;           // it waits for the topic, and its creator has enrolled it

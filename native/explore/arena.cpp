@@ -1,4 +1,4 @@
-#include "arena.hpp"
+#include "explore/arena.hpp"
 
 #include <cstddef>
 #include <cstdio>

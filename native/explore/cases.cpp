@@ -1,9 +1,9 @@
-#include "cases.hpp"
+#include "explore/cases.hpp"
 
 #include <algorithm>
 #include <optional>
 
-#include "actors.hpp"
+#include "explore/actors.hpp"
 
 namespace ringmain::explore {
 
@@ -69,7 +69,7 @@ Case make(std::string name, const Topic& opened, std::vector<Part> parts, int de
     }
     c.setup = [opened, parts] {
         open_topic(opened);
-        // Readers that are there from the start see all that was sent before them, unless they start at the latest.
+        // Readers that are there from the start see all that was sent before them, unless they start at the next message.
         // Those that wait for the topic are enrolled before anything is sent.
         for (size_t i = 0; i < parts.size(); ++i)
             if (parts[i].reads.waited) add_reader(static_cast<int>(i), parts[i].reads);
@@ -111,9 +111,8 @@ void add_broadcast(std::vector<Case>& cases) {
     };
     add("lapped, goes on at the oldest",
         {writer({.sizes = {S, S, M, S}}, kBrim), reader({.looks = 4, .start = Start::oldest})});
-    add("lapped, goes on at the latest",
-        {writer({.sizes = {S, S, M, S}}, kBrim),
-         reader({.looks = 3, .start = Start::oldest, .on_lap = Start::latest})});
+    add("lapped, goes on at the next", {writer({.sizes = {S, S, M, S}}, kBrim),
+                                        reader({.looks = 3, .start = Start::oldest, .on_lap = Start::next})});
     add("lapped by a batch", {writer({.sizes = {S, S, S}, .batch = 3}, kBrim), reader(kTwice)});
     add("conflates", {writer({.sizes = {S, S, S}}, kBrim),
                       reader({.looks = 3, .start = Start::oldest, .conflates = true})});
@@ -127,7 +126,7 @@ void add_broadcast(std::vector<Case>& cases) {
     add("joins while it is written",
         {writer({.sizes = {S, S}}, kBrim), reader({.looks = 2, .start = Start::oldest, .joins = true})});
     add("joins at the newest while it is written",
-        {writer({.sizes = {S, S}}, kBrim), reader({.looks = 2, .start = Start::last, .joins = true})});
+        {writer({.sizes = {S, S}}, kBrim), reader({.looks = 2, .start = Start::newest, .joins = true})});
     add("taken over alive",
         {writer({.sizes = {S, S}}), writer({.sizes = {S}, .joins = true, .takeover = true})});
     add("taken over alive, read", {writer({.sizes = {S}}, kOne),
@@ -140,7 +139,7 @@ void add_broadcast(std::vector<Case>& cases) {
         {mortal(writer({.sizes = {M, S}})), writer({.sizes = {S, S}, .joins = true, .takeover = true}),
          reader(kAtTheEnd)},
         1);
-    add("a taker dies, another takes over",
+    add("one that takes over dies, another takes over",
         {writer({.sizes = {S}}), mortal(writer({.sizes = {S}, .joins = true, .takeover = true})),
          writer({.sizes = {S}, .joins = true, .takeover = true})},
         1);
@@ -207,17 +206,17 @@ void add_bus(std::vector<Case>& cases) {
         1);
     const std::vector<uint32_t> kept{S};  // it sent, and has kept the turn since
     add("a writer rests, another asks", {writer({.sizes = {S}}, kept), writer({.sizes = {S}})});
-    add("a writer rests, another insists",
-        {writer({.sizes = {S}}, kept), writer({.sizes = {S}, .insists = true})});
+    add("a writer rests, another takes the idle turn",
+        {writer({.sizes = {S}}, kept), writer({.sizes = {S}, .takes_idle_turn = true})});
     add("a writer rests, and asks again", {writer({.sizes = {S}}, kept), writer({.sizes = {S, S}})});
     add("a writer rests, two ask", {writer({}, kept), writer({.sizes = {S}}), writer({.sizes = {S}})});
-    add("a writer goes on, two insist",
-        {writer({.sizes = {S}}, kept), writer({.sizes = {S}, .insists = true}),
-         writer({.sizes = {S}, .insists = true})});
+    add("a writer goes on, two take the idle turn",
+        {writer({.sizes = {S}}, kept), writer({.sizes = {S}, .takes_idle_turn = true}),
+         writer({.sizes = {S}, .takes_idle_turn = true})});
     add("a writer dies, at rest or not", {mortal(writer({.sizes = {S}}, kept)), writer({.sizes = {S}})}, 1);
     add("a writer that asks dies", {writer({.sizes = {S}}, kept), mortal(writer({.sizes = {S}}))}, 1);
-    add("a writer leaves while another insists",
-        {writer({.sizes = {S}, .leaves = true}, kept), writer({.sizes = {S}, .insists = true})});
+    add("a writer leaves while another takes the idle turn",
+        {writer({.sizes = {S}, .leaves = true}, kept), writer({.sizes = {S}, .takes_idle_turn = true})});
     add("a writer dies at rest while two ask",
         {mortal(writer({.leaves = true}, kept)), writer({.sizes = {S}}), writer({.sizes = {S}})}, 1);
     add("removed while a writer has kept the turn",
@@ -240,7 +239,7 @@ void add_reliable(std::vector<Case>& cases) {
     add("joins while it is written",
         {writer({.sizes = {S, S}}, kBrim), reader({.start = Start::oldest, .joins = true})});
     add("joins at the newest while it is written",
-        {writer({.sizes = {S, S}}, kBrim), reader({.start = Start::last, .joins = true})});
+        {writer({.sizes = {S, S}}, kBrim), reader({.start = Start::newest, .joins = true})});
     add("a reader leaves",
         {writer({.sizes = {S, S}}, kBrim), reader({.start = Start::oldest, .leaves_after = 1})});
     add("a reader dies", {writer({.sizes = {S, S}}, kBrim), mortal(reader(kAll))}, 1);
@@ -368,6 +367,7 @@ void add_fallback(std::vector<Case>& cases) {
 bool takes_long(const Case& c) {
     std::string name = c.contract + ": " + c.name;
     for (const char* deep : {"broadcast: two sleep and are woken",
+                             "broadcast: one that takes over dies, another takes over",
                              "broadcast: two sleep and are woken once",
                              "reliable: two readers",
                              "reliable: two readers die",
@@ -378,8 +378,8 @@ bool takes_long(const Case& c) {
                              "broadcast: two writers die, another comes, read at the end",
                              "pipe: the writer dies, another comes",
                              "pipe: the reader dies, another comes",
-                             "bus: a writer goes on, two insist",
-                             "bus: a writer leaves while another insists",
+                             "bus: a writer goes on, two take the idle turn",
+                             "bus: a writer leaves while another takes the idle turn",
                              "bus: a writer rests, and asks again",
                              "bus: a borrower joins and leaves, and dies of it",
                              "reliable: a reader joins and leaves, and dies of it",

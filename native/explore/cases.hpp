@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "engine.hpp"
+#include "explore/engine.hpp"
 
 namespace ringmain::explore {
 

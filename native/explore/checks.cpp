@@ -1,11 +1,11 @@
-#include "checks.hpp"
+#include "explore/checks.hpp"
 
 #include <array>
 
-#include "actors.hpp"
-#include "layout.hpp"
-#include "model.hpp"
-#include "worker.hpp"
+#include "explore/actors.hpp"
+#include "explore/model.hpp"
+#include "format/layout.hpp"
+#include "rule/work_queue.hpp"
 
 namespace ringmain::explore {
 

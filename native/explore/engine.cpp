@@ -1,4 +1,4 @@
-#include "engine.hpp"
+#include "explore/engine.hpp"
 
 #include <ucontext.h>
 #include <csetjmp>
@@ -12,8 +12,8 @@
 #include <memory>
 #include <utility>
 
-#include "arena.hpp"
-#include "model.hpp"
+#include "explore/arena.hpp"
+#include "explore/model.hpp"
 
 namespace ringmain::explore {
 
@@ -306,7 +306,7 @@ bool dies_here() {
     if (trace) record("dies");
     ++deaths;
     fibers[running].life = Life::dead;
-    kernel_buries(running);
+    kernel_reaps(running);
     schedule();
     std::abort();  // a dead actor never runs again
 }

@@ -1,8 +1,8 @@
-#include "kept_check.hpp"
+#include "explore/kept_check.hpp"
 
-#include "actors.hpp"
-#include "checks.hpp"
-#include "kept_messages.hpp"
+#include "explore/actors.hpp"
+#include "explore/checks.hpp"
+#include "rule/kept_messages.hpp"
 
 namespace ringmain::explore {
 

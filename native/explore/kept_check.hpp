@@ -2,11 +2,11 @@
 // kept_messages.hpp compiles no more than this.
 #pragma once
 
-#include "reader.hpp"
+#include "rule/reader.hpp"
 
 namespace ringmain::explore {
 
-// As a reader with start="last" does: finds them, checks that they are all and the last, and moves on to where they end.
+// As a reader with start="newest" does: finds them, checks that they are all and the last, and moves on to where they end.
 void find_kept_and_check(const Ring& ring, Reader& reader);
 
 }  // namespace ringmain::explore

@@ -11,9 +11,9 @@
 #include <cstdarg>
 #include <ctime>
 
-#include "bell.hpp"
-#include "layout.hpp"
-#include "model.hpp"
+#include "base/bell.hpp"
+#include "explore/model.hpp"
+#include "format/layout.hpp"
 
 namespace ringmain::explore {
 
@@ -41,6 +41,8 @@ constexpr size_t kLocks = 1 + kSlots;  // of a file: the roster's, and one for e
 Lock locks[2 * kLocks];                // of the topic, then of the waiting file
 uint8_t touched[2 * kLocks];           // for the whole case: by which actors, as a bit set
 Sleeper sleepers[kMaxActors];
+int looks_of[kMaxActors];       // since the actor last slept
+constexpr int kMostLooks = 12;  // more than others can change words in a case
 int expiries;
 int slices_left;  // that may end although no wake-up was lost
 
@@ -137,6 +139,7 @@ void kernel_forget() {
 void kernel_reset() {
     for (Lock& lock : locks) lock = {};
     for (Sleeper& s : sleepers) s = {};
+    for (int& looks : looks_of) looks = 0;
     expiries = 0;
     slices_left = slices();
 }
@@ -153,7 +156,7 @@ uint64_t kernel_hash() {
     return hash;
 }
 
-void kernel_buries(int actor) {
+void kernel_reaps(int actor) {
     for (Lock& lock : locks) {
         if (lock.owner != actor) continue;
         lock.left.join(pass_on(actor));
@@ -200,6 +203,13 @@ bool kernel_is_quiet() {
     return false;
 }
 
+void count_look() {
+    if (++looks_of[self()] > kMostLooks)
+        fail("a wait looks again and again, and never sleeps:" + who_waits());
+}
+
+int looks() { return looks_of[self()]; }
+
 void awaits(Came came, uint64_t a, uint64_t b) {
     sleepers[self()] = {};
     sleepers[self()].came = came;
@@ -242,6 +252,7 @@ Woken sleep_on(Bell bell, int64_t) {
     }
     Woken how = s.how;
     s = {};
+    looks_of[self()] = 0;
     observe(static_cast<uint64_t>(how) + 8);
     return how;
 }

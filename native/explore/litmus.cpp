@@ -2,14 +2,14 @@
 // on a memory model that was itself tested. Each is run three times: as the cases are, with every access interleaved
 // whether ordered or not, and so without leaving out states seen before. All three must find exactly the
 // outcomes that C++20 allows (without load buffering).
-#include "litmus.hpp"
+#include "explore/litmus.hpp"
 
 #include <cstdio>
 #include <set>
 
-#include "bell.hpp"
-#include "layout.hpp"
-#include "model.hpp"
+#include "base/bell.hpp"
+#include "explore/model.hpp"
+#include "format/layout.hpp"
 
 extern "C" int explored_usleep(unsigned);
 

@@ -2,10 +2,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <string>
 
-#include "cases.hpp"
-#include "litmus.hpp"
+#include "explore/cases.hpp"
+#include "explore/litmus.hpp"
 
 using namespace ringmain::explore;
 
@@ -14,14 +15,16 @@ namespace {
 struct Options {
     std::string only;
     bool deep = false, caught = false, compare = false, litmus = false;
-    double limit_s = 60;
+    double limit_s = std::numeric_limits<double>::infinity();  // how fast a machine is decides nothing
 };
 
 constexpr const char* kHelp =
     "explore [--only TEXT] [--deep] [--seconds LIMIT] [--caught | --compare | --litmus]\n"
     "  --only     cases whose \"contract: name\" contains TEXT\n"
     "  --deep     the larger cases too\n"
-    "  --seconds  of processor time; a case that takes longer is a failure: it was not explored completely\n"
+    "  --seconds  of processor time, without a limit by default; a case that takes longer is a failure: it "
+    "was\n"
+    "             not explored completely\n"
     "  --caught   the code is a mutant: succeed if some case fails\n"
     "  --compare  explore each case with every access interleaved, too: it must end in the same ways, or, "
     "if\n"

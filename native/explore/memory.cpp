@@ -19,8 +19,8 @@
 #include <bit>
 #include <cstring>
 
-#include "layout.hpp"
-#include "model.hpp"
+#include "explore/model.hpp"
+#include "format/layout.hpp"
 
 namespace ringmain::explore {
 

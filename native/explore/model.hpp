@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "engine.hpp"
+#include "explore/engine.hpp"
 
 namespace ringmain::explore {
 
@@ -68,7 +68,10 @@ uint64_t kernel_hash();
 // What the actor is about to sleep for, as it stands: a sleep past it is a lost wake-up.
 using Came = bool (*)(uint64_t, uint64_t);
 void awaits(Came came, uint64_t a, uint64_t b);
-void kernel_buries(int actor);
+// A wait looks once more. Fails if it has looked too often without a sleep: it keeps a core busy.
+void count_look();
+int looks();
+void kernel_reaps(int actor);
 void kernel_notices(size_t where);  // a store
 bool kernel_is_quiet();             // no actor can go on: false if that woke one; fails if it is a deadlock
 

@@ -8,6 +8,7 @@ the code.
     mutants.py --write NATIVE OUT     write what is compiled for each to OUT/NAME, patched
 """
 
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,18 +22,17 @@ class Mutant:
     file: str
     patches: tuple[tuple[str, str], ...]
 
-    @property
-    def sources(self) -> list[str]:
-        """Those that include the broken file; the others are compiled once for all mutants."""
-        of_one = {WRITER: ACTORS, KEPT: ACTORS, KEPT_MESSAGES: KEPT_CHECK, ROSTER: ROSTER}
-        return [of_one[self.file]] if self.file in of_one else [ACTORS, ROSTER]
 
-
-WRITER, READER, ROSTER, RETIREMENT = "writer.hpp", "reader.hpp", "roster.cpp", "retirement.hpp"
-BELL, BARRIER = "bell.hpp", "barrier.hpp"
-WORKER = "worker.hpp"
-KEPT, KEPT_MESSAGES = "kept.hpp", "kept_messages.hpp"
-ACTORS, KEPT_CHECK = "actors.cpp", "kept_check.cpp"
+WRITER, READER, RETIREMENT = "rule/writer.hpp", "rule/reader.hpp", "rule/retirement.hpp"
+WORKER, WORK_QUEUE = "rule/worker.hpp", "rule/work_queue.hpp"
+KEPT, KEPT_MESSAGES = "rule/kept.hpp", "rule/kept_messages.hpp"
+BELL, BARRIER = "base/bell.hpp", "base/barrier.hpp"
+ROSTER, REAPING = "topic/roster.cpp", "topic/reaping.cpp"
+REMOVAL, PARTICIPANT = "topic/removal.cpp", "topic/participant.cpp"
+BLOCKING_WRITER = "waiting/blocking_writer.hpp"
+ACTORS, KEPT_CHECK = "explore/actors.cpp", "explore/kept_check.cpp"
+COMPILED = [ACTORS, KEPT_CHECK, ROSTER, REAPING, REMOVAL, PARTICIPANT]
+NATIVE = Path(__file__).parents[1]
 
 MUTANTS = [
     Mutant(
@@ -240,7 +240,7 @@ MUTANTS = [
     Mutant(
         "turn-forgets-sleepers",
         "a writer takes the turn without the mark for writers that still sleep",
-        "bus: a writer goes on, two insist",
+        "bus: a writer goes on, two take the idle turn",
         WRITER,
         (("mine | (seen & (kTurnWanted | kTurnAsked)) | (waited_for_turn_ ? kTurnAsked : 0)", "mine"),),
     ),
@@ -254,7 +254,7 @@ MUTANTS = [
     Mutant(
         "turn-asked-without-barrier",
         "a writer that asks looks whether the other rests without the process-wide barrier",
-        "bus: a writer rests, another insists",
+        "bus: a writer rests, another takes the idle turn",
         WRITER,
         (
             (
@@ -275,7 +275,7 @@ MUTANTS = [
         "a writer that goes to sleep until the turn is given back does not make the process-wide barrier",
         "bus: a writer rests, another asks",
         WRITER,
-        (("bool sure = process_barrier::make();", "bool sure = true;"),),
+        (("bool always_wakes = process_barrier::make();", "bool always_wakes = true;"),),
     ),
     Mutant(
         "turn-kept-without-a-look",
@@ -333,7 +333,7 @@ MUTANTS = [
         "reap-overwrites-turn",
         "a reaper stores to `turn` without comparing, though another writer may take it from a dead one that rested",
         "bus: a writer dies at rest",
-        ROSTER,
+        REAPING,
         (
             (
                 "        if (turn.compare_exchange(seen, turn_given_back(seen), memory_order_acq_rel))\n"
@@ -346,7 +346,7 @@ MUTANTS = [
         "removal-without-barrier",
         "a remover looks whether the writer rests without the process-wide barrier",
         "bus: removed while a writer",
-        ROSTER,
+        REMOVAL,
         (
             (
                 "            process_barrier::make_or_wait();\n            if (!wait_until_rests(topic_file",
@@ -500,14 +500,14 @@ MUTANTS = [
         "takeover-without-barrier",
         "a takeover looks at the busy flag without the process-wide barrier",
         "broadcast: taken over alive",
-        ROSTER,
+        REMOVAL,
         (("if (!fenced) process_barrier::make_or_wait();", ""),),
     ),
     Mutant(
         "takeover-without-waiting",
         "a takeover does not wait for a message under way",
         "broadcast: taken over alive",
-        ROSTER,
+        PARTICIPANT,
         (
             (
                 "uint32_t unfinished = wait_until_idle(s, slot_);",
@@ -518,8 +518,8 @@ MUTANTS = [
     Mutant(
         "takeover-waits-for-owner-only",
         "a takeover waits only if the turn's last owner is alive",
-        "broadcast: a taker dies",
-        ROSTER,
+        "broadcast: one that takes over dies",
+        PARTICIPANT,
         (
             (
                 "uint32_t unfinished = wait_until_idle(s, slot_);",
@@ -531,7 +531,7 @@ MUTANTS = [
         "reap-keeps-turn",
         "a dead writer's turn is not given back, and it still counts as busy",
         "bus: a writer dies",
-        ROSTER,
+        REAPING,
         (
             (
                 '    CRASH_POINT("reap: hold gone, turn kept");\n    free_turn(topic_file, index);\n',
@@ -544,7 +544,7 @@ MUTANTS = [
         "reap-frees-slot-first",
         "the slot is freed before its hold and turn, and what a free slot holds is ignored",
         "reliable: a reader in the way leaves",
-        ROSTER,
+        REAPING,
         (
             (
                 '    CRASH_POINT("reap: before the hold");\n',
@@ -599,7 +599,7 @@ MUTANTS = [
         "enrolled-without-hold",
         "the creator enrols a waiting reader without its hold",
         "reliable: a reader waited",
-        ROSTER,
+        PARTICIPANT,
         ((" slot.hold.store(origin, memory_order_relaxed);", " {}"),),
     ),
     Mutant(
@@ -639,7 +639,7 @@ MUTANTS = [
         "reaper-forgets-work",
         "a dead worker's messages are not given back",
         "work: a worker dies",
-        ROSTER,
+        REAPING,
         (("    if (traits(topic_file.contract).shared) work_of(topic_file).return_taken(index);\n", ""),),
     ),
     Mutant(
@@ -764,19 +764,65 @@ MUTANTS = [
         KEPT_MESSAGES,
         (("return !intact(tail) ? Status::blocked : consistent()", "return consistent()"),),
     ),
+    Mutant(
+        "marks-count-as-change",
+        "a writer that waits takes its own mark on the turn of a dead one for a change, and never sleeps",
+        "bus: a writer dies in its turn",
+        BLOCKING_WRITER,
+        (
+            (
+                "turn_taking(s.header().turn.load(std::memory_order_relaxed)) != o.taking",
+                "s.header().turn.load(std::memory_order_relaxed) != o.taking",
+            ),
+        ),
+    ),
+    Mutant(
+        "wait-does-not-reap",
+        "a writer that waits does not look whether the other has died",
+        "bus: a writer dies in its turn",
+        BLOCKING_WRITER,
+        (("        if (reap_if_dead(w_.topic_file(), o.slot)) return;\n", ""),),
+    ),
+    Mutant(
+        "wait-without-arming",
+        "a writer that waits for a reader sleeps without having armed its bell",
+        "pipe: full, both sleep",
+        BLOCKING_WRITER,
+        (
+            (
+                "        Bell bell = w_.writer->arm();\n",
+                "        const Word<uint64_t>& word = w_.topic_file().slot(o.slot).awaited;\n"
+                "        auto value = static_cast<uint32_t>(word.load(std::memory_order_acquire));\n"
+                "        Bell bell = o.is_turn ? w_.writer->arm() : Bell{word.futex(), value};\n",
+            ),
+        ),
+    ),
 ]
 
 
+def includes(file: str, broken: str) -> bool:
+    """Is `broken` this file, or does it include it, itself or through others?"""
+    pending, seen = [file], set[str]()
+    while pending:
+        name = pending.pop()
+        if name == broken:
+            return True
+        if name not in seen:
+            seen.add(name)
+            pending += re.findall(r'^#include "(.+)"', (NATIVE / name).read_text(), re.MULTILINE)
+    return False
+
+
 def write(mutant: Mutant, native: Path, out: Path) -> None:
-    out.mkdir(parents=True, exist_ok=True)
-    explored = [native / "explore" / name for name in (ACTORS, KEPT_CHECK)]
-    for source in [*native.glob("*.hpp"), native / ROSTER, *explored]:
-        text = source.read_text()
-        for old, new in mutant.patches if source.name == mutant.file else ():
+    headers = [str(path.relative_to(native)) for path in native.glob("*/*.hpp")]
+    for source in [*headers, *COMPILED]:
+        text = (native / source).read_text()
+        for old, new in mutant.patches if source == mutant.file else ():
             if text.count(old) != 1:
                 sys.exit(f"mutant {mutant.name}: {mutant.file} has {text.count(old)} times, not once:\n{old}")
             text = text.replace(old, new)
-        copy = out / source.name
+        copy = out / source
+        copy.parent.mkdir(parents=True, exist_ok=True)
         if not copy.exists() or copy.read_text() != text:  # what is as it was is not compiled again
             copy.write_text(text)
 
@@ -785,7 +831,9 @@ def main(arguments: list[str]) -> None:
     match arguments:
         case ["--list"]:
             for m in MUTANTS:
-                print(m.name, " ".join(m.sources), m.cases, sep="|")
+                # The others are compiled once for all mutants.
+                sources = [file for file in COMPILED if includes(file, m.file)]
+                print(m.name, " ".join(sources), m.cases, sep="|")
         case ["--table"]:
             print("| mutant | what is broken | caught by |\n|---|---|---|")
             for m in MUTANTS:

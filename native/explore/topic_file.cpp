@@ -1,9 +1,9 @@
 // TopicFile without a file: the explorer's memory, as one actor sees it. The descriptor is the actor's number, by which
 // kernel.cpp identifies a lock's owner.
-#include "topic_file.hpp"
+#include "topic/topic_file.hpp"
 
-#include "actors.hpp"
-#include "model.hpp"
+#include "explore/actors.hpp"
+#include "explore/model.hpp"
 
 namespace ringmain {
 

@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-#include "target.hpp"
+#include "fuzz/target.hpp"
 
 namespace fs = std::filesystem;
 using Bytes = std::vector<uint8_t>;

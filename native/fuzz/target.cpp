@@ -1,7 +1,7 @@
 // An input is a list of patches to a valid topic: which contract, how it is used, and records that write bytes
 // somewhere, before the topic is opened or, as a malicious peer would, while it is used. So nearly every input gets past
 // the magic number, and mutations of it are small changes of one topic. An input that begins with 0xff is the file itself.
-#include "target.hpp"
+#include "fuzz/target.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -13,8 +13,10 @@
 #include <cstring>
 #include <vector>
 
-#include "endpoint.hpp"
-#include "reader.hpp"
+#include "rule/reader.hpp"
+#include "topic/endpoint.hpp"
+#include "topic/reaping.hpp"
+#include "topic/removal.hpp"
 
 namespace ringmain::fuzz {
 
@@ -162,9 +164,9 @@ void read_all(Topic& topic, uint8_t how) {
         join_as_reader(directory(), "t", "fuzz", how & 1 ? ObserveMode::always : ObserveMode::never);
     if (!participant) return;
     const TopicFile& s = participant->topic_file();
-    Reader reader(ring_of(s), participant->slot(), how & 2 ? Start::oldest : Start::latest, how & 4, how & 1);
+    Reader reader(ring_of(s), participant->slot(), how & 2 ? Start::oldest : Start::next, how & 4, how & 1);
     topic.lie();
-    Start start = how & 16 ? Start::last : how & 8 ? Start::oldest : Start::latest;
+    Start start = how & 16 ? Start::newest : how & 8 ? Start::oldest : Start::next;
     if (reader.attach(start) != Status::ok) return;
     std::vector<std::byte> copy(s.capacity_bytes);
     for (int i = 0; i < kMessages; ++i) {

@@ -3,9 +3,9 @@
 #include <cstdlib>
 #include <mutex>
 
-#include "arrow.hpp"
-#include "subscriber.hpp"
-#include "text.hpp"
+#include "base/text.hpp"
+#include "python/arrow.hpp"
+#include "python/subscriber.hpp"
 
 namespace ringmain::py {
 

@@ -1,11 +1,11 @@
 // ringmain._recording.decode_messages: columns.hpp for Python. Buffers come from pyarrow and go to it.
 // Invariant: offsets are checked before a byte of a message is read.
-#include "columns.hpp"
+#include "recorder/columns.hpp"
 
 #include <new>
 
-#include "recording.hpp"
-#include "restore_thread.hpp"
+#include "python/recording.hpp"
+#include "python/restore_thread.hpp"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // ringmain._ring.Event: a descriptor for an event loop, and the tokens of the bells that rang. See src/ringmain/aio.py.
-#include "event.hpp"
+#include "python/event.hpp"
 
 namespace ringmain::py {
 

@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "py.hpp"
-#include "watcher.hpp"
+#include "python/py.hpp"
+#include "waiting/watcher.hpp"
 
 namespace ringmain::py {
 

@@ -1,6 +1,6 @@
 // ringmain._ring.Frame: a frame read in place. Invariant: its buffer is held, and the pool mapped, until its block has
 // ended and nothing shows the buffer any more.
-#include "frame_subscriber.hpp"
+#include "python/frame_subscriber.hpp"
 
 namespace ringmain::py {
 

@@ -1,6 +1,6 @@
 // ringmain._ring.FrameDraft: a frame being filled in its buffer. Invariant: a buffer that something can still write is
 // not used for another frame.
-#include "frame_publisher.hpp"
+#include "python/frame_publisher.hpp"
 
 namespace ringmain::py {
 
@@ -44,7 +44,7 @@ void freeze(DraftState& d) {
         if (array == Py_None) continue;
         Py_INCREF(array);
         PyObject* done = PyObject_CallMethod(array, "setflags", "O", Py_False);
-        if (!done) PyErr_Clear();
+        if (!done) clear_or_raise_later();
         Py_XDECREF(done);
         Py_DECREF(array);
     }
@@ -90,7 +90,7 @@ bool publish(DraftState& d) {
                               d.buffer,
                               0,
                               d.pool->pool().epoch(),
-                              d.pool->seal(d.buffer, now_ns),
+                              d.pool->seal(d.buffer),
                               d.id,
                               d.start_ns,
                               d.end_ns ? d.end_ns : now_ns,

@@ -1,9 +1,8 @@
 // Inspects frame topics from outside, removes their pools, and takes what ringmain.frames sets up once.
-#include <dirent.h>
-
-#include "endpoint.hpp"
-#include "frame_types.hpp"
-#include "process.hpp"
+#include "python/frame_types.hpp"
+#include "topic/endpoint.hpp"
+#include "topic/inspection.hpp"
+#include "topic/process.hpp"
 
 namespace ringmain::py {
 
@@ -90,33 +89,18 @@ PyObject* glance(PyObject*, PyObject* args) {
 PyObject* pools(PyObject*, PyObject* args) {
     const char* path;
     if (!PyArg_ParseTuple(args, "s", &path)) return nullptr;
-    PyObject* list = PyList_New(0);
-    if (!list) return nullptr;
+    std::vector<std::string> names;
     try {
-        Directory directory(path, false);
-        DIR* entries = fdopendir(dup(directory.fd()));
-        if (!entries) return list;
-        rewinddir(entries);
-        while (const dirent* entry = readdir(entries)) {
-            std::string name = topic_name(entry->d_name, FileKind::pool);
-            if (name.empty()) continue;
-            PyObject* str =
-                PyUnicode_DecodeFSDefaultAndSize(name.data(), static_cast<Py_ssize_t>(name.size()));
-            if (!str || PyList_Append(list, str) != 0) {
-                Py_XDECREF(str);
-                Py_CLEAR(list);
-                break;
-            }
-            Py_DECREF(str);
-        }
-        closedir(entries);
+        names = names_in(Directory(path, false), FileKind::pool);
     } catch (const Failure& failure) {
-        if (failure.fault == Fault::not_found) return list;
-        Py_DECREF(list);
-        return raise(failure);
+        if (failure.fault != Fault::not_found) return raise(failure);
     }
-    if (list && PyList_Sort(list) != 0) Py_CLEAR(list);
-    return list;
+    Ref list(PyList_New(0));
+    for (const std::string& name : names) {
+        Ref str(PyUnicode_DecodeFSDefaultAndSize(name.data(), static_cast<Py_ssize_t>(name.size())));
+        if (!append(list, std::move(str))) return nullptr;
+    }
+    return list.release();
 }
 
 // unlink_pool(directory, topic, force): removes the pool; without force, only if all its participants are dead and its

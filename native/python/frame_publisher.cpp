@@ -1,8 +1,10 @@
 // ringmain._ring.FramePublisher: the pool of a frame topic, and the next buffer to fill. The rest is in
 // src/ringmain/frames.
-#include "frame_publisher.hpp"
+#include "python/frame_publisher.hpp"
 
 #include <new>
+
+#include "python/roster_wait.hpp"
 
 namespace ringmain::py {
 
@@ -41,23 +43,22 @@ int next_buffer(FramePublisherState& f, PublisherState& p, Deadline& deadline, u
         try {
             if (pool->reap() && pool->claim(read_by_all(p), buffer) == Status::ok) return 1;
         } catch (const Failure& failure) {
-            raise(failure);
+            raise(failure, p.topic);
             return -1;
         }
         if (f.drops) return 0;
         int64_t left = deadline.left_ns();
         if (left == 0) {
-            raise("Full", "frame topic '" + p.topic + "' had no free buffer within " +
-                              seconds(deadline.timeout_ns()) + ": of its " +
-                              std::to_string(pool->pool().buffer_count()) + ", " +
-                              pool->pool().describe_holders());
+            raise_made("no_buffer", "(sOIs)", p.topic.c_str(), seconds(deadline.timeout_ns()).get(),
+                       pool->pool().buffer_count(), pool->pool().describe_holders().c_str());
             return -1;
         }
         const Pool& there = pool->pool();
         auto given_back = [&, ours = pool->taken()] {
             return (there.held(std::memory_order_relaxed) | ours) != there.all();
         };
-        if (!p.spin.until(left, given_back, [] { return PyErr_CheckSignals() != 0; })) {
+        PythonHost host = p.host();
+        if (!p.spin.until(left, given_back, [] { return PyErr_CheckSignals() != 0; }, host)) {
             if (PyErr_Occurred()) return -1;
             std::vector<Bell> bells = pool->arm();
             if (!bells.empty()) {
@@ -158,13 +159,12 @@ PyObject* open(PyObject* self, PyObject* args) {
     request.schema.assign(schema, static_cast<size_t>(schema_size));
     request.name = name;
     std::unique_ptr<PoolWriter> pool;
-    try {
-        std::shared_ptr<Directory> directory = p->directory;
-        WithoutGil unlocked;
+    std::shared_ptr<Directory> directory = p->directory;
+    bool made = with_roster(p->topic, [&](int64_t patience_ns) {
+        request.patience_ns = patience_ns;
         pool = create_pool(directory, p->topic, request);
-    } catch (const Failure& failure) {
-        return raise(failure);
-    }
+    });
+    if (!made) return nullptr;
     f.pool = Counted(std::move(pool));
     Py_INCREF(publisher);
     Py_XDECREF(f.publisher);

@@ -1,9 +1,9 @@
 // What FramePublisher and its drafts share.
 #pragma once
 
-#include "frame_types.hpp"
-#include "measured_copy.hpp"
-#include "publisher.hpp"
+#include "python/frame_types.hpp"
+#include "python/measured_copy.hpp"
+#include "python/publisher.hpp"
 
 namespace ringmain::py {
 

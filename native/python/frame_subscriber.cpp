@@ -1,9 +1,11 @@
 // ringmain._ring.FrameSubscriber: reads descriptors with an ordinary Subscriber and returns the frames they refer to.
 // Invariant: every descriptor it reads becomes a frame or is counted as lost.
-#include "frame_subscriber.hpp"
+#include "python/frame_subscriber.hpp"
 
 #include <new>
 #include <utility>
+
+#include "python/roster_wait.hpp"
 
 namespace ringmain::py {
 
@@ -58,15 +60,13 @@ int attach_pool(PyObject* self, SubscriberState& s, FrameSubscriberState& f, uin
         return 1;
     std::unique_ptr<PoolReader> pool;
     std::string schema;
-    try {
-        WithoutGil unlocked;
-        pool = open_pool(s.directory, s.topic, s.name);
-        if (!pool || pool->pool().epoch() != epoch) return 0;
-        schema = pool->pool().topic_file().schema();
-    } catch (const Failure& failure) {
-        raise(failure);
-        return -1;
-    }
+    bool there = false;
+    bool opened = with_roster(s.topic, [&](int64_t patience_ns) {
+        pool = open_pool(s.directory, s.topic, s.name, patience_ns);
+        there = pool && pool->pool().epoch() == epoch;
+        if (there) schema = pool->pool().topic_file().schema();
+    });
+    if (!opened || !there) return opened ? 0 : -1;
     // The old pool stays mapped during the call, which may unregister its memory.
     Counted<PoolReader> before = std::exchange(f.pool, Counted(std::move(pool)));
     PyObject* layout =
@@ -270,8 +270,8 @@ PyObject* attached(PyObject* self, PyObject*) {
     if (!s) return nullptr;
     uint64_t commit =
         s->participant->topic_file().header().commit.load(std::memory_order_acquire) & kPositionMask;
-    f.joined_at = s->came_first ? 0 : std::min(commit, s->reader->position());
-    if (!s->came_first && s->start == Start::oldest) f.joined_at = commit;
+    f.joined_at = s->joined_before_topic ? 0 : std::min(commit, s->reader->position());
+    if (!s->joined_before_topic && s->start == Start::oldest) f.joined_at = commit;
     Py_RETURN_NONE;
 }
 

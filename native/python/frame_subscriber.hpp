@@ -1,8 +1,8 @@
 // What FrameSubscriber and its frames share.
 #pragma once
 
-#include "frame_types.hpp"
-#include "subscriber.hpp"
+#include "python/frame_types.hpp"
+#include "python/subscriber.hpp"
 
 namespace ringmain::py {
 

@@ -3,8 +3,8 @@
 
 #include <utility>
 
-#include "frames.hpp"
-#include "keeper.hpp"
+#include "frames/frames.hpp"
+#include "python/keeper.hpp"
 
 namespace ringmain::py {
 
@@ -38,8 +38,9 @@ class Counted {
     }
     ~Counted() {
         if (!owners_ || --*owners_ > 0) return;
-        delete value_;
         delete owners_;
+        WithoutGil unlocked;  // it may leave its pool, whose roster a stopped process may have locked
+        delete value_;
     }
     T* operator->() const { return value_; }
     explicit operator bool() const { return value_ != nullptr; }

@@ -1,6 +1,6 @@
 // ringmain._ring.HeapBuffer: memory of this process, for the reservations and leases of the backends written in Python.
 // They then treat views, arrays and tensors as the native ones do: see keeper.hpp.
-#include "keeper.hpp"
+#include "python/keeper.hpp"
 
 namespace ringmain::py {
 

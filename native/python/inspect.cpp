@@ -1,13 +1,14 @@
 // Inspecting topics from outside: the topics of a directory, their participants, their newest messages; and removing
 // topics. Inspecting takes no slot, writes nothing and slows no process.
-#include <dirent.h>
-
 #include <algorithm>
 #include <vector>
 
-#include "endpoint.hpp"
-#include "publisher.hpp"
-#include "py.hpp"
+#include "python/publisher.hpp"
+#include "python/py.hpp"
+#include "python/roster_wait.hpp"
+#include "rule/worker.hpp"
+#include "topic/endpoint.hpp"
+#include "topic/inspection.hpp"
 
 namespace ringmain::py {
 
@@ -20,51 +21,40 @@ namespace {
         return key;                                                               \
     }())
 
-PyObject* participant_record(const ParticipantInfo& p) {
+PyObject* participant_record(const ParticipantInfo& p, Lag lag, const std::string& blocker) {
     return Py_BuildValue(
-        "{OIOsOIOIOKOKOOOKOKOKOKOKOKOKOKOOOIOKOOOsOKOK}", KEY("slot"), p.slot, KEY("role"), role_name(p.role),
-        KEY("pid"), p.pid, KEY("uid"), p.uid, KEY("pid_namespace"), p.pid_namespace, KEY("started_ticks"),
-        p.started_ticks, KEY("same_namespace"), p.same_namespace ? Py_True : Py_False, KEY("generation"),
-        p.generation, KEY("joined_ns"), p.joined_ns, KEY("position"), p.position, KEY("sequence"), p.sequence,
-        KEY("messages"), p.messages, KEY("bytes"), p.bytes, KEY("lost"), p.lost, KEY("hold"), p.hold,
-        KEY("holding"), p.hold == kNoHold ? Py_False : Py_True, KEY("waits_for"), p.waits_for,
-        KEY("blocked_ns"), p.blocked_ns, KEY("alive"), p.alive ? Py_True : Py_False, KEY("name"),
-        p.name.c_str(), KEY("taken_ns"), p.taken_ns, KEY("redelivered"), p.redelivered);
+        "{OIOsOIOIOKOKOOOKOKOKOKOKOKOKOKOKOKOOOzOKOOOOOsOKOK}", KEY("slot"), p.slot, KEY("role"),
+        role_name(p.role), KEY("pid"), p.pid, KEY("uid"), p.uid, KEY("pid_namespace"), p.pid_namespace,
+        KEY("started_ticks"), p.started_ticks, KEY("same_namespace"), p.same_namespace ? Py_True : Py_False,
+        KEY("generation"), p.generation, KEY("joined_ns"), p.joined_ns, KEY("position"), p.position,
+        KEY("sequence"), p.sequence, KEY("messages"), p.messages, KEY("bytes"), p.bytes, KEY("lost"), p.lost,
+        KEY("lag_messages"), lag.messages, KEY("lag_bytes"), lag.bytes, KEY("hold"), p.hold, KEY("holding"),
+        p.hold == kNoHold ? Py_False : Py_True, KEY("waits_for"), blocker.empty() ? nullptr : blocker.c_str(),
+        KEY("blocked_ns"), p.blocked_ns, KEY("alive"), p.alive ? Py_True : Py_False, KEY("joining"),
+        p.joining ? Py_True : Py_False, KEY("name"), p.name.c_str(), KEY("taken_ns"), p.taken_ns,
+        KEY("redelivered"), p.redelivered);
 }
 
-// Of a shared contract: no message below it is free or taken.
-uint64_t first_unfinished(const WorkQueue& queue, const TopicFile& s) {
-    uint64_t at = queue.cursor();
-    for (uint32_t i : taken_slots(s))
-        if (slot_has_role(s, i, Role::reader))
-            at = std::min(at, s.slot(i).taken_from.load(std::memory_order_relaxed));
-    return at;
-}
-
-// Of a shared contract: how many messages are free, and how many each slot has taken, as a list of (slot, count). Nothing is
-// held during the walk: where a writer laps it, it ends.
-PyObject* count_work(const Ring& ring, const TopicFile& s) {
-    uint64_t commit = ring.header.commit.load(std::memory_order_acquire) & kPositionMask;
-    WorkQueue queue(ring);
-    uint64_t at = first_unfinished(queue, s);
-    uint64_t waiting = 0;
-    std::vector<uint64_t> taken(s.slot_count);
-    while (at < commit && commit - at <= ring.capacity_bytes) {
-        TaskMark mark = queue.look(at);
-        if (mark.owner == TaskMark::kFree) ++waiting;
-        if (mark.owner > 0 && mark.owner <= s.slot_count) ++taken[mark.owner - 1];
-        at += Envelope::load(ring, at).bytes();
+PyObject* work_record(const WorkCounts& work) {
+    Ref by_slot(PyDict_New());
+    for (auto [owner, count] : work.taken) {
+        Ref slot(PyLong_FromUnsignedLong(owner)), taken(PyLong_FromUnsignedLongLong(count));
+        if (!by_slot || !slot || !taken || PyDict_SetItem(by_slot.get(), slot.get(), taken.get()) != 0)
+            return nullptr;
     }
-    Ref list(PyList_New(0));
-    for (uint32_t i = 0; i < s.slot_count; ++i)
-        if (taken[i] && !append(list, Ref(Py_BuildValue("IK", i, taken[i])))) return nullptr;
-    return list ? Py_BuildValue("KO", waiting, list.get()) : nullptr;
+    return by_slot ? Py_BuildValue("{OKOO}", KEY("waiting"), work.waiting, KEY("taken"), by_slot.get())
+                   : nullptr;
+}
+
+PyObject* kept_record(const KeptCounts& kept) {
+    return Py_BuildValue("{OIOIOK}", KEY("max_kinds"), kept.max_kinds, KEY("kinds"), kept.kinds,
+                         KEY("not_kept"), kept.not_kept);
 }
 
 const char* state_of(const Ring& ring, const TopicFile& s, uint64_t seq) {
     uint64_t commit = ring.header.commit.load(std::memory_order_acquire) & kPositionMask;
     WorkQueue queue(ring);
-    for (uint64_t at = first_unfinished(queue, s); at < commit && commit - at <= ring.capacity_bytes;) {
+    for (uint64_t at = first_unfinished(s); at < commit && commit - at <= ring.capacity_bytes;) {
         Envelope envelope = Envelope::load(ring, at);
         if (envelope.seq == seq) {
             TaskMark mark = queue.look(at);
@@ -78,9 +68,9 @@ const char* state_of(const Ring& ring, const TopicFile& s, uint64_t seq) {
     return "done";
 }
 
-// task_state(publisher, seq): of a message on a shared contract: "free", "taken" by a living worker, "orphaned" by a dead one,
+// message_state(publisher, seq): of a message on a shared contract: "free", "taken" by a living worker, "orphaned" by a dead one,
 // "returned" by a dead one or one that gave it back, or "done".
-PyObject* task_state(PyObject*, PyObject* args) {
+PyObject* message_state(PyObject*, PyObject* args) {
     PyObject* self;
     unsigned long long seq;
     if (!PyArg_ParseTuple(args, "O!K", publisher_type, &self, &seq)) return nullptr;
@@ -89,52 +79,54 @@ PyObject* task_state(PyObject*, PyObject* args) {
     return PyUnicode_FromString(state_of(p->ring(), p->participant->topic_file(), seq));
 }
 
-// The number of the next message. It is the only word of the ring that is needed, so the ring is not mapped.
-uint64_t next_sequence(const TopicFile& s, uint64_t commit) {
-    uint64_t next = 0;
-    auto at = static_cast<off_t>(s.data_offset + commit % s.capacity_bytes);
-    if (pread(s.fd(), &next, sizeof next, at) != sizeof next)
-        throw Failure{Fault::corrupt, "topic '" + s.topic + "' is shorter than its header says"};
-    return next;
-}
-
-// (how many kinds the table takes, how many it has, how many messages found no entry)
-PyObject* count_kept(const Ring& ring) {
-    uint32_t used = 0;
-    KeptTable table(ring);
-    for (uint32_t i = 0; i < ring.kept_kinds; ++i)
-        used += table.hash(i).load(std::memory_order_relaxed) != 0;  // relaxed: statistics, as the next
-    return Py_BuildValue("IIK", ring.kept_kinds, used, ring.header.not_kept.load(std::memory_order_relaxed));
+// withdraw(publisher, seqs): takes messages on a shared contract back that no worker has taken; returns how many. It is a worker for
+// that moment, since only what a worker holds is not overwritten meanwhile, but none that is counted or waits for messages.
+PyObject* withdraw(PyObject*, PyObject* args) {
+    PyObject *self, *list;
+    if (!PyArg_ParseTuple(args, "O!O!", publisher_type, &self, &PyList_Type, &list)) return nullptr;
+    std::vector<uint64_t> seqs;
+    for (Py_ssize_t i = 0; i < PyList_Size(list); ++i)
+        seqs.push_back(PyLong_AsUnsignedLongLong(PyList_GetItem(list, i)));
+    if (PyErr_Occurred()) return nullptr;
+    PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
+    if (!p->open() || !p->ring().contract.shared) return PyLong_FromLong(0);
+    std::shared_ptr<Directory> directory = p->directory;
+    std::string topic = p->topic;
+    uint64_t epoch = p->participant->topic_file().epoch;
+    long done = 0;
+    try {
+        WithoutGil unlocked;
+        std::unique_ptr<Participant> participant = join_as_reader(directory, topic, "withdraws requests");
+        if (participant && participant->topic_file().epoch == epoch) {
+            Worker worker(ring_of(participant->topic_file()), participant->slot());
+            auto ours = [&](const View& view) { return std::ranges::find(seqs, view.seq) != seqs.end(); };
+            for (View view; worker.take(view, ours) == Status::ok; worker.release(kNoHold))
+                done += worker.finish(view);
+            worker.release(kNoHold);
+        }
+    } catch (const Failure& failure) {
+        return raise(failure);
+    }
+    return PyLong_FromLong(done);
 }
 
 PyObject* inspection(const std::shared_ptr<Directory>& directory, std::string_view topic) {
-    std::shared_ptr<TopicFile> s = TopicFile::open(directory, topic, Access::inspect);
-    Header& h = s->header();
-    uint64_t commit = h.commit.load(std::memory_order_acquire) & kPositionMask;
-    uint64_t tail = h.tail.load(std::memory_order_relaxed);
-    uint64_t next = next_sequence(*s, commit);
-    std::string schema = s->schema();
+    Inspection seen = inspect_topic(directory, topic);
     Ref participants(PyList_New(0));
-    for (uint32_t i : taken_slots(*s))
-        if (!append(participants, Ref(participant_record(look_at(*s, i, slot_alive(*s, i)))))) return nullptr;
-    if (!participants) return nullptr;
-    Ref work(Ref::to(Py_None));
-    if (traits(s->contract).shared) {  // whose messages have to be looked at
-        std::shared_ptr<TopicFile> mapped = TopicFile::open(directory, topic, Access::observe);
-        work = Ref(count_work(ring_of(*mapped), *mapped));
-    }
-    if (!work) return nullptr;
-    Ref kept(Ref::to(Py_None));
-    if (s->kept_kinds != 0) kept = Ref(count_kept(ring_of(*s)));
-    if (!kept) return nullptr;
-    auto turn = static_cast<uint32_t>(h.turn.load(std::memory_order_relaxed) & kTurnOwner);
-    return Py_BuildValue("{OsOKOIOKOKOKOKOOOy#OIOOOOOO}", KEY("contract"), traits(s->contract).name,
-                         KEY("capacity_bytes"), s->capacity_bytes, KEY("max_participants"), s->slot_count,
-                         KEY("epoch"), s->epoch, KEY("next_sequence"), next, KEY("position"), commit,
-                         KEY("used_bytes"), commit >= tail ? std::min(commit - tail, s->capacity_bytes) : 0,
-                         KEY("persist"), s->persists() ? Py_True : Py_False, KEY("schema"), schema.data(),
-                         static_cast<Py_ssize_t>(schema.size()), KEY("turn"), turn, KEY("participants"),
-                         participants.get(), KEY("work"), work.get(), KEY("kept"), kept.get());
+    for (const ParticipantInfo& each : seen.participants)
+        if (!append(participants, Ref(participant_record(each, seen.lag_of(each), seen.blocker_of(each)))))
+            return nullptr;
+    Ref work(seen.work ? work_record(*seen.work) : Py_NewRef(Py_None));
+    Ref kept(seen.kept ? kept_record(*seen.kept) : Py_NewRef(Py_None));
+    if (!participants || !work || !kept) return nullptr;
+    return Py_BuildValue("{OsOKOIOKOKOKOOOKOOOy#OIOOOOOO}", KEY("contract"), traits(seen.contract).name,
+                         KEY("capacity_bytes"), seen.capacity_bytes, KEY("max_participants"), seen.slot_count,
+                         KEY("epoch"), seen.epoch, KEY("next_sequence"), seen.next_sequence, KEY("position"),
+                         seen.position, KEY("frames"), seen.frames ? Py_True : Py_False, KEY("used_bytes"),
+                         seen.used_bytes, KEY("persist"), seen.persist ? Py_True : Py_False, KEY("schema"),
+                         seen.schema.data(), static_cast<Py_ssize_t>(seen.schema.size()), KEY("turn"),
+                         seen.turn, KEY("participants"), participants.get(), KEY("work"), work.get(),
+                         KEY("kept"), kept.get());
 }
 
 // inspect(directory, topic): an Inspection, as _ring.pyi types it.
@@ -144,20 +136,8 @@ PyObject* inspect(PyObject*, PyObject* args) {
     try {
         return inspection(std::make_shared<Directory>(path, false), topic);
     } catch (const Failure& failure) {
-        return raise(failure);
+        return raise(failure, topic);
     }
-}
-
-// The names that the files of one kind in a directory belong to.
-std::vector<std::string> names_in(const Directory& directory, FileKind kind) {
-    std::vector<std::string> names;
-    if (DIR* entries = fdopendir(dup(directory.fd()))) {
-        rewinddir(entries);
-        while (const dirent* entry = readdir(entries))
-            if (std::string name = topic_name(entry->d_name, kind); !name.empty()) names.push_back(name);
-        closedir(entries);
-    }
-    return names;
 }
 
 // inspect_all(directory): the Inspection of each topic by its name, None for one that cannot be read. The directory is
@@ -169,9 +149,7 @@ PyObject* inspect_all(PyObject*, PyObject* args) {
     if (!all) return nullptr;
     try {
         auto directory = std::make_shared<Directory>(path, false);
-        std::vector<std::string> names = names_in(*directory, FileKind::ring);
-        std::sort(names.begin(), names.end());
-        for (const std::string& name : names) {
+        for (const std::string& name : names_in(*directory, FileKind::ring)) {
             Ref found(Py_NewRef(Py_None));
             try {
                 found = Ref(inspection(directory, name));
@@ -220,8 +198,8 @@ std::vector<uint64_t> newest_positions(const Ring& ring, size_t count) {
     return found;
 }
 
-// peek(directory, topic, count, max_bytes): the newest messages that are whole, oldest first, as (seq, time_ns, sender,
-// kind, size, data). The data of one larger than max_bytes is None.
+// peek(directory, topic, count, max_bytes): the newest messages that are whole, oldest first, as PeekRecords. The
+// data of one larger than max_bytes is None.
 PyObject* peek(PyObject*, PyObject* args) {
     const char *path, *topic;
     Py_ssize_t count, max_bytes;
@@ -249,8 +227,9 @@ PyObject* peek(PyObject*, PyObject* args) {
             Ref sender(PyUnicode_DecodeUTF8(names.data(), e.sender_size, "replace"));
             Ref kind(PyUnicode_DecodeUTF8(names.data() + e.sender_size, e.kind_size, "replace"));
             if (!body || !sender || !kind) return nullptr;
-            Ref item(Py_BuildValue("KLOOIO", e.seq, static_cast<long long>(e.time_ns), sender.get(),
-                                   kind.get(), e.size, body.get()));
+            Ref item(Py_BuildValue("{OKOLOOOOOIOO}", KEY("seq"), e.seq, KEY("time_ns"),
+                                   static_cast<long long>(e.time_ns), KEY("sender"), sender.get(),
+                                   KEY("kind"), kind.get(), KEY("size"), e.size, KEY("data"), body.get()));
             if (!append(list, std::move(item))) return nullptr;
         }
     } catch (const Failure& failure) {
@@ -269,7 +248,6 @@ PyObject* topics(PyObject*, PyObject* args) {
     } catch (const Failure& failure) {
         if (failure.fault != Fault::not_found) return raise(failure);
     }
-    std::sort(names.begin(), names.end());
     Ref list(PyList_New(0));
     for (const std::string& name : names) {
         Ref str(PyUnicode_DecodeFSDefaultAndSize(name.data(), static_cast<Py_ssize_t>(name.size())));
@@ -303,14 +281,12 @@ PyObject* unlink(PyObject*, PyObject* args) {
     const char *path, *topic;
     int force;
     if (!PyArg_ParseTuple(args, "ssp", &path, &topic, &force)) return nullptr;
-    bool removed;
-    try {
-        WithoutGil unlocked;
-        removed = unlink_topic(std::make_shared<Directory>(path, false), topic, force);
-    } catch (const Failure& failure) {
-        return raise(failure);
-    }
-    return PyBool_FromLong(removed);
+    bool removed = false;
+    bool done = with_roster(topic, [&](int64_t patience_ns) {
+        auto directory = std::make_shared<Directory>(path, false);
+        removed = unlink_topic(directory, topic, force, FileKind::ring, patience_ns);
+    });
+    return done ? PyBool_FromLong(removed) : nullptr;
 }
 
 // unlink_if_dead(directory, topic): True if it had no living participants and was removed.
@@ -333,7 +309,8 @@ PyMethodDef inspect_methods[] = {
     {"inspect", inspect, METH_VARARGS, "An Inspection of a topic."},
     {"inspect_all", inspect_all, METH_VARARGS,
      "The Inspection of each topic in a directory; None: unreadable."},
-    {"task_state", task_state, METH_VARARGS, "What has become of a message on a shared contract."},
+    {"message_state", message_state, METH_VARARGS, "What has become of a message on a shared contract."},
+    {"withdraw", withdraw, METH_VARARGS, "Take messages back that no worker has taken."},
     {"peek", peek, METH_VARARGS, "The newest messages of a topic, without joining it."},
     {"topics", topics, METH_VARARGS, "The names of the topics in a directory."},
     {"unlink", unlink, METH_VARARGS, "Remove a topic."},

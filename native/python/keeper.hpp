@@ -7,7 +7,7 @@
 // our own object: see keeps_object(). torch was given a memoryview that we would release: see torch_may_use_views().
 #pragma once
 
-#include "spares.hpp"
+#include "python/spares.hpp"
 
 namespace ringmain::py {
 

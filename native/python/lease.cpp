@@ -1,7 +1,7 @@
 // ringmain._ring.Lease: a message read in place. Owns this invariant: on the contracts that hold, the hold stays as long
 // as the block, or anything made from the message; the mapping stays as long as the lease or that.
-#include "keeper.hpp"
-#include "subscriber.hpp"
+#include "python/keeper.hpp"
+#include "python/subscriber.hpp"
 
 namespace ringmain::py {
 
@@ -54,7 +54,7 @@ SubscriberState& subscriber_of(const LeaseState& l) {
 // On a shared contract: the message is done, or another worker shall have it.
 void end_task(const LeaseState& l, bool failed) {
     if (l.is_task && l.keeper && l.keeper.hold().still_there() && subscriber_of(l).work)
-        end_loan(subscriber_of(l), l.view.position, failed);
+        subscriber_of(l).work->end_loan(l.view.position, failed, subscriber_of(l).leases);
 }
 
 // Ends the block. The message goes back once nothing shows it any more.
@@ -192,7 +192,7 @@ PyObject* new_lease(PyObject* self, SubscriberState& s, const View& view, bool i
     l->is_task = is_task;
     if (!l->sender || !l->kind || !l->keeper.make() || !s.reader->still_whole(view)) return nullptr;
     if (is_task) l->lost = s.reader->take(view);
-    if (is_task && s.work) l->redelivered = lend(s, view);
+    if (is_task && s.work) l->redelivered = s.work->lend();
     uint64_t position = s.position_to_keep(view);
     s.leases.push_back(position);
     Borrowed& borrowed = l->keeper.hold();
@@ -255,7 +255,9 @@ PyObject* borrow_many(PyObject*, PyObject* args) {
         if (PyList_Size(list.get()) == max_messages) break;
         found = message_now(self, *s, view, true, true);
     }
-    return found < 0 && PyList_Size(list.get()) == 0 ? nullptr : (PyErr_Clear(), list.release());
+    if (found < 0 && (PyList_Size(list.get()) == 0 || interrupted())) return nullptr;
+    PyErr_Clear();  // what was taken is not discarded: the next call meets the same error first
+    return list.release();
 }
 
 PyMethodDef functions[] = {

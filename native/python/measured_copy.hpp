@@ -1,8 +1,8 @@
 // Copying a large message or frame into shared memory, without the GIL and with the method that was fastest recently.
 #pragma once
 
-#include "bulk_copy.hpp"
-#include "py.hpp"
+#include "base/bulk_copy.hpp"
+#include "python/py.hpp"
 
 namespace ringmain::py {
 

@@ -2,8 +2,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "endpoint.hpp"
-#include "frame_types.hpp"
+#include "python/frame_types.hpp"
+#include "topic/endpoint.hpp"
 
 namespace ringmain::py {
 
@@ -11,43 +11,78 @@ PyTypeObject *publisher_type, *subscriber_type, *reservation_type, *lease_type, 
 PyObject *message_class, *empty_str;
 size_t bytes_data_offset;
 
-PyObject* raise(const char* error_class, const std::string& text, int error) {
+PyObject* raise(const char* error_class, const std::string& text, int error, const std::string& topic) {
     Ref errors(PyImport_ImportModule("ringmain.errors"));
     Ref type(errors ? PyObject_GetAttrString(errors.get(), error_class) : nullptr);
     Ref instance(type ? PyObject_CallFunction(type.get(), "s", text.c_str()) : nullptr);
     if (!instance) return nullptr;
     Ref number(error ? PyLong_FromLong(error) : nullptr);
-    if (!number || PyObject_SetAttrString(instance.get(), "errno", number.get()) == 0)
-        PyErr_SetObject(type.get(), instance.get());
+    if (number && PyObject_SetAttrString(instance.get(), "errno", number.get()) != 0) return nullptr;
+    Ref name(topic.empty() ? nullptr : PyUnicode_FromString(topic.c_str()));
+    if (name && PyObject_SetAttrString(instance.get(), "topic", name.get()) != 0) return nullptr;
+    PyErr_SetObject(type.get(), instance.get());
     return nullptr;
 }
 
-std::string corrupt_text(const std::string& topic) {
-    return "the ring of topic '" + topic +
-           "' is corrupt: some process wrote where it must not. Unlink the topic (force=True) and open it "
-           "again";
+PyObject* raise_made(const char* function, const char* format, ...) {
+    va_list given;
+    va_start(given, format);
+    Ref arguments(Py_VaBuildValue(format, given));
+    va_end(given);
+    Ref errors(arguments ? PyImport_ImportModule("ringmain.errors") : nullptr);
+    Ref make(errors ? PyObject_GetAttrString(errors.get(), function) : nullptr);
+    Ref error(make ? PyObject_CallObject(make.get(), arguments.get()) : nullptr);
+    if (error) PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.get())), error.get());
+    return nullptr;
 }
 
-PyObject* raise_corrupt(const std::string& topic) { return raise("Corrupt", corrupt_text(topic)); }
+bool raised(const char* error_class) {
+    SavedError error;  // what looks for the class must not run while an exception is being raised
+    Ref errors(PyImport_ImportModule("ringmain.errors"));
+    Ref type(errors ? PyObject_GetAttrString(errors.get(), error_class) : nullptr);
+    if (!type) PyErr_Clear();
+    return type && error.type && PyErr_GivenExceptionMatches(error.type, type.get());
+}
 
-PyObject* raise(const Failure& failure) {
+static int raise_now(void* owned) {
+    Ref exception(static_cast<PyObject*>(owned));
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.get())), exception.get());
+    return -1;
+}
+
+void clear_or_raise_later() {
+    if (!interrupted()) return PyErr_Clear();
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    Ref owned_type(type), exception(value), owned_traceback(traceback);
+    if (Py_AddPendingCall(raise_now, exception.get()) == 0)
+        exception.release();
+    else  // more than Python keeps: at least the program is interrupted
+        PyErr_SetInterrupt();
+}
+
+PyObject* raise_corrupt(const std::string& topic) { return raise("Corrupt", corrupt_text(topic), 0, topic); }
+
+PyObject* raise(const Failure& failure, const std::string& topic) {
     switch (failure.fault) {
         case Fault::not_found:
-            return raise("TopicNotFound", failure.text, ENOENT);
+            return raise("TopicNotFound", failure.text, ENOENT, topic);
         case Fault::not_allowed:
-            return raise("NotAllowed", failure.text, failure.error ? failure.error : EACCES);
+            return raise("NotAllowed", failure.text, failure.error ? failure.error : EACCES, topic);
         case Fault::corrupt:
-            return raise("Corrupt", failure.text);
+            return raise("Corrupt", failure.text, 0, topic);
         case Fault::busy:
-            return raise("TopicBusy", failure.text, EBUSY);
+            return raise("TopicBusy", failure.text, EBUSY, topic);
         case Fault::roster_full:
-            return raise("RosterFull", failure.text, EUSERS);
+            return raise("RosterFull", failure.text, EUSERS, topic);
         case Fault::mismatch:
-            return raise("TopicMismatch", failure.text);
+            return raise("TopicMismatch", failure.text, 0, topic);
         case Fault::timed_out:
-            return raise("Timeout", failure.text);
+        case Fault::roster_locked:
+            return raise("Timeout", failure.text, 0, topic);
         case Fault::system:
-            return raise("SystemFailure", failure.text, failure.error);
+            return raise("SystemFailure", failure.text, failure.error, topic);
     }
     return nullptr;
 }
@@ -82,10 +117,9 @@ bool parse_timeout(PyObject* object, int64_t& timeout_ns) {
     return true;
 }
 
-std::string seconds(int64_t ns) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.6g s", static_cast<double>(ns) / 1e9);
-    return text;
+Ref seconds(int64_t timeout_ns) {
+    return timeout_ns == kForever ? Ref::to(Py_None)
+                                  : Ref(PyFloat_FromDouble(static_cast<double>(timeout_ns) / 1e9));
 }
 
 bool parse_count(const char* name, PyObject* object, uint64_t& count) {
@@ -180,8 +214,7 @@ bool add_crash_points([[maybe_unused]] PyObject* module) {
 bool add_contracts(PyObject* module) {
     constexpr const char* kHolds[] = {"never", "while borrowed", "always"};
     Ref rows(PyList_New(0));
-    for (uint32_t i = 0; i < kTopicContractCount; ++i) {
-        const ContractTraits& contract = kContracts[i];
+    for (const ContractTraits& contract : kContracts) {
         Ref row(Py_BuildValue(
             "{sssOsOsssOsO}", "name", contract.name, "one_writer", contract.one_writer ? Py_True : Py_False,
             "one_reader", contract.one_reader ? Py_True : Py_False, "holds",
@@ -268,8 +301,8 @@ int execute(PyObject* module) {
     bool done = message_class && empty_str && add_constants(module) &&
                 PyModule_AddFunctions(module, inspect_methods) == 0 && add_publisher(module) &&
                 add_reservation(module) && add_subscriber(module) && add_lease(module) &&
-                add_heap_buffer(module) && add_batch(module) && add_event(module) && add_wait(module) &&
-                add_server(module) && add_client(module) && add_frame_publisher(module) &&
+                add_heap_buffer(module) && add_batch(module) && add_replay(module) && add_event(module) &&
+                add_wait(module) && add_server(module) && add_client(module) && add_frame_publisher(module) &&
                 add_frame_subscriber(module) && add_frame_inspection(module);
     if (done) loaded = Py_NewRef(module);
     return done ? 0 : -1;

@@ -1,24 +1,14 @@
 // ringmain._ring.Publisher: the hot half of a publisher. The rest is src/ringmain/_publisher.py.
-#include "publisher.hpp"
+#include "python/publisher.hpp"
 
 #include <vector>
 
-#include "event.hpp"
+#include "python/event.hpp"
+#include "python/roster_wait.hpp"
 
 namespace ringmain::py {
 
 namespace {
-
-void copy_payload(CopyChoice& choice, std::byte* to, const char* from, size_t size) {
-    if (size < kLargeCopyBytes) [[likely]] {
-        copy_in(to, from, size);
-    } else if (size < kBulkBytes) {
-        WithoutGil unlocked;
-        copy_in(to, from, size);
-    } else {
-        copy_measured(choice, to, from, size);
-    }
-}
 
 // Sends encoded bytes. A bridge or a replay passes the number and time that the message had.
 [[gnu::always_inline]] inline PyObject* send_bytes(PublisherState& p, const Bytes& data,
@@ -109,7 +99,7 @@ PyObject* encode(const PublisherState& p, PyObject* object) {
 // so another thread need not be kept out.
 PyObject* send(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
     PublisherState& p = *reinterpret_cast<PublisherObject*>(self)->state;
-    if (count == 1 && !names && PyBytes_CheckExact(args[0]) && p.sends_plainly()) [[likely]] {
+    if (count == 1 && !names && PyBytes_CheckExact(args[0]) && p.fast_path_ok()) [[likely]] {
         std::string_view data = view_of_bytes(args[0]), sender = p.sender;
         uint64_t envelope = align_up(sender.size());
         if (data.size() < kLargeCopyBytes && data.size() + envelope <= p.largest_bytes) [[likely]] {
@@ -163,27 +153,59 @@ PyObject* set_sender(PyObject* self, PyObject* name) {
     Py_RETURN_NONE;
 }
 
+// Of the messages of a batch: one for all, or one for each.
+struct Kinds {
+    std::string_view all;
+    std::vector<std::string_view> each;
+    Ref owner;  // of the texts of `each`
+
+    std::string_view of(size_t i) const { return each.empty() ? all : each[i]; }
+    // How many messages from this one on have the same.
+    size_t alike(size_t first, size_t count) const {
+        size_t end = each.empty() ? count : first + 1;
+        while (end < count && each[end] == each[first]) ++end;
+        return end - first;
+    }
+    bool parse(PyObject* kind, PyObject* kinds, size_t count) {
+        if (kind && (!text_of(kind, all) || !check_kind(all))) return false;
+        if (!kinds || kinds == Py_None) return true;
+        owner = Ref(PySequence_List(kinds));
+        if (!owner) return false;
+        if (!all.empty() || static_cast<size_t>(PyList_Size(owner.get())) != count) {
+            PyErr_SetString(PyExc_ValueError,
+                            "kinds= has one kind for each message, and then kind= has none");
+            return false;
+        }
+        each.resize(count);
+        for (size_t i = 0; i < count; ++i)
+            if (!text_of(PyList_GetItem(owner.get(), static_cast<Py_ssize_t>(i)), each[i]) ||
+                !check_kind(each[i]))
+                return false;
+        return true;
+    }
+};
+
 // As many messages as there is room for become visible together, with one reading of the clock and one wake-up. But never
 // so many that they would overwrite one of their own: `tail` must not pass `commit`, or a death in the middle leaves a
 // corrupt ring.
-bool send_all(PublisherState& p, const std::vector<std::string_view>& batch, std::string_view kind,
+bool send_all(PublisherState& p, const std::vector<std::string_view>& batch, const Kinds& kinds,
               Deadline& deadline, uint64_t& sent) {
     Writer& w = *p.writer;
     int64_t now_ns = p.clock.now_ns();
-    auto room = [&](std::string_view data) {
-        return room_for(footprint(data.size(), p.sender.size(), kind.size()));
+    auto room = [&](size_t i) {
+        return room_for(footprint(batch[i].size(), p.sender.size(), kinds.of(i).size()));
     };
     while (sent < batch.size()) {
-        if (!start_message(p, room(batch[sent]), deadline)) return false;
+        if (!start_message(p, room(sent), deadline)) return false;
         uint64_t committed = w.position(), capacity = p.ring().capacity_bytes;
         auto can_follow = [&](uint64_t next) {  // an eighth: the longest stride that a claim may run ahead
             bool fits = w.position() - committed + std::max(next, capacity / 8) <= capacity;
             return fits && w.prepare(next) == Status::ok;
         };
         do {
-            sent += w.seal_run(&batch[sent], batch.size() - sent, committed + capacity - capacity / 8, now_ns,
-                               p.sender, kind);
-        } while (sent < batch.size() && can_follow(room(batch[sent])));
+            sent += w.seal_run(&batch[sent], kinds.alike(sent, batch.size()),
+                               committed + capacity - capacity / 8, now_ns, p.sender, kinds.of(sent));
+        } while (sent < batch.size() && can_follow(room(sent)));
         w.commit();
     }
     return true;
@@ -191,12 +213,10 @@ bool send_all(PublisherState& p, const std::vector<std::string_view>& batch, std
 
 PyObject* send_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
     PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
-    PyObject* given[3] = {};
-    static const char* const kNames[] = {"messages", "kind", "timeout"};
-    std::string_view kind;
+    PyObject* given[4] = {};
+    static const char* const kNames[] = {"messages", "kind", "timeout", "kinds"};
     int64_t timeout_ns = kForever;
-    if (!parse_arguments("send_many", args, count, names, kNames, 1, given, 3)) return nullptr;
-    if (given[1] && (!text_of(given[1], kind) || !check_kind(kind))) return nullptr;
+    if (!parse_arguments("send_many", args, count, names, kNames, 1, given, 4)) return nullptr;
     if (given[2] && !parse_timeout(given[2], timeout_ns)) return nullptr;
     Ref owner(PySequence_List(given[0]));
     PyObject* list = owner.get();
@@ -206,6 +226,8 @@ PyObject* send_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
     std::vector<std::unique_ptr<Bytes>> buffers;  // of what is not exactly `bytes`
     std::vector<std::string_view> batch(static_cast<size_t>(PyList_Size(list)));
     size_t largest = 0;
+    Kinds kinds;
+    if (!kinds.parse(given[1], given[3], batch.size())) return nullptr;
     for (size_t i = 0; i < batch.size(); ++i) {
         auto index = static_cast<Py_ssize_t>(i);
         PyObject* item = PyList_GetItem(list, index);
@@ -225,11 +247,16 @@ PyObject* send_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
     }
     OneAtATime turn(p->caller);
     if (!turn.entered || !usable(self)) return nullptr;
-    uint64_t envelope = align_up(p->sender.size() + kind.size());
-    if (largest + envelope > p->largest_bytes) return raise_too_large(*p, largest, envelope);
+    auto fits = [&](size_t size, std::string_view kind) {
+        uint64_t envelope = align_up(p->sender.size() + kind.size());
+        return size + envelope <= p->largest_bytes || raise_too_large(*p, size, envelope);
+    };
+    if (kinds.each.empty() && !fits(largest, kinds.all)) return nullptr;
+    for (size_t i = 0; i < kinds.each.size(); ++i)
+        if (!fits(batch[i].size(), kinds.each[i])) return nullptr;
     Deadline deadline(timeout_ns);
     uint64_t sent = 0;
-    if (!send_all(*p, batch, kind, deadline, sent)) {
+    if (!send_all(*p, batch, kinds, deadline, sent)) {
         // The error says how many were sent, so that none is sent twice or lost.
         SavedError error;
         error.normalize();
@@ -243,15 +270,9 @@ PyObject* send_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
 // arm(event): after Full, rings the event when there may be room. Returns its token; 0: try again now.
 PyObject* arm(PyObject* self, PyObject* event) {
     PublisherState* p = usable(self);
-    if (!p) return nullptr;
-    if (!check_event(event)) return nullptr;
-    Header& header = p->participant->topic_file().header();
-    Bell bell = p->lacks_readers ? Bell{header.membership.futex(), p->membership_seen} : p->writer->arm();
-    if (!bell.word) return PyLong_FromLong(0);
-    // After every slice it looks again: the participant that blocks it may have died.
-    auto over = [keep = p->participant->shared()] { return true; };
+    if (!p || !check_event(event)) return nullptr;
     try {
-        return PyLong_FromUnsignedLongLong(watch({bell, event_of(event), over, p, true}));
+        return PyLong_FromUnsignedLongLong(p->watch_for_room(event_of(event)));
     } catch (const Failure& failure) {
         return raise(failure);
     }
@@ -276,27 +297,48 @@ uint64_t largest_of(const TopicFile& s) {
     return s.kept_kinds == 0 ? largest : std::min(largest, largest_kept_message(s.kept_entry_bytes));
 }
 
-// open(directory, topic, contract|None, capacity|None, mode|None, persist, takeover, schema, name, sender, spin_ns,
-// min_readers, replaces|None, max_participants|None, kept_kinds), where `replaces` is (epoch, slot, generation). What the publisher had before, inherited
-// through fork, is replaced at the end: until then other threads find it forked, and wait.
-PyObject* open(PyObject* self, PyObject* args) {
+// open(*, directory, ...): each by its name, as _ring.pyi types them; `replaces` is (epoch, slot, generation). What the
+// publisher had before, inherited through fork, is replaced at the end: until then other threads find it forked, and wait.
+PyObject* open(PyObject* self, PyObject* args, PyObject* named) {
+    static const char* const kNames[] = {"directory",
+                                         "topic",
+                                         "contract",
+                                         "capacity",
+                                         "mode",
+                                         "persist",
+                                         "takeover",
+                                         "schema",
+                                         "name",
+                                         "sender",
+                                         "spin_ns",
+                                         "min_readers",
+                                         "replaces",
+                                         "max_participants",
+                                         "keep_last_per_kind",
+                                         "frames",
+                                         nullptr};
     PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
     const char *directory, *topic, *contract, *schema, *name, *sender;
     PyObject *capacity, *mode, *replaces, *slot_count;
     unsigned min_readers, kept_kinds;
-    int persist, takeover;
+    int persist, takeover, frames;
     Py_ssize_t schema_size;
     long long spin_ns;
-    if (!PyArg_ParseTuple(args, "sszOOppy#ssLIOOI", &directory, &topic, &contract, &capacity, &mode, &persist,
-                          &takeover, &schema, &schema_size, &name, &sender, &spin_ns, &min_readers, &replaces,
-                          &slot_count, &kept_kinds))
+    if (!PyArg_ParseTupleAndKeywords(args, named, "sszOOppy#ssLIOOIp", const_cast<char**>(kNames), &directory,
+                                     &topic, &contract, &capacity, &mode, &persist, &takeover, &schema,
+                                     &schema_size, &name, &sender, &spin_ns, &min_readers, &replaces,
+                                     &slot_count, &kept_kinds, &frames))
         return nullptr;
     WriterRequest request;
     if (contract) {
         request.contract = contract_named(contract);
         if (!request.contract) {
-            PyErr_Format(PyExc_ValueError, "contract is 'broadcast', 'pipe', 'bus' or 'reliable', not '%s'",
-                         contract);
+            std::string names;
+            for (const ContractTraits& row : kContracts) {
+                if (&row != kContracts) names += &row + 1 != std::end(kContracts) ? ", " : " or ";
+                names += std::string("'") + row.name + "'";
+            }
+            PyErr_Format(PyExc_ValueError, "contract is %s, not '%s'", names.c_str(), contract);
             return nullptr;
         }
     }
@@ -319,6 +361,7 @@ PyObject* open(PyObject* self, PyObject* args) {
         request.replaces = {epoch, slot, generation};
     }
     if (kept_kinds != 0) request.kept_kinds = kept_kinds;
+    request.frames = frames;
     request.persist = persist;
     request.takeover = takeover;
     request.schema.assign(schema, static_cast<size_t>(schema_size));
@@ -332,16 +375,15 @@ PyObject* open(PyObject* self, PyObject* args) {
     std::shared_ptr<Directory> opened;
     std::unique_ptr<Participant> participant;
     std::unique_ptr<Writer> writer;
-    try {
-        WithoutGil unlocked;
+    bool joined = with_roster(topic, [&](int64_t patience_ns) {
+        request.patience_ns = patience_ns;
         participant = join_topic(opened, directory, topic, request);
         writer = std::make_unique<Writer>(ring_of(participant->topic_file()), participant->slot());
         bool attached =
             traits(participant->topic_file().contract).one_writer ? writer->attach() == Status::ok : true;
         if (!attached) throw Failure{Fault::corrupt, corrupt_text(topic)};
-    } catch (const Failure& failure) {
-        return raise(failure);
-    }
+    });
+    if (!joined) return nullptr;
     p->largest_bytes = largest_of(participant->topic_file());
     p->reserved = false;  // after a fork, the reservation is the parent's
     p->directory.swap(opened);
@@ -380,20 +422,19 @@ PyObject* wait_for_readers(PyObject* self, PyObject* const* args, Py_ssize_t cou
     if (wanted == -1 && PyErr_Occurred()) return nullptr;
     const TopicFile& s = p->participant->topic_file();
     Deadline deadline(timeout_ns);
-    Slices slices;
     for (;;) {
         Bell bell{s.header().membership.futex(), s.header().membership.load(std::memory_order_acquire)};
         long readers = living_readers(s);
         if (readers >= wanted) return PyLong_FromLong(readers);
         int64_t left = deadline.left_ns();
         if (left == 0)
-            return raise("Timeout", "topic '" + p->topic + "' has " + std::to_string(readers) + " of the " +
-                                        std::to_string(wanted) + " readers waited for, after " +
-                                        seconds(timeout_ns));
+            return raise_made("too_few_readers", "(sOlli)", p->topic.c_str(), seconds(timeout_ns).get(),
+                              readers, wanted, 0);
         std::shared_ptr<TopicFile> keep =
             p->participant->shared();  // another thread may close the publisher meanwhile
-        sleep_until_closed(p->sleepers, p->closing, bell, keep, deadline, slices, false,
-                           [] { return false; });
+        // No death is awaited: a reader that dies before it has rung does not count.
+        sleep_until_closed(p->sleepers, p->closing, bell.word, keep,
+                           [&] { return sleep(bell, std::min(kLongestSlice_ns, deadline.left_ns())); });
         if (PyErr_CheckSignals() != 0 || !(p = usable(self))) return nullptr;
     }
 }
@@ -433,9 +474,10 @@ PyObject* describe(PyObject* self, PyObject*) {
     PublisherState* p = usable(self);
     if (!p) return nullptr;
     const TopicFile& s = p->participant->topic_file();
-    return Py_BuildValue("{sssKsKsKsIsK}", "contract", traits(s.contract).name, "capacity_bytes",
+    return Py_BuildValue("{sssKsKsKsIsKsO}", "contract", traits(s.contract).name, "capacity_bytes",
                          s.capacity_bytes, "epoch", s.epoch, "max_message_bytes", p->largest_bytes, "slot",
-                         p->participant->slot(), "generation", p->participant->generation());
+                         p->participant->slot(), "generation", p->participant->generation(), "frames",
+                         s.has_frames() ? Py_True : Py_False);
 }
 
 PyObject* get_schema(PyObject* self, PyObject*) {
@@ -447,12 +489,12 @@ PyObject* set_schema(PyObject* self, PyObject* schema) {
     PublisherState* p = usable(self);
     Bytes data;
     if (!p || !data.get(schema)) return nullptr;
-    try {
-        RosterLock lock(p->participant->topic_file());
-        p->participant->topic_file().set_schema({data.data, static_cast<size_t>(data.size)});
-    } catch (const Failure& failure) {
-        return raise(failure);
-    }
+    std::shared_ptr<TopicFile> file = p->participant->shared();  // another thread may close us meanwhile
+    bool done = with_roster(file->topic, [&](int64_t patience_ns) {
+        RosterLock lock(*file, patience_ns);
+        file->set_schema({data.data, static_cast<size_t>(data.size)});
+    });
+    if (!done) return nullptr;
     Py_RETURN_NONE;
 }
 
@@ -481,14 +523,15 @@ PyMethodDef methods[] = {
     {"send", method(send), METH_FASTCALL | METH_KEYWORDS,
      "send(data, kind='', timeout=None)\n--\n\nSend a message; returns its sequence number."},
     {"send_many", method(send_many), METH_FASTCALL | METH_KEYWORDS,
-     "send_many(messages, kind='', timeout=None)\n--\n\nSend messages with one wake-up; returns how many."},
+     "send_many(messages, kind='', timeout=None, kinds=None)\n--\n\nSend messages with one wake-up; returns "
+     "how many."},
     {"wait_for_readers", method(wait_for_readers), METH_FASTCALL | METH_KEYWORDS,
      "wait_for_readers(count=1, timeout=None)\n--\n\nWait until so many readers have joined; returns how "
      "many."},
     {"_send_as", send_as, METH_VARARGS, "Send under a given sequence number and time."},
     {"_set_sender", set_sender, METH_O, "Set the sender of the messages from now on."},
     {"_arm", arm, METH_O, "Ring an Event when there may be room."},
-    {"_open", open, METH_VARARGS, "Join the topic."},
+    {"_open", method(open), METH_VARARGS | METH_KEYWORDS, "Join the topic."},
     {"_close", close, METH_NOARGS, "Leave the topic."},
     {"_describe", describe, METH_NOARGS, "An EndpointRecord."},
     {"_schema", get_schema, METH_NOARGS, "The topic's schema, as bytes."},

@@ -6,41 +6,35 @@
 #include <memory>
 #include <string>
 
-#include "clock.hpp"
-#include "endpoint.hpp"
-#include "measured_copy.hpp"
-#include "py.hpp"
-#include "spin.hpp"
+#include "base/clock.hpp"
+#include "python/host.hpp"
+#include "python/measured_copy.hpp"
+#include "python/py.hpp"
+#include "topic/endpoint.hpp"
+#include "waiting/blocking_writer.hpp"
+#include "waiting/watcher.hpp"
 
 namespace ringmain::py {
 
-struct PublisherState {
+struct PublisherState : BlockingWriter {
     std::shared_ptr<Directory> directory;
-    std::unique_ptr<Participant> participant;
-    std::unique_ptr<Writer> writer;
     std::string topic, sender;
-    Clock clock;
+    Clock<CLOCK_REALTIME> clock;
     uint64_t largest_bytes = 0;  // of a payload without sender and kind
-    Spin spin;
-    CopyChoice copying;                 // how large messages are copied in
-    Ref encoder;                        // object -> buffer, for typed topics
-    Ref accepts;                        // the classes it is meant for; none: any object
-    CallingThread caller;               // see OneAtATime
-    bool reserved = false;              // a reservation is open and has the turn
-    bool closing = false;               // next to `reserved`: see usable()
-    Sleepers sleepers;                  // threads that wait for readers
-    uint32_t min_readers = 0;           // send waits while fewer take part
-    uint64_t enough_at = kNeverEnough;  // `membership` when there were enough readers: no need to count again
-    bool lacks_readers = false;         // what the last send waited for in vain
-    uint32_t membership_seen = 0;       // `membership` then
-    static constexpr uint64_t kNeverEnough = UINT64_MAX;
+    CopyChoice copying;          // how large messages are copied in
+    Ref encoder;                 // object -> buffer, for typed topics
+    Ref accepts;                 // the classes it is meant for; none: any object
+    CallingThread caller;        // see OneAtATime
+    bool reserved = false;       // a reservation is open and has the turn
+    bool closing = false;        // next to `reserved`: see usable()
+    Sleepers sleepers;           // threads that wait for readers
 
     bool open() const {
         return participant && !participant->topic_file().forked.load(std::memory_order_relaxed);
     }
-    const Ring& ring() const { return writer->ring(); }
+    PythonHost host() { return {sleepers, closing}; }
     // Is there nothing to do but to write? Then no thread is inside, either.
-    bool sends_plainly() const {
+    bool fast_path_ok() const {
         return !encoder && !caller.thread && open() && !(reserved | closing) && min_readers == 0;
     }
 };
@@ -50,7 +44,7 @@ struct PublisherObject {
 };
 
 // The state, if the publisher can send now; otherwise raises. Call inside OneAtATime.
-PublisherState* usable_slowly(PyObject* self);
+PublisherState* usable_slow_path(PyObject* self);
 inline PublisherState* usable(PyObject* self) {
     PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
     static_assert(offsetof(PublisherState, closing) == offsetof(PublisherState, reserved) + 1);
@@ -58,43 +52,36 @@ inline PublisherState* usable(PyObject* self) {
     std::memcpy(&reserved_or_closing, &p->reserved, sizeof reserved_or_closing);
     if (p->open() && reserved_or_closing == 0) [[likely]]
         return p;
-    return usable_slowly(self);
+    return usable_slow_path(self);
 }
 // Encodes the object and sends it; its sequence number, or nullptr: raised.
 PyObject* send_object(PyObject* self, PyObject* object, std::string_view kind, int64_t timeout_ns);
 PyObject* raise_too_large(const PublisherState& p, uint64_t size, uint64_t envelope_bytes);
-PyObject* raise_status(const PublisherState& p, Status status);
+// Says why a message cannot be started: always raises. Where the publisher was closed meanwhile, leaves the topic first.
+PyObject* raise_outcome(PublisherState& p, Outcome outcome, const Deadline& deadline);
 bool check_kind(std::string_view kind);
+
+inline void copy_payload(CopyChoice& choice, std::byte* to, const char* from, size_t size) {
+    if (size < kLargeCopyBytes) [[likely]] {
+        copy_in(to, from, size);
+    } else if (size < kBulkBytes) {
+        WithoutGil unlocked;
+        copy_in(to, from, size);
+    } else {
+        copy_measured(choice, to, from, size);
+    }
+}
 
 // Leaves the topic. Call inside OneAtATime.
 void leave_topic(PublisherState& p);
 
-// Waits until `min_readers` take part. False: Full or another exception is raised.
-bool wait_for_min_readers(PublisherState& p, Deadline& deadline);
-
-// Waits until what blocked the writer may be gone. 1: try again; 0: timed out, Full is raised; -1: another exception.
-int wait_for_room(PublisherState& p, Deadline& deadline);
-
-// Around all tries of one wait: the slot says which one the writer waits for, from its first sleep to the end of the wait.
-// A writer that awakes and tries again is still seen to wait.
-struct SeenWaiting {
-    PublisherState& p;
-    ~SeenWaiting();
-};
-
-// begin() and prepare(), waiting until the deadline. While it waits, it does not have the turn. False: raised.
-bool start_message_slowly(PublisherState& p, uint64_t room, Deadline& deadline);
+// The turn, and room for a message, waiting until the deadline. False: raised.
+bool start_message_slow_path(PublisherState& p, uint64_t room, Deadline& deadline);
 // always_inline: the compiler leaves it to a call otherwise, which costs a send 25 instructions.
 [[gnu::always_inline]] inline bool start_message(PublisherState& p, uint64_t room, Deadline& deadline) {
-    Writer& w = *p.writer;
-    if (p.min_readers != 0 && !wait_for_min_readers(p, deadline)) [[unlikely]]
-        return false;
-    if (w.begin() == Status::ok) [[likely]] {
-        if (w.prepare(room) == Status::ok) [[likely]]
-            return true;
-        w.end();
-    }
-    return start_message_slowly(p, room, deadline);
+    if (p.has_enough_readers() && p.start_at_once(room)) [[likely]]
+        return true;
+    return start_message_slow_path(p, room, deadline);
 }
 
 }  // namespace ringmain::py

@@ -11,10 +11,12 @@
 #include <string_view>
 #include <utility>
 
-#include "bell.hpp"
-#include "failure.hpp"
-#include "restore_thread.hpp"
-#include "topic_file.hpp"
+#include "base/bell.hpp"
+#include "base/failure.hpp"
+#include "python/restore_thread.hpp"
+#include "topic/topic_file.hpp"
+#include "waiting/host.hpp"
+#include "waiting/sleep.hpp"
 
 namespace ringmain::py {
 
@@ -53,11 +55,21 @@ class SavedError {
     SavedError& operator=(const SavedError&) = delete;
 };
 
-// ringmain.errors.<name>(text), with errno where there is one. Always returns nullptr.
-PyObject* raise(const char* error_class, const std::string& text, int error = 0);
-PyObject* raise(const Failure& failure);
-std::string corrupt_text(const std::string& topic);
+// ringmain.errors.<name>(text), with errno where there is one, and the topic that it is about. Always returns nullptr.
+PyObject* raise(const char* error_class, const std::string& text, int error = 0,
+                const std::string& topic = {});
+PyObject* raise(const Failure& failure, const std::string& topic = {});
+// What ringmain.errors.<function> makes of the arguments, which are as those of Py_BuildValue: its text is written there.
+PyObject* raise_made(const char* function, const char* format, ...);
 PyObject* raise_corrupt(const std::string& topic);
+
+// Is the exception that is being raised a ringmain.errors.<name>?
+bool raised(const char* error_class);
+// Is an exception raised that is no error, such as KeyboardInterrupt? It passes as it is, and no message is taken.
+inline bool interrupted() { return PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception); }
+// For code that cannot raise, such as a destructor: an error is not reported, but what is none, such as Ctrl-C, is raised as
+// soon as Python code runs again.
+void clear_or_raise_later();
 
 // The object of a weak reference, if it still exists.
 inline Ref live_target(const Ref& weak) {
@@ -68,7 +80,7 @@ inline Ref live_target(const Ref& weak) {
 // Calls view.release(). It fails if the view has views of its own, which then stay valid.
 inline void release_view(const Ref& view) {
     Ref done(PyObject_CallMethod(view.get(), "release", nullptr));
-    if (!done) PyErr_Clear();
+    if (!done) clear_or_raise_later();
 }
 
 // Appends a new object to the list; false if making either failed.
@@ -78,7 +90,7 @@ inline bool append(const Ref& list, Ref item) {
 
 // Seconds, or None for no limit.
 bool parse_timeout(PyObject* object, int64_t& timeout_ns);
-std::string seconds(int64_t ns);
+Ref seconds(int64_t timeout_ns);  // the same for an error: a float, or None
 
 // Up to four arguments of a fast call, by position or name. Missing ones stay nullptr.
 bool parse_arguments(const char* function, PyObject* const* args, Py_ssize_t count, PyObject* names,
@@ -135,27 +147,6 @@ class WithoutGil {
 // Copies from this size on are made without the GIL.
 constexpr size_t kLargeCopyBytes = 64 * 1024;
 
-// A deadline that reads the clock only when it must.
-class Deadline {
-    int64_t timeout_ns_, at_ns_ = -1;
-
-  public:
-    explicit Deadline(int64_t timeout_ns) : timeout_ns_(timeout_ns) {}
-    int64_t timeout_ns() const { return timeout_ns_; }
-    int64_t left_ns() {
-        if (timeout_ns_ == kForever || timeout_ns_ == 0) return timeout_ns_;
-        int64_t now = monotonic_ns();
-        if (at_ns_ < 0) at_ns_ = timeout_ns_ > kForever - now ? kForever : now + timeout_ns_;
-        return at_ns_ > now ? at_ns_ - now : 0;
-    }
-};
-
-inline Woken sleep(Bell bell, int64_t timeout_ns) {
-    if (bell.word) return sleep_on(bell, timeout_ns);
-    usleep(
-        static_cast<useconds_t>(std::min(timeout_ns, kSlice_ns) / 1000));  // a directory without a bell: poll
-    return Woken::timed_out;
-}
 inline Woken sleep_without_gil(Bell bell, int64_t timeout_ns) {
     WithoutGil unlocked;
     return sleep(bell, timeout_ns);
@@ -179,23 +170,20 @@ class Sleepers {
         mapped_.reset();
     }
     void wake() const {
-        if (word_) disturb(word_);
+        if (word_) change_and_wake(word_);
     }
 };
 
-// One or several slices. `closing`: it may have been closed before we came here. `mapped`: what the bell lies in. `unchanged`: a
-// short look, without the GIL, that spares the long one after a slice.
-template <class Unchanged>
-Woken sleep_until_closed(Sleepers& sleepers, const bool& closing, Bell bell,
-                         std::shared_ptr<const void> mapped, Deadline& deadline, Slices& slices, bool brisk,
-                         Unchanged unchanged) {
+// `closing`: it may have been closed before we came here. `mapped`: what the word lies in. `sleep` is called without the GIL.
+template <class Sleep>
+Woken sleep_until_closed(Sleepers& sleepers, const bool& closing, const uint32_t* word,
+                         std::shared_ptr<const void> mapped, Sleep sleep) {
     if (closing) return Woken::interrupted;
-    sleepers.enter(bell.word, std::move(mapped));
+    sleepers.enter(word, std::move(mapped));
     Woken how;
     {
         WithoutGil unlocked;
-        do how = sleep(bell, slices.next(deadline.left_ns(), brisk));
-        while (how == Woken::timed_out && slices.are_short() && deadline.left_ns() > 0 && unchanged());
+        how = sleep();
     }
     sleepers.leave();
     return how;
@@ -205,6 +193,8 @@ Woken sleep_until_closed(Sleepers& sleepers, const bool& closing, Bell bell,
 struct CallingThread {
     const void* thread = nullptr;
     uint32_t forked = 0;
+    bool awaited = false;  // threads sleep on `left`
+    uint32_t left = 0;     // counts how often one left whom others awaited
 
     static const void* here() { return __builtin_thread_pointer(); }
     bool inside() const { return thread && forked == forks.load(std::memory_order_relaxed); }
@@ -227,13 +217,18 @@ class OneAtATime {
                     "decoder cannot use it");
                 return false;
             }
-            {
-                WithoutGil unlocked;
-                usleep(100);
-            }
+            caller_.awaited = true;
+            // A slice: a signal that comes just before the kernel puts us to sleep does not interrupt us.
+            sleep_without_gil({&caller_.left, caller_.left}, kSlice_ns);
             if (PyErr_CheckSignals() != 0) return false;
         }
         return true;
+    }
+
+    // Wakes all: one alone might raise instead of entering, and the others would sleep on.
+    [[gnu::noinline]] void wake_others() {
+        caller_.awaited = false;
+        change_and_wake(&caller_.left);
     }
 
   public:
@@ -241,11 +236,15 @@ class OneAtATime {
     [[gnu::always_inline]] explicit OneAtATime(CallingThread& caller) : caller_(caller) {
         if (caller_.thread && !wait()) [[unlikely]]
             return;
-        caller_ = {CallingThread::here(), forks.load(std::memory_order_relaxed)};
+        caller_.thread = CallingThread::here();
+        caller_.forked = forks.load(std::memory_order_relaxed);
         entered = true;
     }
     ~OneAtATime() {
-        if (entered) caller_.thread = nullptr;
+        if (!entered) return;
+        caller_.thread = nullptr;
+        if (caller_.awaited) [[unlikely]]
+            wake_others();
     }
     OneAtATime(const OneAtATime&) = delete;
     OneAtATime& operator=(const OneAtATime&) = delete;
@@ -276,6 +275,7 @@ bool add_subscriber(PyObject* module);
 bool add_lease(PyObject* module);
 bool add_heap_buffer(PyObject* module);
 bool add_batch(PyObject* module);
+bool add_replay(PyObject* module);
 bool add_event(PyObject* module);
 bool add_wait(PyObject* module);
 bool add_server(PyObject* module);

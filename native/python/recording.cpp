@@ -1,7 +1,7 @@
 // ringmain._recording: the part of recording that runs for every row or byte: the computed columns (derive, fill),
 // decoding (columns.cpp), and Spool, which writes to files in a thread of its own (spool.hpp).
 // Invariant: no call reads or writes outside the buffers it is given; rows are counted before any is touched.
-#include "recording.hpp"
+#include "python/recording.hpp"
 
 #include <algorithm>
 

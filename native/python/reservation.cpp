@@ -3,8 +3,8 @@
 #include <utility>
 #include <vector>
 
-#include "keeper.hpp"
-#include "publisher.hpp"
+#include "python/keeper.hpp"
+#include "python/publisher.hpp"
 
 namespace ringmain::py {
 
@@ -142,11 +142,13 @@ PyObject* append_data(PyObject* self, PyObject* args) {
     if (grown + envelope > r.p->largest_bytes) return raise_too_large(*r.p, grown, envelope);
     if (grown > r.room) {
         Deadline deadline(timeout_ns);
-        SeenWaiting seen{*r.p};
         uint64_t room = room_for(footprint(grown, r.p->sender.size(), r.kind.size()));
-        for (Status status; (status = r.p->writer->prepare(room)) != Status::ok;) {
-            if (status != Status::blocked) return raise_status(*r.p, status);
-            if (wait_for_room(*r.p, deadline) != 1) return nullptr;
+        PythonHost host = r.p->host();
+        try {
+            Outcome outcome = r.p->extend(room, deadline, host);
+            if (outcome != Outcome::ready) return raise_outcome(*r.p, outcome, deadline);
+        } catch (const Failure& failure) {
+            return raise(failure, r.p->topic);
         }
         r.room = grown;
     }

@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "restore_thread.hpp"
+#include "python/restore_thread.hpp"
 
 #ifdef __cpp_exceptions
 #error "compile this file with -fno-exceptions"

@@ -1,201 +1,215 @@
-// ringmain._ring.Taker and Task: the hot half of ringmain.Server and ringmain.Request. A request is taken, read and answered
+// ringmain._ring.NativeServer and NativeRequest: the hot half of ringmain.Server and ringmain.Request. A request is taken, read and answered
 // without Python code in between; all that is rare is src/ringmain/_service/.
 #include <charconv>
 
-#include "clock.hpp"
-#include "publisher.hpp"
-#include "subscriber.hpp"
+#include "base/clock.hpp"
+#include "python/publisher.hpp"
+#include "python/subscriber.hpp"
+#include "python/terms.hpp"
+#include "rule/kept.hpp"
 
 namespace ringmain::py {
 
 namespace {
 
-constexpr int64_t kUpkeep_ns = 100'000'000;  // how often a server looks for what else is due
-constexpr size_t kSamples = 512;             // requests of a report whose times are measured
+constexpr size_t kSamples = 512;  // requests of a report whose times are measured
 enum Outcome { kReplied, kFailed, kGone, kExpired, kOutcomes };
 
-struct TaskObject;
+struct RequestObject;
 
-struct TakerState {
+struct ServerState {
     Ref subscriber;     // the one lane; none: there are several, or they are not native
-    Ref request_class;  // what a request becomes: a subclass of Task
+    Ref request_class;  // what a request becomes: a subclass of NativeRequest
     Ref publishers;     // a dict: client -> publisher of its replies
     Ref last_client, last_publisher;
-    Ref last_kind;  // whose terms are these:
-    int64_t last_timeout_ns = -1;
-    bool last_retry = false;
-    bool ready = false;  // is nothing due besides requests? Otherwise Python code looks first
-    int64_t upkeep_at_ns = 0, now_ns = 0;  // when it is due; and the time of the last request
-    Clock clock;
-    std::vector<TaskObject*> open;  // not answered; each removes itself
+    bool decodes = false;  // is a request's data decoded when it is taken?
+    int64_t round_ns = 0;  // how often Python code looks for what is due besides requests; 0: first of all
+    int64_t upkeep_at_ns = 0, now_ns = 0;  // when it is due; and the time of the last request: monotonic
+    Clock<CLOCK_MONOTONIC> clock;
+    Clock<CLOCK_REALTIME> wall;
+    std::vector<RequestObject*> open;  // not answered; each removes itself
     uint64_t counts[kOutcomes] = {};
     std::vector<int64_t> queue_ns, handler_ns;
 };
 
-struct TakerObject {
-    PyObject_HEAD TakerState* state;
+struct ServerObject {
+    PyObject_HEAD ServerState* state;
 };
 
-struct TaskState {
+struct RequestState {
     Ref server;
     Ref lease;       // of a backend in Python; otherwise:
     Ref subscriber;  // of which this message is lent
     std::shared_ptr<TopicFile> topic_file;
     View view{};
-    Ref sender, kind, data;
+    Ref sender, data;
     uint32_t redelivered = 0;
-    int64_t taken_ns = 0, timeout_ns = -1;  // -1: no limit
-    bool retry = false, open = false;
+    int64_t taken_ns = 0, begun_ns = 0;  // the same moment: for people, and monotonic
+    Terms terms;
+    bool open = false;
 };
 
-struct TaskObject {
-    PyObject_HEAD TaskState* state;
+struct RequestObject {
+    PyObject_HEAD RequestState* state;
 };
 
-PyTypeObject *taker_type, *task_type;
+PyTypeObject *server_type, *request_type;
 
-TakerState& taker_of(PyObject* self) { return *reinterpret_cast<TakerObject*>(self)->state; }
-TaskState& task_of(PyObject* self) { return *reinterpret_cast<TaskObject*>(self)->state; }
-SubscriberState& reading(const TaskState& t) {
+ServerState& server_of(PyObject* self) { return *reinterpret_cast<ServerObject*>(self)->state; }
+RequestState& request_of(PyObject* self) { return *reinterpret_cast<RequestObject*>(self)->state; }
+SubscriberState& reading(const RequestState& t) {
     return *reinterpret_cast<SubscriberObject*>(t.subscriber.get())->state;
 }
-bool still_there(const TaskState& t) {
+bool still_there(const RequestState& t) {
     return t.subscriber && reading(t).attached() && reading(t).participant->shared() == t.topic_file;
 }
 
-// The terms of a request, from its kind: `terms_of` of Python, which is asked once for each kind.
-bool read_terms(PyObject* self, TakerState& k, TaskState& t) {
-    if (t.kind.get() != k.last_kind.get()) {
-        Ref terms(PyObject_CallMethod(self, "_terms", "O", t.kind.get()));
-        int retry = 0;
-        long long timeout_ns;
-        if (!terms || !PyArg_ParseTuple(terms.get(), "Lp", &timeout_ns, &retry)) return false;
-        k.last_kind = Ref::to(t.kind.get());
-        k.last_timeout_ns = timeout_ns;
-        k.last_retry = retry;
-    }
-    t.timeout_ns = k.last_timeout_ns;
-    t.retry = k.last_retry;
-    return true;
-}
+Terms terms_in(const char* kind, size_t size) { return terms_of({kind, bare_kind_size(kind, size)}); }
 
 // The message that was found, as a request.
-PyObject* new_task(PyObject* self, TakerState& k, SubscriberState& s, const View& view, int64_t now_ns) {
-    Ref task(allocate(reinterpret_cast<PyTypeObject*>(k.request_class.get())));
-    if (!task) return nullptr;
-    auto* t = new TaskState;
-    reinterpret_cast<TaskObject*>(task.get())->state = t;
+PyObject* new_request(PyObject* self, ServerState& k, SubscriberState& s, const View& view, int64_t now_ns) {
+    Ref request(allocate(reinterpret_cast<PyTypeObject*>(k.request_class.get())));
+    if (!request) return nullptr;
+    auto* t = new RequestState;
+    reinterpret_cast<RequestObject*>(request.get())->state = t;
     t->sender = Ref(sender_of(s, view));
-    t->kind = Ref(kind_of(s, view));
-    if (!t->sender || !t->kind || !read_terms(self, k, *t)) return nullptr;
+    if (!t->sender) return nullptr;
     t->server = Ref::to(self);
     t->subscriber = Ref::to(k.subscriber.get());
     t->topic_file = s.participant->shared();
     t->view = view;
-    t->taken_ns = now_ns;
+    t->taken_ns = k.wall.now_ns();
+    t->begun_ns = now_ns;
+    t->terms = terms_in(reinterpret_cast<const char*>(view.kind()), view.kind_size);
     CRASH_POINT("serve: request taken, not given out");
     s.reader->take(view);
-    t->redelivered = lend(s, view);
+    t->redelivered = s.work->lend();
     t->open = true;
-    k.open.push_back(reinterpret_cast<TaskObject*>(task.get()));
+    k.open.push_back(reinterpret_cast<RequestObject*>(request.get()));
     s.reader->release(s.keep());  // for what others see of us: how many messages
-    return task.release();
+    return request.release();
 }
 
-bool is_due(const TaskState& t) {
-    return t.redelivered == 0 && (t.timeout_ns < 0 || t.taken_ns - t.view.time_ns <= t.timeout_ns);
+bool is_due(const RequestState& t) { return t.redelivered == 0 && t.begun_ns <= t.terms.deadline_ns; }
+
+PyObject* get_data(PyObject* self, void*);
+
+// Is it to be computed? 0: no, and it is answered; -1: raised.
+int is_wanted(PyObject* self, ServerState& k, PyObject* request) {
+    if (is_due(request_of(request))) [[likely]] {
+        if (!k.decodes || Ref(get_data(request, nullptr))) return 1;
+        if (!raised("DecodeError")) return -1;
+        PyErr_Clear();
+    }
+    // Expired, not readable, or a server died with it: Python code decides.
+    Ref due(PyObject_CallMethod(self, "_is_to_be_computed", "O", request));
+    return due ? PyObject_IsTrue(due.get()) : -1;
 }
 
-// The next request that is to be computed. 1: it is in `task`; 0: none came in time; -1: raised.
-int next_task(PyObject* self, TakerState& k, SubscriberState& s, Deadline& deadline, Ref& task) {
+// The next request that is to be computed. 1: it is in `request`; 0: none came in time; -1: raised.
+int next_request(PyObject* self, ServerState& k, SubscriberState& s, Deadline& deadline, Ref& request) {
     PyObject* subscriber = k.subscriber.get();
     for (;;) {
         View view;
         int found = wait_for_message(subscriber, s, deadline, view);
         if (found != 1) return found;
         k.now_ns = k.clock.now_ns();
-        task = Ref(new_task(self, k, s, view, k.now_ns));
-        if (!task) return -1;
-        if (is_due(task_of(task.get()))) [[likely]]
-            return 1;
-        // Expired, or a server died with it: Python code decides.
-        Ref due(PyObject_CallMethod(self, "_is_to_be_computed", "O", task.get()));
-        int wanted = due ? PyObject_IsTrue(due.get()) : -1;
+        request = Ref(new_request(self, k, s, view, k.now_ns));
+        if (!request) return -1;
+        int wanted = is_wanted(self, k, request.get());
         if (wanted != 0) return wanted;
-        task = Ref();
+        request = Ref();
     }
+}
+
+// `Closed` ends a loop over requests if it is the server that is closed. That of something else passes, which a signal handler may
+// have raised.
+void clear_if_server_closed(PyObject* self) {
+    if (!raised("Closed")) return;
+    bool closed = false;
+    {
+        SavedError error;
+        Ref answer(PyObject_GetAttrString(self, "closed"));
+        closed = answer && PyObject_IsTrue(answer.get()) == 1;
+        if (!answer) clear_or_raise_later();
+    }
+    if (closed) PyErr_Clear();
 }
 
 // The next request; waits without a limit. Ends when the server is closed.
 PyObject* next(PyObject* self) {
-    TakerState& k = taker_of(self);
+    ServerState& k = server_of(self);
     for (;;) {
-        if (!k.subscriber || !k.ready || k.now_ns >= k.upkeep_at_ns) {
-            k.upkeep_at_ns = k.clock.now_ns() + kUpkeep_ns;
+        if (!k.subscriber || k.round_ns == 0 || k.now_ns >= k.upkeep_at_ns) {
+            k.upkeep_at_ns = k.clock.now_ns() + k.round_ns;
             Ref done(PyObject_CallMethod(self, "_begin_round", nullptr));
             if (!done) {
-                clear_if_closed();
+                clear_if_server_closed(self);
                 return nullptr;
             }
-            if (!k.subscriber || !k.ready) return PyObject_CallMethod(self, "_next", nullptr);
+            if (!k.subscriber || k.round_ns == 0) return PyObject_CallMethod(self, "_next", nullptr);
         }
         SubscriberState* s = reinterpret_cast<SubscriberObject*>(k.subscriber.get())->state;
         Receiving turn(k.subscriber.get(), *s);
-        Deadline deadline(kUpkeep_ns);
-        Ref task;
+        Deadline deadline(k.round_ns);
+        Ref request;
         int found = turn.entered() && usable_subscriber(k.subscriber.get())
-                        ? next_task(self, k, *s, deadline, task)
+                        ? next_request(self, k, *s, deadline, request)
                         : -1;
-        if (found == 1) return task.release();
+        if (found == 1) return request.release();
         if (found < 0) {
-            clear_if_closed();
+            clear_if_server_closed(self);
             return nullptr;
         }
         k.now_ns = k.upkeep_at_ns;
     }
 }
 
-// take_tasks(max_requests, timeout): a list of requests; empty if the time is up.
-PyObject* take_tasks(PyObject* self, PyObject* args) {
+// take_requests(max_requests, timeout): a list of requests; empty if the time is up.
+PyObject* take_requests(PyObject* self, PyObject* args) {
     Py_ssize_t most;
     PyObject* timeout;
     int64_t timeout_ns;
     if (!PyArg_ParseTuple(args, "nO", &most, &timeout) || !parse_timeout(timeout, timeout_ns)) return nullptr;
-    TakerState& k = taker_of(self);
+    ServerState& k = server_of(self);
     SubscriberState* s = reinterpret_cast<SubscriberObject*>(k.subscriber.get())->state;
     Receiving turn(k.subscriber.get(), *s);
     Ref list(PyList_New(0));
     if (!list || !turn.entered() || !usable_subscriber(k.subscriber.get())) return nullptr;
     for (Deadline deadline(timeout_ns); PyList_Size(list.get()) < most; deadline = Deadline(0)) {
-        Ref task;
-        int found = next_task(self, k, *s, deadline, task);
+        Ref request;
+        int found = next_request(self, k, *s, deadline, request);
         if (found < 0) return nullptr;
         if (found == 0) break;
-        if (!append(list, std::move(task))) return nullptr;
+        if (!append(list, std::move(request))) return nullptr;
     }
     return list.release();
 }
 
-// set_up(subscriber|None, request_class, publishers, ready)
+// set_up(subscriber|None, request_class, publishers, round_ns, decodes)
 PyObject* set_up(PyObject* self, PyObject* args) {
     PyObject *subscriber, *request_class, *publishers;
-    int ready;
-    if (!PyArg_ParseTuple(args, "OOOp", &subscriber, &request_class, &publishers, &ready)) return nullptr;
-    TakerState& k = taker_of(self);
+    long long round_ns;
+    int decodes;
+    if (!PyArg_ParseTuple(args, "OOOLp", &subscriber, &request_class, &publishers, &round_ns, &decodes))
+        return nullptr;
+    ServerState& k = server_of(self);
     bool native = PyObject_TypeCheck(subscriber, subscriber_type);
     k.subscriber = Ref::to(native ? subscriber : nullptr);
     k.request_class = Ref::to(request_class);
     k.publishers = Ref::to(publishers);
     k.last_client = Ref();
     k.last_publisher = Ref();
-    k.ready = ready;
+    k.round_ns = round_ns;
+    k.decodes = decodes;
+    k.upkeep_at_ns = std::min(k.upkeep_at_ns, k.now_ns + k.round_ns);
     Py_RETURN_NONE;
 }
 
 PyObject* unanswered(PyObject* self, PyObject*) {
     Ref list(PyList_New(0));
-    for (TaskObject* task : taker_of(self).open)
-        if (!append(list, Ref::to(reinterpret_cast<PyObject*>(task)))) return nullptr;
+    for (RequestObject* request : server_of(self).open)
+        if (!append(list, Ref::to(reinterpret_cast<PyObject*>(request)))) return nullptr;
     return list.release();
 }
 
@@ -207,9 +221,9 @@ PyObject* numbers(std::vector<int64_t>& from) {
     return list.release();
 }
 
-// statistics(): a TakerStatistics since the last call.
+// statistics(): a ServerStatistics since the last call.
 PyObject* statistics(PyObject* self, PyObject*) {
-    TakerState& k = taker_of(self);
+    ServerState& k = server_of(self);
     Ref queue(numbers(k.queue_ns)), handler(numbers(k.handler_ns));
     if (!queue || !handler) return nullptr;
     return Py_BuildValue("{sKsKsKsKsnsOsO}", "replied", k.counts[kReplied], "failed", k.counts[kFailed],
@@ -218,43 +232,43 @@ PyObject* statistics(PyObject* self, PyObject*) {
                          handler.get());
 }
 
-PyObject* create_taker(PyTypeObject* type, PyObject*, PyObject*) {
+PyObject* create_server(PyTypeObject* type, PyObject*, PyObject*) {
     PyObject* self = allocate(type);
-    if (self) reinterpret_cast<TakerObject*>(self)->state = new TakerState;
+    if (self) reinterpret_cast<ServerObject*>(self)->state = new ServerState;
     return self;
 }
 
-void destroy_taker(PyObject* self) {
-    delete reinterpret_cast<TakerObject*>(self)->state;
+void destroy_server(PyObject* self) {
+    delete reinterpret_cast<ServerObject*>(self)->state;
     deallocate(self);
 }
 
 // ---------------------------------------------------------------------------------------------- requests
 
 // The request is answered, and the message done; or another server gets it.
-void end(TaskObject* self, int outcome, bool gives_back) {
-    TaskState& t = *self->state;
+void end(RequestObject* self, int outcome, bool gives_back) {
+    RequestState& t = *self->state;
     CRASH_POINT("serve: answered, request not done");
     t.open = false;
-    TakerState& k = taker_of(t.server.get());
+    ServerState& k = server_of(t.server.get());
     auto at = std::find(k.open.begin(), k.open.end(), self);
     if (at != k.open.end()) k.open.erase(at);
     ++k.counts[outcome];
     if (k.queue_ns.size() < kSamples) {
         k.queue_ns.push_back(t.taken_ns - t.view.time_ns);
-        k.handler_ns.push_back(k.clock.now_ns() - t.taken_ns);
+        k.handler_ns.push_back(k.clock.now_ns() - t.begun_ns);
     }
-    if (still_there(t)) end_loan(reading(t), t.view.position, gives_back);
+    if (still_there(t)) reading(t).work->end_loan(t.view.position, gives_back, reading(t).leases);
 }
 
 bool check_open(PyObject* self) {
-    const TaskState& t = task_of(self);
+    const RequestState& t = request_of(self);
     if (t.open) return true;
     PyErr_Format(PyExc_ValueError, "request %llu is answered already", t.view.seq);
     return false;
 }
 
-PyObject* publisher_to(TakerState& k, const Ref& client) {
+PyObject* publisher_to(ServerState& k, const Ref& client) {
     if (k.last_client.get() == client.get()) return k.last_publisher.get();
     PyObject* publisher = PyDict_GetItemWithError(k.publishers.get(), client.get());
     if (!publisher || !PyObject_TypeCheck(publisher, publisher_type)) return nullptr;
@@ -265,23 +279,23 @@ PyObject* publisher_to(TakerState& k, const Ref& client) {
 
 PyObject* reply(PyObject* self, PyObject* value) {
     if (!check_open(self)) return nullptr;
-    TaskState& t = task_of(self);
-    TakerState& k = taker_of(t.server.get());
+    RequestState& t = request_of(self);
+    ServerState& k = server_of(t.server.get());
     if (PyObject* publisher = t.subscriber ? publisher_to(k, t.sender) : nullptr) {
         char number[24];
         char* last = std::to_chars(number, number + sizeof number, t.view.seq).ptr;
         Ref keep(Ref::to(publisher));
         Ref sent(send_object(publisher, value, {number, static_cast<size_t>(last - number)}, 0));
         if (sent) {
-            end(reinterpret_cast<TaskObject*>(self), kReplied, false);
+            end(reinterpret_cast<RequestObject*>(self), kReplied, false);
             Py_RETURN_NONE;
         }
-        if (PyErr_ExceptionMatches(PyExc_TypeError)) return nullptr;
+        if (!raised("RingmainError")) return nullptr;  // of the encoder, or Ctrl-C
         PyErr_Clear();  // full, closed, too large: Python code repeats it, and knows what to do
     } else if (PyErr_Occurred()) {
         return nullptr;
     }
-    return PyObject_CallMethod(self, "_reply_slowly", "O", value);
+    return PyObject_CallMethod(self, "_reply_slow_path", "O", value);
 }
 
 // finish(outcome, gives_back)
@@ -289,17 +303,17 @@ PyObject* finish(PyObject* self, PyObject* args) {
     int outcome, gives_back;
     if (!PyArg_ParseTuple(args, "ip", &outcome, &gives_back) || !check_open(self)) return nullptr;
     if (outcome < 0 || outcome >= kOutcomes) outcome = kFailed;
-    end(reinterpret_cast<TaskObject*>(self), outcome, gives_back);
+    end(reinterpret_cast<RequestObject*>(self), outcome, gives_back);
     Py_RETURN_NONE;
 }
 
 // abandon(): in a forked child, the request is the parent's.
 PyObject* abandon(PyObject* self, PyObject*) {
-    TaskState& t = task_of(self);
+    RequestState& t = request_of(self);
     t.open = false;
     if (t.server) {
-        auto& open = taker_of(t.server.get()).open;
-        auto at = std::find(open.begin(), open.end(), reinterpret_cast<TaskObject*>(self));
+        auto& open = server_of(t.server.get()).open;
+        auto at = std::find(open.begin(), open.end(), reinterpret_cast<RequestObject*>(self));
         if (at != open.end()) open.erase(at);
     }
     Py_RETURN_NONE;
@@ -308,12 +322,12 @@ PyObject* abandon(PyObject* self, PyObject*) {
 // payload(): a copy of the request's bytes.
 PyObject* payload(PyObject* self, PyObject*) {
     if (!check_open(self)) return nullptr;
-    const TaskState& t = task_of(self);
+    const RequestState& t = request_of(self);
     return PyBytes_FromStringAndSize(reinterpret_cast<const char*>(t.view.payload()), t.view.size);
 }
 
 PyObject* get_data(PyObject* self, void*) {
-    TaskState& t = task_of(self);
+    RequestState& t = request_of(self);
     if (t.data) return t.data.new_ref();
     if (!t.subscriber) {
         t.data = Ref(PyObject_CallMethod(self, "_read", nullptr));
@@ -334,48 +348,48 @@ PyObject* get_data(PyObject* self, void*) {
 // view(): a Lease of the message, to read it in place.
 PyObject* view_of(PyObject* self, PyObject*) {
     if (!check_open(self)) return nullptr;
-    const TaskState& t = task_of(self);
+    const RequestState& t = request_of(self);
     if (t.lease) return t.lease.new_ref();
     return lease_of_lent(t.subscriber.get(), t.view);
 }
 
-PyObject* get_number(PyObject* self, void*) { return PyLong_FromUnsignedLongLong(task_of(self).view.seq); }
-PyObject* get_client(PyObject* self, void*) { return task_of(self).sender.new_ref(); }
-PyObject* get_sent(PyObject* self, void*) { return PyLong_FromLongLong(task_of(self).view.time_ns); }
-PyObject* get_taken(PyObject* self, void*) { return PyLong_FromLongLong(task_of(self).taken_ns); }
+PyObject* get_number(PyObject* self, void*) { return PyLong_FromUnsignedLongLong(request_of(self).view.seq); }
+PyObject* get_client(PyObject* self, void*) { return request_of(self).sender.new_ref(); }
+PyObject* get_sent(PyObject* self, void*) { return PyLong_FromLongLong(request_of(self).view.time_ns); }
+PyObject* get_taken(PyObject* self, void*) { return PyLong_FromLongLong(request_of(self).taken_ns); }
 PyObject* get_redelivered(PyObject* self, void*) {
-    return PyLong_FromUnsignedLong(task_of(self).redelivered);
+    return PyLong_FromUnsignedLong(request_of(self).redelivered);
 }
-PyObject* get_answered(PyObject* self, void*) { return PyBool_FromLong(!task_of(self).open); }
-PyObject* get_retry(PyObject* self, void*) { return PyBool_FromLong(task_of(self).retry); }
-PyObject* get_server(PyObject* self, void*) { return task_of(self).server.new_ref(); }
+PyObject* get_answered(PyObject* self, void*) { return PyBool_FromLong(!request_of(self).open); }
+PyObject* get_retry(PyObject* self, void*) { return PyBool_FromLong(request_of(self).terms.retry); }
+PyObject* get_server(PyObject* self, void*) { return request_of(self).server.new_ref(); }
 PyObject* get_lease(PyObject* self, void*) {
-    const Ref& lease = task_of(self).lease;
+    const Ref& lease = request_of(self).lease;
     return Py_NewRef(lease ? lease.get() : Py_None);
 }
-PyObject* get_timeout(PyObject* self, void*) {
-    int64_t timeout_ns = task_of(self).timeout_ns;
-    if (timeout_ns < 0) Py_RETURN_NONE;
-    return PyLong_FromLongLong(timeout_ns);
+PyObject* get_deadline(PyObject* self, void*) {
+    int64_t deadline_ns = request_of(self).terms.deadline_ns;
+    if (deadline_ns == kForever) Py_RETURN_NONE;
+    return PyLong_FromLongLong(deadline_ns);
 }
 
-PyObject* create_task(PyTypeObject* type, PyObject*, PyObject*) {
+PyObject* create_request(PyTypeObject* type, PyObject*, PyObject*) {
     PyObject* self = allocate(type);
-    if (self) reinterpret_cast<TaskObject*>(self)->state = new TaskState;
+    if (self) reinterpret_cast<RequestObject*>(self)->state = new RequestState;
     return self;
 }
 
-// bind(server, lease, seq, sender, sent_ns, redelivered, taken_ns, timeout_ns, retry): of a backend in Python, or of several
-// lanes.
+// bind(server, lease, seq, sender, kind, sent_ns, redelivered, taken_ns, begun_ns): of a backend in Python, or of several lanes.
 PyObject* bind(PyObject* self, PyObject* args) {
-    TaskState& t = task_of(self);
-    PyObject *server, *lease, *sender;
+    RequestState& t = request_of(self);
+    PyObject *server, *lease, *sender, *kind_object;
     unsigned long long seq;
-    long long sent_ns, taken_ns, timeout_ns;
+    std::string_view kind;
+    long long sent_ns, taken_ns, begun_ns;
     unsigned redelivered;
-    int retry;
-    if (!PyArg_ParseTuple(args, "O!OKULILLp", taker_type, &server, &lease, &seq, &sender, &sent_ns,
-                          &redelivered, &taken_ns, &timeout_ns, &retry))
+    if (!PyArg_ParseTuple(args, "O!OKUULILL", server_type, &server, &lease, &seq, &sender, &kind_object,
+                          &sent_ns, &redelivered, &taken_ns, &begun_ns) ||
+        !text_of(kind_object, kind))
         return nullptr;
     t.server = Ref::to(server);
     t.lease = Ref::to(lease);
@@ -384,52 +398,53 @@ PyObject* bind(PyObject* self, PyObject* args) {
     t.view.time_ns = sent_ns;
     t.redelivered = redelivered;
     t.taken_ns = taken_ns;
-    t.timeout_ns = timeout_ns;
-    t.retry = retry;
+    t.begun_ns = begun_ns;
+    t.terms = terms_in(kind.data(), kind.size());
     t.open = true;
-    taker_of(server).open.push_back(reinterpret_cast<TaskObject*>(self));
+    server_of(server).open.push_back(reinterpret_cast<RequestObject*>(self));
     Py_RETURN_NONE;
 }
 
-void destroy_task(PyObject* self) {
-    TaskState* t = reinterpret_cast<TaskObject*>(self)->state;
+void destroy_request(PyObject* self) {
+    RequestState* t = reinterpret_cast<RequestObject*>(self)->state;
     if (t && t->open) {  // dropped: its client shall not wait for it
         SavedError error;
         Ref told(PyObject_CallMethod(t->server.get(), "_dropped", "OK", t->sender.get(), t->view.seq));
-        if (!told) PyErr_Clear();
-        end(reinterpret_cast<TaskObject*>(self), kFailed, false);
+        if (!told) clear_or_raise_later();
+        end(reinterpret_cast<RequestObject*>(self), kFailed, false);
         Ref done(t->lease ? PyObject_CallMethod(t->lease.get(), "release", nullptr) : Py_NewRef(Py_None));
-        if (!done) PyErr_Clear();
+        if (!done) clear_or_raise_later();
     }
     delete t;
     deallocate(self);
 }
 
-PyMethodDef taker_methods[] = {
-    {"_take_tasks", take_tasks, METH_VARARGS, "Requests that are there, up to a number of them."},
+PyMethodDef server_methods[] = {
+    {"_take_requests", take_requests, METH_VARARGS, "Requests that are there, up to a number of them."},
     {"_set_up", set_up, METH_VARARGS, "Where requests come from, what they become, and where replies go."},
     {"_unanswered", unanswered, METH_NOARGS, "The requests that were taken and not answered."},
-    {"_statistics", statistics, METH_NOARGS, "A TakerStatistics."},
+    {"_statistics", statistics, METH_NOARGS, "A ServerStatistics."},
     {nullptr, nullptr, 0, nullptr}};
 
-PyType_Slot taker_slots[] = {{Py_tp_new, reinterpret_cast<void*>(create_taker)},
-                             {Py_tp_dealloc, reinterpret_cast<void*>(destroy_taker)},
-                             {Py_tp_methods, taker_methods},
-                             {Py_tp_iter, reinterpret_cast<void*>(PyObject_SelfIter)},
-                             {Py_tp_iternext, reinterpret_cast<void*>(next)},
-                             {0, nullptr}};
-PyType_Spec taker_spec = {"ringmain._ring.Taker", sizeof(TakerObject), 0,
-                          Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, taker_slots};
+PyType_Slot server_slots[] = {{Py_tp_new, reinterpret_cast<void*>(create_server)},
+                              {Py_tp_dealloc, reinterpret_cast<void*>(destroy_server)},
+                              {Py_tp_methods, server_methods},
+                              {Py_tp_iter, reinterpret_cast<void*>(PyObject_SelfIter)},
+                              {Py_tp_iternext, reinterpret_cast<void*>(next)},
+                              {0, nullptr}};
+PyType_Spec server_spec = {"ringmain._ring.NativeServer", sizeof(ServerObject), 0,
+                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, server_slots};
 
-PyMethodDef task_methods[] = {{"reply", reply, METH_O, "reply(value)\n--\n\nSend the result to the client."},
-                              {"_finish", finish, METH_VARARGS, "The request is answered."},
-                              {"_abandon", abandon, METH_NOARGS, "The request is another process's."},
-                              {"_payload", payload, METH_NOARGS, "A copy of the bytes."},
-                              {"_view", view_of, METH_NOARGS, "A lease of the message."},
-                              {"_bind", bind, METH_VARARGS, "Set all that is known of it."},
-                              {nullptr, nullptr, 0, nullptr}};
+PyMethodDef request_methods[] = {
+    {"reply", reply, METH_O, "reply(value)\n--\n\nSend the result to the client."},
+    {"_finish", finish, METH_VARARGS, "The request is answered."},
+    {"_abandon", abandon, METH_NOARGS, "The request is another process's."},
+    {"_payload", payload, METH_NOARGS, "A copy of the bytes."},
+    {"_view", view_of, METH_NOARGS, "A lease of the message."},
+    {"_bind", bind, METH_VARARGS, "Set all that is known of it."},
+    {nullptr, nullptr, 0, nullptr}};
 
-PyGetSetDef task_attributes[] = {
+PyGetSetDef request_attributes[] = {
     {"data", get_data, nullptr, "What the client sent, as a copy.", nullptr},
     {"number", get_number, nullptr, "Its sequence number in the topic of requests.", nullptr},
     {"client", get_client, nullptr, "Which client sent it.", nullptr},
@@ -438,23 +453,24 @@ PyGetSetDef task_attributes[] = {
     {"redelivered", get_redelivered, nullptr, "How many servers had it before.", nullptr},
     {"answered", get_answered, nullptr, "Has it a reply?", nullptr},
     {"retry", get_retry, nullptr, "May it run a second time?", nullptr},
-    {"timeout_ns", get_timeout, nullptr, "How long its client waits; None: without a limit.", nullptr},
+    {"deadline_ns", get_deadline, nullptr,
+     "Until when its client waits, as time.monotonic_ns(); None: without a limit.", nullptr},
     {"_server", get_server, nullptr, nullptr, nullptr},
     {"_lease", get_lease, nullptr, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
-PyType_Slot task_slots[] = {{Py_tp_new, reinterpret_cast<void*>(create_task)},
-                            {Py_tp_dealloc, reinterpret_cast<void*>(destroy_task)},
-                            {Py_tp_methods, task_methods},
-                            {Py_tp_getset, task_attributes},
-                            {0, nullptr}};
-PyType_Spec task_spec = {"ringmain._ring.Task", sizeof(TaskObject), 0,
-                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, task_slots};
+PyType_Slot request_slots[] = {{Py_tp_new, reinterpret_cast<void*>(create_request)},
+                               {Py_tp_dealloc, reinterpret_cast<void*>(destroy_request)},
+                               {Py_tp_methods, request_methods},
+                               {Py_tp_getset, request_attributes},
+                               {0, nullptr}};
+PyType_Spec request_spec = {"ringmain._ring.NativeRequest", sizeof(RequestObject), 0,
+                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, request_slots};
 
 }  // namespace
 
 bool add_server(PyObject* module) {
-    return (taker_type = add_type(module, taker_spec)) && (task_type = add_type(module, task_spec));
+    return (server_type = add_type(module, server_spec)) && (request_type = add_type(module, request_spec));
 }
 
 }  // namespace ringmain::py

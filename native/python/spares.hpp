@@ -3,7 +3,7 @@
 
 #include <new>
 
-#include "py.hpp"
+#include "python/py.hpp"
 
 namespace ringmain::py {
 

@@ -11,9 +11,9 @@
 
 #include <pthread.h>
 
-#include "recording.hpp"
-#include "restore_thread.hpp"
-#include "spool.hpp"
+#include "python/recording.hpp"
+#include "python/restore_thread.hpp"
+#include "recorder/spool.hpp"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // ringmain._ring.Subscriber: the hot half of a subscriber. The rest is src/ringmain/_subscriber.py.
-#include "subscriber.hpp"
+#include "python/subscriber.hpp"
 
 #include <cstdlib>
 
@@ -60,6 +60,14 @@ void keep_large_blocks() {
     return object ? object : raise_decode_error(s, seq);
 }
 
+// A Message of what was just taken. Takes over the references.
+PyObject* new_message(SubscriberState& s, const View& view, PyObject* data, PyObject* sender, PyObject* kind,
+                      uint64_t lost) {
+    uint32_t redelivered = s.work ? s.work->fresh.back().returns : 0;
+    return PyObject_CallFunction(message_class, "NKLNNKOI", data, view.seq, view.time_ns, sender, kind, lost,
+                                 s.topic_str.get(), redelivered);
+}
+
 // The next message as a Message (`whole`), or its data. nullptr without an exception: timed out. References are counted
 // by hand here and in recv_many: a Ref costs five instructions a message.
 template <bool whole>
@@ -101,16 +109,14 @@ PyObject* receive(PyObject* self, SubscriberState& s, Deadline& deadline) {
             drop_all(nullptr);
             return nullptr;
         }
-        uint32_t redelivered = s.work ? s.work->fresh.back().returns : 0;
-        return PyObject_CallFunction(message_class, "NKLNNKOI", data, view.seq, view.time_ns, sender, kind,
-                                     lost, s.topic_str.get(), redelivered);
+        return new_message(s, view, data, sender, kind, lost);
     }
 }
 
 // The most common case by itself: the next message as `bytes`, if it is there and small. It keeps the GIL, so another thread
 // need not be kept out. nullptr without an exception: it is not this case.
-[[gnu::always_inline]] inline PyObject* receive_plainly(SubscriberState& s) {
-    if (!s.receives_plainly()) return nullptr;
+[[gnu::always_inline]] inline PyObject* receive_fast_path(SubscriberState& s) {
+    if (!s.fast_path_ok()) return nullptr;
     Reader& reader = *s.reader;
     View view;
     if (reader.peek(view) != Status::ok || view.size >= kLargeCopyBytes) return nullptr;
@@ -146,7 +152,7 @@ template <bool whole>
 
 PyObject* recv(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
     if (count == 0 && !names) [[likely]] {
-        PyObject* bytes = receive_plainly(*reinterpret_cast<SubscriberObject*>(self)->state);
+        PyObject* bytes = receive_fast_path(*reinterpret_cast<SubscriberObject*>(self)->state);
         if (bytes || PyErr_Occurred()) [[likely]]
             return bytes;
     }
@@ -176,7 +182,7 @@ PyObject* try_recv_message(PyObject* self, PyObject*) { return receive_now<true>
 // Iteration waits without a limit, and ends when the subscriber is closed.
 PyObject* next(PyObject* self) {
     SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
-    PyObject* bytes = receive_plainly(*s);
+    PyObject* bytes = receive_fast_path(*s);
     if (bytes || PyErr_Occurred()) [[likely]]
         return bytes;
     Receiving turn(self, *s);
@@ -213,12 +219,15 @@ class Objects {
     }
 };
 
-PyObject* recv_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+// The messages that are there, as Messages (`whole`), or their data.
+template <bool whole>
+PyObject* receive_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names,
+                       const char* function) {
     SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
     PyObject* given[2] = {};
     static const char* const kNames[] = {"max_messages", "timeout"};
     int64_t timeout_ns = 0;
-    if (!parse_arguments("recv_many", args, count, names, kNames, 1, given, 2)) return nullptr;
+    if (!parse_arguments(function, args, count, names, kNames, 1, given, 2)) return nullptr;
     uint64_t max_messages = 0;
     if (!parse_count("max_messages", given[0], max_messages)) return nullptr;
     if (given[1] && !parse_timeout(given[1], timeout_ns)) return nullptr;
@@ -235,6 +244,15 @@ PyObject* recv_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
     while (found == 1) {
         PyObject* bytes = copy_message(*s, view);
         if (!bytes && PyErr_Occurred()) break;
+        Ref sender, kind;
+        if constexpr (whole) {
+            if (bytes) {
+                sender = Ref(sender_of(*s, view));
+                kind = Ref(kind_of(*s, view));
+                if (!sender || !kind || !s->reader->still_whole(view)) Py_CLEAR(bytes);
+                if (PyErr_Occurred()) break;
+            }
+        }
         if (bytes) {
             PyObject* data = decoded(*s, bytes, view.seq);
             if (!data && interrupted()) {  // Ctrl-C: the next call gives all of them again
@@ -243,7 +261,8 @@ PyObject* recv_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
                 break;
             }
             // A message that does not decode ends the list before it, and the next call begins with it.
-            if (data || taken.size() == 0) s->reader->take(view);
+            uint64_t lost = data || taken.size() == 0 ? s->reader->take(view) : 0;
+            if (whole && data) data = new_message(*s, view, data, sender.release(), kind.release(), lost);
             if (!data) break;
             taken.add(data);
             if (taken.size() == max_messages) break;
@@ -258,6 +277,14 @@ PyObject* recv_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
     PyObject* list = taken.as_list();
     if (s->work && list) note_objects(*s, list);
     return list;
+}
+
+PyObject* recv_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+    return receive_many<false>(self, args, count, names, "recv_many");
+}
+
+PyObject* recv_messages(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+    return receive_many<true>(self, args, count, names, "recv_messages");
 }
 
 PyObject* recv_into(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
@@ -307,21 +334,21 @@ PyObject* recv_into(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
 
 bool parse_start(const char* text, Start& start) {
     std::string_view value = text;
-    if (value != "latest" && value != "oldest" && value != "last") {
-        PyErr_Format(PyExc_ValueError, "start is 'latest', 'oldest' or 'last', not '%s'", text);
+    if (value != "next" && value != "oldest" && value != "newest") {
+        PyErr_Format(PyExc_ValueError, "start is 'next', 'oldest' or 'newest', not '%s'", text);
         return false;
     }
-    start = value == "latest" ? Start::latest : value == "oldest" ? Start::oldest : Start::last;
+    start = value == "next" ? Start::next : value == "oldest" ? Start::oldest : Start::newest;
     return true;
 }
 
 bool parse_on_lap(const char* text, Start& on_lap) {
     std::string_view value = text;
-    if (value != "latest" && value != "oldest") {
-        PyErr_Format(PyExc_ValueError, "on_lap is 'latest' or 'oldest', not '%s'", text);
+    if (value != "next" && value != "oldest") {
+        PyErr_Format(PyExc_ValueError, "on_lap is 'next' or 'oldest', not '%s'", text);
         return false;
     }
-    on_lap = value == "latest" ? Start::latest : Start::oldest;
+    on_lap = value == "next" ? Start::next : Start::oldest;
     return true;
 }
 
@@ -357,8 +384,13 @@ PyObject* open(PyObject* self, PyObject* args) {
     s->spin.set(spin_ns);
     s->closing = false;
     s->closed = false;  // before attach(), which calls _attached()
-    if (attach(self, *s) >= 0) Py_RETURN_NONE;
+    int attached;
+    int64_t end_ns = monotonic_ns() + RosterLock::kPatience_ns;
+    do attached = PyErr_CheckSignals() == 0 ? attach(self, *s) : -1;
+    while (attached == 0 && !s->roster_locked.empty() && monotonic_ns() < end_ns);
+    if (attached == 1 || (attached == 0 && s->roster_locked.empty())) Py_RETURN_NONE;
     s->closed = true;
+    if (attached == 0) raise("Timeout", s->roster_locked, 0, s->topic);
     return nullptr;
 }
 
@@ -413,7 +445,7 @@ PyObject* screen(PyObject* self, PyObject* args) {
     if (!PyArg_ParseTuple(args, "OOOO", &senders, &kinds, &only_senders, &only_kinds) ||
         !read_screen(senders, only_senders, s->senders) || !read_screen(kinds, only_kinds, s->kinds))
         return nullptr;
-    s->screens = s->looks_closer();
+    s->slow_path = s->needs_slow_path();
     if (s->work) s->work->worker.look_again();
     Py_RETURN_NONE;
 }
@@ -437,7 +469,8 @@ PyObject* reject_received(PyObject* self, PyObject* object) {
 PyObject* give_back_all(PyObject* self, PyObject*) {
     SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
     // While a thread is inside a receiving call there is nothing: the call finished what came before it.
-    if (!s->closed && s->work && s->attached() && !s->work->unfinished.empty()) give_back_received(*s);
+    if (!s->closed && s->work && s->attached() && !s->work->received.empty())
+        s->work->give_back_received(s->leases);
     Py_RETURN_NONE;
 }
 
@@ -452,9 +485,10 @@ PyObject* describe(PyObject* self, PyObject*) {
     if (!s) return nullptr;
     if (!s->attached()) Py_RETURN_NONE;
     const TopicFile& topic_file = s->participant->topic_file();
-    return Py_BuildValue("{sssKsKsIsK}", "contract", traits(topic_file.contract).name, "capacity_bytes",
+    return Py_BuildValue("{sssKsKsIsKsO}", "contract", traits(topic_file.contract).name, "capacity_bytes",
                          topic_file.capacity_bytes, "epoch", topic_file.epoch, "slot", s->participant->slot(),
-                         "generation", s->participant->generation());
+                         "generation", s->participant->generation(), "frames",
+                         topic_file.has_frames() ? Py_True : Py_False);
 }
 
 PyObject* get_schema(PyObject* self, PyObject*) {
@@ -539,6 +573,10 @@ PyMethodDef methods[] = {
      "recv_message(timeout=None)\n--\n\nThe next Message: its data and its envelope."},
     {"try_recv_message", try_recv_message, METH_NOARGS,
      "try_recv_message()\n--\n\nThe next Message, or None at once."},
+    {"recv_messages", method(recv_messages), METH_FASTCALL | METH_KEYWORDS,
+     "recv_messages(max_messages, timeout=0)\n--\n\nThe messages that are there, up to max_messages, with "
+     "their "
+     "envelopes."},
     {"recv_many", method(recv_many), METH_FASTCALL | METH_KEYWORDS,
      "recv_many(max_messages, timeout=0)\n--\n\nThe messages that are there, up to max_messages, of one "
      "life of the topic. Waits, if at all, only for the first; an empty list if none comes in time, where "
@@ -553,7 +591,8 @@ PyMethodDef methods[] = {
     {"_open", open, METH_VARARGS, "Join the topic, if it is there."},
     {"_close", close, METH_NOARGS, "Leave the topic."},
     {"_screen", screen, METH_VARARGS, "Set which senders and kinds to skip."},
-    {"_set_max_deliveries", set_max_deliveries, METH_O, "After how many deliveries to call _bury; 0: never."},
+    {"_set_max_deliveries", set_max_deliveries, METH_O,
+     "After how many deliveries to call _send_dead_letter; 0: never."},
     {"_reject", reject_received, METH_O, "Give back a message that was received."},
     {"_give_back_all", give_back_all, METH_NOARGS, "Give back all that was received and not finished."},
     {"_set_decoder", set_decoder, METH_O, "Set what turns bytes into an object, or None."},

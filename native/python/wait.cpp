@@ -4,8 +4,8 @@
 #include <set>
 #include <tuple>
 
-#include "frame_subscriber.hpp"
-#include "watcher.hpp"
+#include "python/frame_subscriber.hpp"
+#include "waiting/watcher.hpp"
 
 namespace ringmain::py {
 
@@ -15,51 +15,66 @@ namespace {
 // list of subscribers outlives this.
 class Sleep {
     using Life = std::tuple<uint64_t, uint64_t, bool>;
-    struct Resting {
-        std::shared_ptr<const TopicFile> file;
-        uint64_t position;  // of the next message
+    // Together, as one of them is to a sleep on one bell.
+    struct DeathWatches {
+        std::vector<std::unique_ptr<DeathWatch>> each;
+
+        bool over() const {
+            return std::ranges::any_of(each, [](const auto& deaths) { return deaths->over(); });
+        }
+        int64_t slice_ns() const {
+            int64_t least_ns = kForever;
+            for (const auto& deaths : each) least_ns = std::min(least_ns, deaths->slice_ns());
+            return least_ns;
+        }
     };
     static constexpr int kPolls = 16;  // before threads are asked to watch
 
-    std::vector<Awaited> bells_;
-    std::set<Life> lives_;  // whose bells we have
-    std::vector<Resting> resting_;
+    std::vector<Bell> bells_;
+    std::vector<Awaiting> awaiting_;  // on each of them
+    std::set<Life> lives_;            // whose bells we have
+    // Topics that subscribers wait for: all share the directory's bell.
+    using Missing = std::vector<std::pair<std::shared_ptr<const Directory>, std::string>>;
+    std::shared_ptr<Missing> missing_ = std::make_shared<Missing>();
     std::vector<Sleepers*> entered_;  // so that close() wakes us
-    bool brisk_ = false;
+    bool polls_ = false;              // one of the subscribers must
 
-    static Life of(const std::shared_ptr<Directory>& directory) { return {directory->inode(), 0, false}; }
     static Life of(const SubscriberState& s) {
-        if (!s.attached()) return of(s.directory);
         const TopicFile& file = s.participant->topic_file();
         return {file.inode, file.epoch, s.work != nullptr};
     }
 
-    bool unchanged() const {
-        // acquire: as Reader::rests.
-        return std::ranges::all_of(resting_, [](const Resting& r) {
-            return r.file->header().commit.load(std::memory_order_acquire) == r.position;
-        });
-    }
+    bool too_many() const { return bells_.size() > kMaxBells; }
 
     Woken sleep_on_all(int64_t timeout_ns) const {
         if (bells_.empty()) return sleep({}, timeout_ns);
-        Bell bells[kMaxBells];
-        size_t count = std::min(bells_.size(), kMaxBells);
-        for (size_t i = 0; i < count; ++i) bells[i] = bells_[i].bell;
-        return sleep_on_any(bells, count, timeout_ns);
+        return sleep_on_any(bells_.data(), std::min(bells_.size(), kMaxBells), timeout_ns);
     }
 
     // More bells than the kernel takes in one call: threads watch them, each as many as it takes. Empty: no thread is to be had.
     std::shared_ptr<Event> watched() const try {
         auto event = std::make_shared<Event>();
         std::vector<Watch> watches;
-        for (const Awaited& awaited : bells_)
-            watches.push_back({awaited.bell, event, [keep = awaited.mapped] { return false; }, this});
+        for (size_t i = 0; i < bells_.size(); ++i) watches.push_back({bells_[i], event, awaiting_[i], this});
         watch_all(watches);
         return event;
     } catch (const Failure&) {
         end_watches(this);
         return {};
+    }
+
+    void add(Bell bell, Awaiting awaiting) {
+        bells_.push_back(bell);
+        awaiting_.push_back(std::move(awaiting));
+    }
+
+    Woken watched_by_threads(Deadline& deadline, int& polls) const {
+        std::shared_ptr<Event> event = polls++ < kPolls ? nullptr : watched();
+        if (!event) return sleep_on_all(std::min(kPoll_ns, deadline.left_ns()));
+        Woken how =
+            sleep_on_event(*event, std::min(polls_ ? kSlice_ns : kLongestSlice_ns, deadline.left_ns()));
+        end_watches(this);
+        return how;
     }
 
     static Woken sleep_on_event(const Event& event, int64_t timeout_ns) {
@@ -78,34 +93,38 @@ class Sleep {
     }
 
     void add(SubscriberState& s, const Awaited& awaited) {
-        bool rests = s.attached() && !s.work;
-        if (rests) resting_.push_back({s.participant->shared(), s.reader->position()});
-        brisk_ |= !s.attached() || works_with_others(s);  // only a long look finds what it waits for
+        polls_ |= s.must_poll(awaited.bell);
         if (!awaited.bell.word) return;
         s.sleepers.enter(awaited.bell.word, awaited.mapped);
         entered_.push_back(&s.sleepers);
-        if (lives_.insert(of(s)).second) bells_.push_back(awaited);
+        if (!s.attached()) {
+            missing_->emplace_back(s.directory, s.topic);
+            add(s.directory, awaited.bell);
+        } else if (lives_.insert(of(s)).second) {
+            add(awaited.bell, s.awaiting(awaited.bell.word));
+        }
     }
-    void add(const std::shared_ptr<Directory>& directory) {
-        Bell bell = directory->bell();
-        if (bell.word && lives_.insert(of(directory)).second) bells_.push_back({bell, false, directory});
+    void add(const std::shared_ptr<Directory>& directory, Bell bell) {
+        if (!bell.word || !lives_.insert({directory->inode(), 0, false}).second) return;
+        auto over = [directory, missing = missing_] {
+            return directory->replaced() || std::ranges::any_of(*missing, [](const auto& each) {
+                       return each.first->has(each.second);
+                   });
+        };
+        add(bell, {bell.word, {}, over});
     }
 
     // Without the GIL. `polls`: how often this wait has polled.
-    Woken for_slices(Deadline& deadline, Slices& slices, int& polls) {
-        bool too_many = bells_.size() > kMaxBells;
-        if (too_many && polls++ < kPolls) return sleep_on_all(std::min(kPoll_ns, deadline.left_ns()));
-        std::shared_ptr<Event> event = too_many ? watched() : nullptr;
-        Woken how;
-        do {
-            int64_t slice_ns = slices.next(deadline.left_ns(), brisk_);
-            how = event      ? sleep_on_event(*event, slice_ns)
-                  : too_many ? sleep_on_all(std::min(kPoll_ns, slice_ns))
-                             : sleep_on_all(slice_ns);
-        } while (how == Woken::timed_out && slices.are_short() && !brisk_ && deadline.left_ns() > 0 &&
-                 unchanged());
-        if (event) end_watches(this);
-        return how;
+    Woken once(Deadline& deadline, bool& briefly, int& polls) {
+        if (too_many()) return watched_by_threads(deadline, polls);
+        auto sleep = [this](int64_t timeout_ns) { return sleep_on_all(timeout_ns); };
+        if (polls_) return sleep(std::min(kSlice_ns, deadline.left_ns()));
+        auto watch = [this] {
+            DeathWatches deaths;
+            for (const Awaiting& each : awaiting_) deaths.each.push_back(std::make_unique<DeathWatch>(each));
+            return deaths;
+        };
+        return sleep_watched(deadline, briefly, watch, sleep);
     }
 };
 
@@ -122,7 +141,7 @@ PyObject* wait(PyObject*, PyObject* args) {
     if (!list || !ready) return nullptr;
     Py_ssize_t count = PyList_Size(list.get());
     Deadline deadline(timeout_ns);
-    Slices slices;
+    bool briefly = true;
     int polls = 0;
     for (bool slice_is_over = false;;) {
         Sleep sleep;
@@ -137,17 +156,18 @@ PyObject* wait(PyObject*, PyObject* args) {
             SubscriberState* s = reinterpret_cast<SubscriberObject*>(subscriber)->state;
             OneAtATime turn(s->caller);
             if (!turn.entered || !usable_subscriber(subscriber)) return nullptr;
-            if (slice_is_over) leave_if_deleted(*s);
-            Listening listening = listen(*s);
+            SubscriberHost host(subscriber, *s);
+            if (slice_is_over) s->leave_if_deleted(host);
+            Listening listening = s->listen();
             if (directory_seen >= 0 && i == 0 && s->directory) {
-                sleep.add(s->directory);
+                sleep.add(s->directory, s->directory->bell());
                 directory_changed = s->directory->changes() != directory_seen;
             }
             View view;
             int found = message_now(subscriber, *s, view);
             if (found < 0 || (found == 1 && PyList_Append(ready.get(), item) != 0)) return nullptr;
             if (found == 1) continue;
-            Awaited next = awaited(*s, listening);
+            Awaited next = s->awaited(listening);
             look_again |= next.at_once;
             sleep.add(*s, next);
         }
@@ -156,7 +176,7 @@ PyObject* wait(PyObject*, PyObject* args) {
         if (left == 0) return Py_NewRef(ready.get());
         if (!look_again) {
             WithoutGil unlocked;
-            slice_is_over = sleep.for_slices(deadline, slices, polls) == Woken::timed_out;
+            slice_is_over = sleep.once(deadline, briefly, polls) == Woken::timed_out;
         }
         if (PyErr_CheckSignals() != 0) return nullptr;
     }

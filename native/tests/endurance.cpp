@@ -12,8 +12,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "endpoint.hpp"
-#include "temporary_directory.hpp"
+#include "tests/temporary_directory.hpp"
+#include "topic/endpoint.hpp"
 
 using namespace ringmain;
 

@@ -1,11 +1,13 @@
-// Writers and readers at full speed on one ring, every message checked.
+// Blocking writers and readers, without Python, at full speed on one ring, every message checked.
 //
 //   stress CONTRACT processes|threads MESSAGES [WRITERS READERS]
 //
 // As processes: each opens the topic by itself, as in production. As threads: each has its own participant, and all use one mapping,
 // so that ThreadSanitizer sees that they touch the same memory. Checked: every message whole, each writer's in order, none
-// missing where the contract waits, and lost + received = sent where it laps. The ring is small, so that it wraps often;
+// missing where the contract waits, and lost + received = sent where it laps; on a shared contract, each done once, by one
+// worker. The ring is small, so that it wraps often;
 // RINGMAIN_LAB_ORIGIN moves its beginning to where 32 or 63 bits wrap.
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,8 +18,10 @@
 #include <thread>
 #include <vector>
 
-#include "endpoint.hpp"
-#include "temporary_directory.hpp"
+#include "tests/temporary_directory.hpp"
+#include "topic/endpoint.hpp"
+#include "waiting/blocking_reader.hpp"
+#include "waiting/blocking_writer.hpp"
 
 using namespace ringmain;
 
@@ -49,56 +53,93 @@ void check_whole(const Payload& p, uint64_t bytes) {
         if (p.filler[i] != static_cast<uint8_t>(p.writer * 31 + p.counter * 7)) wrong("a torn message");
 }
 
-void publish(Writer& w, const TopicFile& topic_file, const Payload& p) {
-    for (;;) {
-        Status status = w.begin();
-        if (status == Status::ok) {
-            status = w.prepare(room_for(footprint(p.bytes(), 0, 0)));
-            if (status == Status::ok) break;
-            w.end();
-        }
-        if (status != Status::blocked)
-            wrong("a writer cannot go on: " + std::to_string(static_cast<int>(status)));
-        if (reap_if_dead(topic_file, w.obstacle.slot)) continue;
-        if (Bell bell = w.arm(); bell.word) sleep_on(bell, kSlice_ns);
-    }
-    copy_in(w.payload(0, 0), &p, p.bytes());
-    w.seal(w.seq(), 0, p.bytes(), {}, {});
-    w.commit();
+void publish(BlockingWriter& w, const Payload& p) {
+    PlainHost host;
+    Deadline deadline(kForever);
+    if (w.start(room_for(footprint(p.bytes(), 0, 0)), deadline, host) != Outcome::ready)
+        wrong("a writer cannot go on");
+    copy_in(w.writer->payload(0, 0), &p, p.bytes());
+    w.writer->seal(w.writer->seq(), 0, p.bytes(), {}, {});
+    w.writer->commit();
 }
 
-void write_all(Ring ring, const Participant& participant, uint64_t number, uint64_t messages) {
-    Writer w(ring, participant.slot());
-    if (ring.contract.one_writer && w.attach() != Status::ok) wrong("a writer cannot begin");
-    for (uint64_t i = 0; i < messages; ++i) publish(w, participant.topic_file(), compose(number, i));
+void write_all(Ring ring, std::unique_ptr<Participant> participant, uint64_t number, uint64_t messages) {
+    BlockingWriter w;
+    w.participant = std::move(participant);
+    w.writer = std::make_unique<Writer>(ring, w.participant->slot());
+    w.spin.set(-1);
+    if (ring.contract.one_writer && w.writer->attach() != Status::ok) wrong("a writer cannot begin");
+    for (uint64_t i = 0; i < messages; ++i) publish(w, compose(number, i));
+    if (ring.contract.shared) return;
     Payload goodbye{number, kGoodbye, 0, {}};
     // A reader that can be lapped may miss a goodbye: repeat it until all readers have left, at most for a minute.
-    publish(w, participant.topic_file(), goodbye);
+    publish(w, goodbye);
     for (int i = 0; !ring.contract.writer_waits() && i < 60'000; ++i) {
         bool has_readers = false;
-        for (uint32_t slot : taken_slots(participant.topic_file()))
-            has_readers |= slot_has_role(participant.topic_file(), slot, Role::reader);
+        for (uint32_t slot : taken_slots(w.topic_file()))
+            has_readers |= slot_has_role(w.topic_file(), slot, Role::reader);
         if (!has_readers) return;
         usleep(1000);
-        publish(w, participant.topic_file(), goodbye);
+        publish(w, goodbye);
     }
+}
+
+// Which messages were done, for all processes.
+struct Done {
+    std::atomic<uint64_t> count{0};
+    uint64_t messages;  // of each writer
+    std::atomic<uint8_t> times[];
+};
+
+// Until all are done. A worker whose wait ends in vain looks whether others have done the rest.
+void work_all(Ring ring, std::unique_ptr<Participant> participant, uint64_t writers, Done& done) {
+    PlainReaderHost<PlainHost> host;
+    BlockingReader r;
+    uint32_t slot = participant->slot();
+    r.participant = std::move(participant);
+    r.reader = std::make_unique<Reader>(ring, slot, Start::oldest, true, true);
+    r.work = std::make_unique<Unfinished>(ring, slot);
+    r.slow_path = true;
+    r.spin.set(-1);
+    r.reader->hold_nothing();
+    if (r.reader->attach(Start::oldest) != Status::ok) wrong("a worker cannot begin");
+    for (uint64_t taken = 0; done.count < writers * done.messages;) {
+        View view;
+        Deadline deadline(50'000'000);
+        r.work->finish_received();
+        Outcome outcome = r.wait(deadline, view, false, host);
+        if (outcome == Outcome::timed_out) continue;
+        if (outcome != Outcome::ready) wrong("a worker cannot go on");
+        Payload p{};
+        if (view.size > sizeof p) wrong("a message too large");
+        copy_out(&p, view.payload(), view.size);
+        check_whole(p, view.size);
+        // Every 64th goes back once: by a call that fails. Another worker, or this one, gets it again.
+        bool fails = ++taken % 64 == 0;
+        r.reader->take(view);
+        if (!fails && done.times[p.writer * done.messages + p.counter]++ != 0) wrong("a message done twice");
+        r.work->end_of_call(r.reader->messages(), fails, r.leases);
+        done.count += !fails;
+    }
+    r.leave(host);
 }
 
 // Returns how many it received.
-uint64_t read_all(Ring ring, const Participant& participant, uint64_t writers) {
-    Reader r(ring, participant.slot(), Start::oldest, false);
+uint64_t read_all(Ring ring, std::unique_ptr<Participant> participant, uint64_t writers) {
+    PlainReaderHost<PlainHost> host;
+    BlockingReader blocking;
+    blocking.reader = std::make_unique<Reader>(ring, participant->slot(), Start::oldest, false);
+    blocking.participant = std::move(participant);
+    blocking.spin.set(-1);
+    Reader& r = *blocking.reader;
     if (r.attach(Start::oldest) != Status::ok) wrong("a reader cannot begin");
     std::map<uint64_t, uint64_t> due;
     uint64_t gone = 0, received = 0, began = r.sequence(), next_seq = began;
     while (gone < writers) {
         View view;
         bool borrows = received % 3 == 0;
-        Status status = borrows ? r.borrow(view) : r.peek(view);
-        if (status == Status::corrupt) wrong("a reader finds the ring corrupt");
-        if (status == Status::empty) {
-            if (Bell bell = r.bell(); bell.word) sleep_on(bell, kSlice_ns);
-            continue;
-        }
+        Deadline deadline(kForever);
+        if (blocking.wait(deadline, view, borrows, host) != Outcome::ready) wrong("a reader cannot go on");
         Payload p{};
         if (view.size > sizeof p) wrong("a message too large");
         copy_out(&p, view.payload(), view.size);
@@ -144,7 +185,8 @@ void wait_for_participants(const TopicFile& s, uint32_t count) {
         uint32_t there = 0;
         for (uint32_t i : taken_slots(s)) {
             bool writes = slot_has_role(s, i, Role::writer);
-            bool holds = (s.slot(i).hold.load(std::memory_order_acquire) & kPositionMask) != kNoHold;
+            bool holds = traits(s.contract).shared ||
+                         (s.slot(i).hold.load(std::memory_order_acquire) & kPositionMask) != kNoHold;
             there += writes || holds || !traits(s.contract).writer_waits();
         }
         if (there >= count) return;
@@ -152,10 +194,20 @@ void wait_for_participants(const TopicFile& s, uint32_t count) {
     }
 }
 
+Done& room_for_done(uint64_t writers, uint64_t messages) {
+    size_t bytes = sizeof(Done) + writers * messages;
+    void* there = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (there == MAP_FAILED) wrong("no memory");
+    Done& done = *new (there) Done;
+    done.messages = messages;
+    return done;
+}
+
 int as_processes(const std::shared_ptr<Directory>& directory, Contract contract, uint64_t messages,
                  uint32_t writers, uint32_t readers) {
-    auto founder = TopicFile::create(directory, "t", {contract, kCapacity, 0600, true, ""});
+    auto founder = TopicFile::create(directory, "t", {contract, kCapacity, 0600, true});
     founder->give_name();
+    Done& done = room_for_done(writers, messages);
     std::vector<pid_t> children;
     for (uint32_t i = 0; i < writers + readers; ++i) {
         pid_t child = fork();
@@ -166,11 +218,12 @@ int as_processes(const std::shared_ptr<Directory>& directory, Contract contract,
             Ring ring = ring_of(participant->topic_file());
             if (i < writers) {
                 wait_for_participants(participant->topic_file(), writers + readers);
-                write_all(ring, *participant, i, messages);
+                write_all(ring, std::move(participant), i, messages);
+            } else if (ring.contract.shared) {
+                work_all(ring, std::move(participant), writers, done);
             } else {
-                read_all(ring, *participant, writers);
+                read_all(ring, std::move(participant), writers);
             }
-            participant.reset();
             std::exit(0);
         }
         children.push_back(child);
@@ -192,17 +245,22 @@ int as_threads(const std::shared_ptr<Directory>& directory, Contract contract, u
     for (uint32_t i = 0; i < writers; ++i)
         all_participants.push_back(join_as_writer(directory, "t", request(contract)));
     for (uint32_t i = 0; i < readers; ++i) all_participants.push_back(join_as_reader(directory, "t", "r"));
-    Ring ring = ring_of(all_participants[0]->topic_file());
+    std::shared_ptr<TopicFile> mapped = all_participants[0]->shared();
+    Ring ring = ring_of(*mapped);
+    Done& done = room_for_done(writers, messages);
     std::vector<std::thread> threads;
     for (uint32_t i = writers; i < writers + readers; ++i)
         threads.emplace_back([&, i] {
-            read_all(ring, *all_participants[i], writers);
-            all_participants[i].reset();
+            auto participant = std::move(all_participants[i]);
+            if (ring.contract.shared)
+                work_all(ring, std::move(participant), writers, done);
+            else
+                read_all(ring, std::move(participant), writers);
         });
     for (uint32_t i = 0; i < writers; ++i)
         threads.emplace_back([&, i] {
-            wait_for_participants(all_participants[i]->topic_file(), writers + readers);
-            write_all(ring, *all_participants[i], i, messages);
+            wait_for_participants(*mapped, writers + readers);
+            write_all(ring, std::move(all_participants[i]), i, messages);
         });
     for (std::thread& thread : threads) thread.join();
     return 0;

@@ -11,7 +11,7 @@
 #include <string>
 #include <system_error>
 
-#include "topic_file.hpp"
+#include "topic/topic_file.hpp"
 
 namespace ringmain::tests {
 

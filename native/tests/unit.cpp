@@ -9,12 +9,14 @@
 #include <string>
 #include <vector>
 
-#include "bulk_copy.hpp"
-#include "check.hpp"
-#include "endpoint.hpp"
-#include "spool.hpp"
-#include "temporary_directory.hpp"
-#include "text.hpp"
+#include "base/bulk_copy.hpp"
+#include "base/text.hpp"
+#include "recorder/spool.hpp"
+#include "tests/check.hpp"
+#include "tests/temporary_directory.hpp"
+#include "topic/endpoint.hpp"
+#include "topic/reaping.hpp"
+#include "topic/removal.hpp"
 
 using namespace ringmain;
 
@@ -47,10 +49,12 @@ void text_is_made_valid() {
 void sizes_are_what_the_layout_says() {
     CHECK(footprint(0, 0, 0) == 24);
     CHECK(footprint(1, 1, 0) == 40);
-    for (Contract c : {Contract::broadcast, Contract::pipe, Contract::bus, Contract::reliable}) {
-        uint64_t most = largest_message(c, 4096);
-        CHECK(room_for(footprint(most, 0, 0)) <= (traits(c).writer_waits() ? 4096 : 2048));
+    for (const ContractTraits& row : kContracts) {
+        uint64_t most = largest_message(contract_of_row(row), 4096);
+        CHECK(room_for(footprint(most, 0, 0)) <= (row.writer_waits() ? 4096 : 2048));
+        CHECK(contract_named(row.name) == contract_of_row(row));
     }
+    CHECK(!contract_named("frames") && !contract_named("waiting"));
     CHECK(round_capacity(4097) == 8192);
     CHECK(topic_name(file_name("a/b")) == "a/b");
     CHECK(topic_name("bell").empty());
@@ -113,7 +117,7 @@ void no_two_takings_look_alike() {
     Writer owner(ring, joined[0]->slot()), second(ring, joined[1]->slot()), third(ring, joined[2]->slot());
     auto asked_by = [&](Writer& other) {
         CHECK(owner.begin() == Status::ok);
-        other.insist();
+        other.take_idle_turn();
         CHECK(other.begin() == Status::blocked && other.arm().word != nullptr);
         uint64_t turn = ring.header.turn.load(std::memory_order_relaxed);
         CHECK(turn & kTurnAsked && turn_slot(turn, ring.slot_count) == joined[0]->slot());
@@ -170,8 +174,8 @@ void the_dead_are_reaped() {
     if (child == 0) {
         auto own = std::make_shared<Directory>(directory->path(), false);
         auto participant = join_as_reader(own, "t", "dead");
-        Reader reader(ring_of(participant->topic_file()), participant->slot(), Start::latest, false);
-        _exit(reader.attach(Start::latest) == Status::ok ? 7 : 8);  // without leaving
+        Reader reader(ring_of(participant->topic_file()), participant->slot(), Start::next, false);
+        _exit(reader.attach(Start::next) == Status::ok ? 7 : 8);  // without leaving
     }
     int status = 0;
     waitpid(child, &status, 0);
@@ -180,6 +184,14 @@ void the_dead_are_reaped() {
     uint32_t dead = writer->slot() + 1;
     CHECK(slot_taken(s, dead) && !slot_alive(s, dead));
     CHECK((s.slot(dead).hold.load(std::memory_order_relaxed) & kPositionMask) != kNoHold);
+    {
+        auto other = TopicFile::open(directory, "t", Access::write);  // as of a process that has stopped
+        RosterLock locked(*other);
+        CHECK(!reap_if_dead(s, dead) && slot_taken(s, dead));
+        CHECK(!RosterLock(s, std::try_to_lock).held());
+        CHECK_FAULT(roster_locked, RosterLock(s, 0));
+        CHECK(!unlink_if_dead(directory, "t"));
+    }
     CHECK(reap_if_dead(s, dead) && !slot_taken(s, dead));
     CHECK((s.slot(dead).hold.load(std::memory_order_relaxed) & kPositionMask) == kNoHold);
     CHECK(!reap_if_dead(s, dead));

@@ -10,7 +10,7 @@ Where the public names are defined: `Publisher` (_publisher.py), `Subscriber` an
 (_message.py), `SyncQueue` (_syncqueue.py), `Server`, `Client` and `services` (_service/), `Latest` and `Tick`
 (_latest.py), `bridge` (_bridge.py), `topics`, `info`, `unlink` and `clean` (_inspect.py), `metrics` (_metrics.py),
 frames (frames/), and the errors (errors.py). `Recorder`, `Recording`, `Player` and `replay` (recording/) need pyarrow,
-and are imported when they are first used.
+and are imported when they are first used; so is `view` (view/).
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from ringmain.errors import (
     FrameTopicChanged,
     Full,
     InUse,
+    InvalidArgument,
     Lapped,
     MessageTooLarge,
     NotAllowed,
@@ -48,7 +49,6 @@ from ringmain.errors import (
     SchemaError,
     SchemaMismatch,
     ServerGone,
-    StreamChanged,
     SystemFailure,
     TakenOver,
     Timeout,
@@ -63,18 +63,16 @@ from ringmain.frames import (
     FrameDraft,
     FrameLayout,
     FramePublisher,
-    FrameStream,
     FrameSubscriber,
     FrameTopic,
-    frame_stream,
-    frame_streams,
     frame_topic,
     frame_topics,
     peek_frame,
 )
 
 if TYPE_CHECKING:
-    from ringmain.recording import Player, Recorder, Recording, replay
+    from ringmain.recording import Player, Recorder, Recording, Trigger, replay, trigger
+    from ringmain.view import module as view  # noqa: F401 -- `rm.view`
 
 __version__ = "0.1.0"
 
@@ -94,12 +92,12 @@ __all__ = [
     "FrameDraft",
     "FrameLayout",
     "FramePublisher",
-    "FrameStream",
     "FrameSubscriber",
     "FrameTopic",
     "FrameTopicChanged",
     "Full",
     "InUse",
+    "InvalidArgument",
     "Lapped",
     "Latest",
     "Lease",
@@ -123,7 +121,6 @@ __all__ = [
     "ServerGone",
     "ServerReport",
     "ServiceInfo",
-    "StreamChanged",
     "Subscriber",
     "SyncQueue",
     "SystemFailure",
@@ -134,11 +131,10 @@ __all__ = [
     "TopicInfo",
     "TopicMismatch",
     "TopicNotFound",
+    "Trigger",
     "Unsupported",
     "bridge",
     "clean",
-    "frame_stream",
-    "frame_streams",
     "frame_topic",
     "frame_topics",
     "info",
@@ -148,6 +144,7 @@ __all__ = [
     "service",
     "services",
     "topics",
+    "trigger",
     "unlink",
     "wait",
 ]
@@ -157,10 +154,12 @@ for _name in __all__:
         _public.__module__ = "ringmain"  # the path to import it from, as reprs and pickles name it
 del _name, _public
 
-_RECORDING = frozenset({"Player", "Recorder", "Recording", "replay"})
+_RECORDING = frozenset({"Player", "Recorder", "Recording", "Trigger", "replay", "trigger"})
 
 
 def __getattr__(name: str) -> Any:
+    if name == "view":
+        return importlib.import_module("ringmain.view")
     if name not in _RECORDING:
         raise AttributeError(f"module 'ringmain' has no attribute {name!r}")
     try:

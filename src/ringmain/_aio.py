@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ringmain import _native
-from ringmain.errors import Full
+from ringmain.errors import Full, Timeout
 
 if TYPE_CHECKING:
     from ringmain._message import Message
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ringmain._subscriber import Subscriber
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 _bells: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopBell] = weakref.WeakKeyDictionary()
 
@@ -66,7 +67,7 @@ class _LoopBell:
                 self._event.forget(token)
 
 
-async def receive(sub: Subscriber, timeout: float | None) -> Message:
+async def receive(sub: Subscriber[T], timeout: float | None) -> Message[T]:
     """The next message; `Timeout` if there is none in time."""
     sub._in_a_row += 1
     if sub._in_a_row >= _FAIR_SHARE:
@@ -92,16 +93,29 @@ async def receive(sub: Subscriber, timeout: float | None) -> Message:
 
 async def send(pub: Publisher, data: Any, kind: str, timeout: float | None) -> int:
     """Send, waiting for room without blocking the loop."""
+
+    async def until_changed() -> None:
+        await _LoopBell.of_running_loop().until_rung(pub._arm)
+
+    return await with_room(lambda: pub.send(data, kind, 0), until_changed, timeout)
+
+
+async def with_room(send: Callable[[], R], until_changed: Callable[[], Awaitable[None]], timeout: float | None) -> R:
+    """What `send` returns once it does not raise `Full`. It is tried whenever there may be room."""
     full: Full | None = None
     try:
         async with asyncio.timeout(timeout):
             while True:
                 try:
-                    return pub.send(data, kind, 0)
+                    return send()
                 except Full as error:
                     full = error
-                await _LoopBell.of_running_loop().until_rung(pub._arm)
-    except TimeoutError:
-        if full is None:
+                await until_changed()
+    except TimeoutError as error:
+        if full is None or isinstance(error, Timeout):
             raise
-        raise Full(str(full).replace("within 0 s", f"within {timeout:g} s")) from None
+        full.timeout = timeout
+        try:
+            raise full from None
+        finally:
+            del full  # its traceback has this frame: a cycle would keep the sender alive

@@ -9,19 +9,40 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from types import MappingProxyType
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from ringmain import _native, backends
+from ringmain._bridge_ends import (
+    contract_note,
+    describe_end,
+    in_shared_memory,
+    missing_contract,
+    open_frame_target,
+    open_source,
+    open_target,
+    parse_end,
+)
 from ringmain._closing import Closing
 from ringmain._contracts import CONTRACTS
 from ringmain._publisher import Publisher
-from ringmain._subscriber import Subscriber
-from ringmain.backends import BACKENDS, _features
-from ringmain.errors import Closed, Full, MessageTooLarge, Timeout, TopicBusy, TopicMismatch
+from ringmain._reporting import worth_reporting
+from ringmain._subscriber import Start, Subscriber
+from ringmain.backends import _features
+from ringmain.errors import (
+    Closed,
+    Corrupt,
+    Full,
+    MessageTooLarge,
+    RingmainError,
+    SchemaError,
+    Timeout,
+    TopicBusy,
+    TopicMismatch,
+)
 
 if TYPE_CHECKING:
     from ringmain.frames import Frame, FramePublisher, FrameSubscriber
@@ -44,19 +65,27 @@ class Traffic:
     """Messages dropped because the target had no room in time."""
     too_large: int = 0
     """Messages dropped because the target's capacity can never hold them."""
+    invalid: int = 0
+    """Messages dropped because they are not valid: not in ringmain's format, or with a number, sender or kind that no
+    message may have. The first is reported as a warning, then the tenth, the hundredth and so on."""
 
     @property
     def dropped(self) -> int:
         """All messages that did not reach the target."""
-        return self.lost + self.full + self.too_large
+        return self.lost + self.full + self.too_large + self.invalid
+
+
+class _InvalidMessage(Exception):
+    """One message cannot be carried, whatever the target does; the next one may."""
 
 
 class Bridge(Closing):
     """Carries messages from `source` to `target`: in a thread of its own after `start()`, or by calling `carry()`.
 
-    timeout: seconds to wait for room, on contracts whose writer waits; then the message is dropped and counted.
-        A message of a `work` topic is kept and tried again, and given back when the bridge is closed.
-    The bridge closes both ends when it is closed.
+    timeout: seconds to wait for room, on contracts whose writer waits; then the message is dropped and counted. None:
+        without a limit, until the bridge is closed. A message of a `work` topic is kept and tried again, and given back
+        when the bridge is closed.
+    The bridge closes both ends when it is closed. If its thread ends before, a warning says so at once.
     """
 
     def __init__(
@@ -68,37 +97,69 @@ class Bridge(Closing):
         """The exception that ended the thread, if any."""
         self._timeout = timeout
         self._lost_before = 0
-        self._carries = _carrier(source, target, self.traffic, timeout)
+        self._stop = threading.Event()
+        self._carries = self._carrier()
         self._target_options: dict[str, Any] | None = None  # of a target that the bridge opened itself
         self._agreed = False
         self._kept: Any = None  # of a work topic: a message that the target had no room for
-        self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
     def carry(self, timeout: float | None = None) -> int:
         """Wait for a message and carry all that are there, up to a few hundred; returns how many were carried."""
         before = self.traffic.carried
         for received in range(AT_ONCE):
-            message = self._kept or self._receive(0 if received else timeout)
-            if message is None:
+            if received and self._stop.is_set():  # each may wait for room
                 break
-            if not self._agreed:
-                self._agree_on_contract(stack=2)
-            self._kept = None if self._carries.send(message) else message
-            if self._kept is not None:
-                break
+            try:
+                if not self._carry_one(0 if received else timeout):
+                    break
+            except _InvalidMessage as error:
+                self._drop(error)
         self.traffic.lost = self._lost_before + self.source.lost
         return self.traffic.carried - before
+
+    def _carry_one(self, timeout: float | None) -> bool:
+        """False: there is none, or no room for it."""
+        wait_s = self._timeout
+        if self._kept is not None and wait_s is not None:  # the wait is for room, and no shorter than for a message
+            wait_s = max(wait_s, SLICE_S if timeout is None else timeout)
+        message = self._kept or self._receive(timeout)
+        if message is None:
+            return False
+        if not self._agreed:
+            self._agree_on_contract(stack=3)
+        self._kept = None if self._carries.send(message, wait_s) else message
+        return self._kept is None
+
+    def _carrier(self) -> _MessageCarrier | _FrameCarrier:
+        source, target = self.source, self.target
+        frames = [isinstance(end, _native.FrameSubscriber | _native.FramePublisher) for end in (source, target)]
+        if frames[0] != frames[1]:
+            raise _not_alike(source, target)
+        carrier: Any = _FrameCarrier if frames[0] else _MessageCarrier
+        return cast(_MessageCarrier | _FrameCarrier, carrier(source, target, self.traffic, self._stop))
+
+    def _drop(self, error: _InvalidMessage) -> None:
+        self.traffic.invalid = count = self.traffic.invalid + 1
+        if worth_reporting(count):
+            warnings.warn(f"{self._called} dropped a message ({count} so far): {error}", RuntimeWarning, stacklevel=3)
+
+    @property
+    def _called(self) -> str:
+        return f"the bridge from '{self.source.topic}' to '{self.target.topic}'"
 
     def _receive(self, timeout: float | None) -> Any:
         try:
             message = self.source.try_recv_message() if timeout == 0 else self.source.recv_message(timeout)
         except Timeout:
             return None
+        except Corrupt as error:
+            if in_shared_memory(self.source):
+                raise  # the ring is damaged, and no message will come from it
+            raise _InvalidMessage(str(error)) from error
         except TopicMismatch:
-            self._carry_frames()
-            return None
-        if isinstance(self.source, Subscriber) and message is not None and _is_descriptor(self.source, message):
+            if not in_shared_memory(self.source):
+                raise  # another topic's address
             self._carry_frames()
             return None
         return message
@@ -115,8 +176,8 @@ class Bridge(Closing):
         self.target.close()
         # What was sent to it in this life is new: it begins with the oldest.
         self.source = FrameSubscriber(self.source.topic, name="bridge", start="oldest")
-        self.target = _open_frame_target(options, self.source)
-        self._carries = _carrier(self.source, self.target, self.traffic, self._timeout)
+        self.target = open_frame_target(options, self.source)
+        self._carries = self._carrier()
 
     def _agree_on_contract(self, stack: int) -> None:
         """The target gets the source's contract, where the bridge opened it and the target can. Otherwise it says what
@@ -125,19 +186,19 @@ class Bridge(Closing):
         options, source = self._target_options, self.source
         if options is None or isinstance(self.target, _native.FramePublisher):
             return
-        if self.target.contract != source.contract and not _missing_contract(options, source):
+        if self.target.contract != source.contract and not missing_contract(options, source):
             self.target.close()
             with suppress(TopicMismatch, TopicBusy):  # others write to it: it stays as it is
-                self.target = _open_target(options, source)
+                self.target = open_target(options, source)
             if self.target.closed:
                 self.target = Publisher(**options, name="bridge")
-            self._carries = _carrier(source, self.target, self.traffic, self._timeout)
+            self._carries = self._carrier()
         if note := contract_note(source, self.target):
             warnings.warn(f"bridge from '{source.topic}'{note}", RuntimeWarning, stacklevel=stack + 1)
 
     def describe(self) -> str:
         """What is carried where, in one line: which ends, which contracts, and what differs between them."""
-        return f"{_describe_end(self.source)} -> {_describe_end(self.target)}{contract_note(self.source, self.target)}"
+        return f"{describe_end(self.source)} -> {describe_end(self.target)}{contract_note(self.source, self.target)}"
 
     def start(self) -> Self:
         """Carry in a thread, until `close`."""
@@ -149,10 +210,11 @@ class Bridge(Closing):
         try:
             while not self._stop.is_set():
                 self.carry(SLICE_S)
-        except Closed:
-            pass
         except BaseException as error:
+            if isinstance(error, Closed) and self._stop.is_set():
+                return
             self.error = error
+            warnings.warn(f"{self._called} has ended: {type(error).__name__}: {error}", RuntimeWarning, stacklevel=2)
 
     def run(self) -> None:
         """Carry here, until Ctrl-C or `close` from another thread."""
@@ -180,14 +242,13 @@ class Bridge(Closing):
 class _MessageCarrier:
     """Sends messages to the target with their own numbers, times, senders and kinds."""
 
-    def __init__(self, source: Subscriber, target: Publisher, traffic: Traffic, timeout: float | None) -> None:
-        self._source, self._target, self._traffic = source, target, traffic
-        self._wait_s = -1 if timeout is None else timeout
+    def __init__(self, source: Subscriber, target: Publisher, traffic: Traffic, stop: threading.Event) -> None:
+        self._source, self._target, self._traffic, self._stop = source, target, traffic, stop
         self._epoch: int | None = None
         self._offset = 0
         self._sender = target.sender
 
-    def send(self, message: Any) -> bool:
+    def send(self, message: Any, wait_s: float | None) -> bool:
         """False: there is no room, and it must not be dropped."""
         self._follow_source(message.seq)
         try:
@@ -198,13 +259,18 @@ class _MessageCarrier:
             if number < self._target.next_sequence:  # other writers send to the target too
                 self._offset += self._target.next_sequence - number
                 number = self._target.next_sequence
-            self._target._send_as(message.data, number, message.time_ns, message.kind, self._wait_s)
-        except Full:
-            if _gives_back(self._source):
-                return False
-            self._traffic.full += 1
+            send_as = partial(self._target._send_as, message.data, number, message.time_ns, message.kind)
+            if not _finds_room(send_as, wait_s, self._stop):
+                if _gives_back(self._source):
+                    return False
+                self._traffic.full += 1
+                return True
         except MessageTooLarge:
             self._traffic.too_large += 1
+        except RingmainError:
+            raise
+        except (ValueError, OverflowError) as error:
+            raise _InvalidMessage(f"message {message.seq} of topic '{self._source.topic}': {error}") from error
         else:
             self._traffic.carried += 1
             self._traffic.carried_bytes += len(message.data)
@@ -217,45 +283,57 @@ class _MessageCarrier:
             self._epoch = self._source.epoch
             sent = self._target.next_sequence
             self._offset = sent - seq if seq < sent else 0
-            if (schema := self._source.schema) is not None:
-                self._target._set_schema(schema.to_bytes())
+            try:
+                if (schema := self._source.schema) is not None:
+                    self._target._set_schema(schema.to_bytes())
+            except SchemaError as error:
+                warnings.warn(
+                    f"the messages of '{self._source.topic}' are carried without their schema: {error}",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
 
 
 class _FrameCarrier:
     """Copies frames into the target's buffers."""
 
-    def __init__(self, target: FramePublisher, traffic: Traffic, timeout: float | None) -> None:
-        self._target, self._traffic, self._timeout = target, traffic, timeout
+    def __init__(self, _: FrameSubscriber, target: FramePublisher, traffic: Traffic, stop: threading.Event) -> None:
+        self._target, self._traffic, self._stop = target, traffic, stop
 
-    def send(self, frame: Frame) -> bool:
+    def send(self, frame: Frame, wait_s: float | None) -> bool:
         with frame:
             if frame.layout != self._target.layout:
                 raise TopicMismatch(
                     f"the frames of the source have another layout than frame topic '{self._target.topic}': start the "
-                    "bridge again"
+                    "bridge again",
+                    topic=self._target.topic,
                 )
-            try:
-                with self._target.frame(self._timeout) as draft:
-                    draft.id, draft.start_ns, draft.end_ns = frame.id, frame.start_ns, frame.end_ns
-                    draft.valid, draft.meta = frame.valid, frame.meta
-                    draft._fill(frame.data)
-                    if draft.size != frame.size:
-                        draft.size = frame.size
-            except Full:
+            if not _finds_room(partial(self._copy, frame), wait_s, self._stop):
                 self._traffic.full += 1
                 return True
         self._traffic.carried += 1
         self._traffic.carried_bytes += frame.size
         return True
 
+    def _copy(self, frame: Frame, wait_s: float) -> None:
+        with self._target.frame(wait_s) as draft:
+            draft.id, draft.start_ns, draft.end_ns = frame.id, frame.start_ns, frame.end_ns
+            draft.valid, draft.meta = frame.valid, frame.meta
+            draft._fill(frame.data)
+            if draft.size != frame.size:
+                draft.size = frame.size
 
-def _carrier(source: Any, target: Any, traffic: Traffic, timeout: float | None) -> _MessageCarrier | _FrameCarrier:
-    frames = [isinstance(end, _native.FrameSubscriber | _native.FramePublisher) for end in (source, target)]
-    if frames[0] != frames[1]:
-        raise _not_alike(source, target)
-    if frames[0]:
-        return _FrameCarrier(target, traffic, timeout)
-    return _MessageCarrier(source, target, traffic, timeout)
+
+def _finds_room(send: Callable[[float], object], wait_s: float | None, stop: threading.Event) -> bool:
+    """Calls `send` with a time to wait: without a limit again and again, until the bridge is closed."""
+    while True:
+        try:
+            send(SLICE_S if wait_s is None else wait_s)
+        except Full:
+            if wait_s is not None or stop.is_set():
+                return False
+        else:
+            return True
 
 
 def _gives_back(source: Subscriber) -> bool:
@@ -276,8 +354,9 @@ def bridge(
     source: Subscriber | FrameSubscriber | str,
     target: Publisher | FramePublisher | str,
     *,
+    start: Start = "next",
     timeout: float | None = 1.0,
-    start: bool = True,
+    thread: bool = True,
     keys: str | None = None,
     server_key: str | None = None,
     clients: str | None = None,
@@ -288,13 +367,17 @@ def bridge(
     Each end is a subscriber or publisher (which is closed with the bridge), or a text: a topic of shared memory,
      "zmq:topic", or "zmq:topic@tcp://host:port". The frames of a frame topic are copied into another one; only shared
      memory has those.
+    start: where a source that is a text begins, as a `Subscriber` does: with what comes from now on, or "oldest": with
+        what the ring still has, or "newest". A `pipe` and `work` keep what is unread: there a bridge begins with that.
+    timeout: seconds to wait for room; `Bridge` explains it.
+    thread: carry in a thread, until `close`. False: by calling `carry` or `run`.
     keys, server_key, clients, insecure: for an end that is a text with an address; `Address` explains them.
     """
     security = {"keys": keys, "server_key": server_key, "clients": clients, "insecure": insecure}
-    subscriber = _open_source(source, security) if isinstance(source, str) else source
+    subscriber = open_source(source, start, security) if isinstance(source, str) else source
     options = parse_end(target, security) if isinstance(target, str) else None
     try:
-        publisher: Any = target if options is None else _open_target(options, subscriber)
+        publisher: Any = target if options is None else open_target(options, subscriber)
         carrying = Bridge(subscriber, publisher, timeout=timeout)
     except BaseException:
         subscriber.close()
@@ -302,75 +385,4 @@ def bridge(
     carrying._target_options = options
     if subscriber.contract is not None:
         carrying._agree_on_contract(stack=3)
-    return carrying.start() if start else carrying
-
-
-def parse_end(text: str, security: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
-    """The arguments for an end written as text. `security`: further fields of its address."""
-    backend, separator, rest = text.partition(":")
-    if not separator:
-        return {"topic": text, "backend": "shm"}
-    if backend not in BACKENDS:
-        raise ValueError(f"{text!r} is not an end of a bridge: write topic, zmq:topic or zmq:topic@tcp://host:port")
-    topic, at, address = rest.partition("@")
-    return {"topic": topic, "backend": backend, **({"address": {"endpoint": address, **security}} if at else {})}
-
-
-def contract_note(source: Any, target: Any) -> str:
-    """What a reader of the target must know, if its contract is not the source's; otherwise nothing."""
-    if isinstance(target, _native.FramePublisher):
-        return ""
-    there, here = source.contract, target.contract
-    if there is None or here is None or there == here:
-        return ""
-    return (
-        f": its contract is {there}, that of '{target.topic}' is {here}, on which a slow reader "
-        f"{'is lapped and told what it lost' if not CONTRACTS[here].writer_waits else 'makes the bridge wait'}"
-    )
-
-
-def _describe_end(end: Any) -> str:
-    frames = isinstance(end, _native.FrameSubscriber | _native.FramePublisher)
-    backend, contract = ("shm", "frames") if frames else (end._backend, end.contract)
-    return f"{backend}:{end.topic} ({contract or 'not there yet'})"
-
-
-def _open_source(text: str, security: Mapping[str, Any]) -> Subscriber | FrameSubscriber:
-    options = parse_end(text, security)
-    try:
-        return Subscriber(**options, name="bridge", start="oldest")
-    except TopicMismatch:
-        from ringmain.frames import FrameSubscriber
-
-        return FrameSubscriber(options["topic"], name="bridge", start="oldest")
-
-
-def _open_target(options: dict[str, Any], source: Any) -> Publisher | FramePublisher:
-    """With the source's contract, if it is known and the backend has it; otherwise the topic's, or the default."""
-    if isinstance(source, _native.FrameSubscriber):
-        return _open_frame_target(options, source)
-    contract: Any = None if _missing_contract(options, source) else source.contract
-    return Publisher(**options, name="bridge", contract=contract)
-
-
-def _missing_contract(options: dict[str, Any], source: Any) -> bool:
-    """Is the source's contract unknown, or can the target's backend not have it?"""
-    contract = source.contract
-    return contract is None or _features.missing(options["backend"], f"contract {contract}") is not None
-
-
-def _open_frame_target(options: dict[str, Any], source: Any) -> FramePublisher:
-    from ringmain.frames import FramePublisher, frame_topic
-
-    if options["backend"] != "shm":
-        raise TopicMismatch(
-            f"'{source.topic}' is a frame topic, and the backend {options['backend']!r} has no frames: send what is "
-            "needed of them as messages, for example type=numpy.ndarray, and bridge that topic"
-        )
-    there = frame_topic(source.topic)
-    return FramePublisher(options["topic"], layout=there.layout, buffers=there.buffers, name="bridge")
-
-
-def _is_descriptor(source: Subscriber, message: Any) -> bool:
-    """A frame topic exists before its pool, so it may have been opened as a topic of messages."""
-    return message.data[:4] == b"FRME" and source._backend == "shm" and source._has_frames()
+    return carrying.start() if thread else carrying

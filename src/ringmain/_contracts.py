@@ -1,4 +1,4 @@
-"""The contracts, as data: the table of `native/layout.hpp`, by name.
+"""The contracts, as data: the table of `native/format/layout.hpp`, by name.
 
 Owns this invariant: what depends on a contract asks for a trait here, and never for the contract's name. A new contract
 is a row of the native table, a `ContractName`, and a line in `SLOW_READER`.

@@ -10,12 +10,43 @@ import atexit
 import warnings
 import weakref
 from contextlib import suppress
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from ringmain import _names
 from ringmain._closing import Closing
+from ringmain.errors import Closed
 
-_open: weakref.WeakSet[Endpoint] = weakref.WeakSet()
+DESCRIPTORS_PER_ENDPOINT = 2
+"""That a publisher or subscriber in shared memory has: of its topic file, and of the directory."""
+
+T_co = TypeVar("T_co", covariant=True)
+
+_open: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def close_at_exit(what: Any) -> None:
+    """Close it when the interpreter ends, if it is still there: `__del__` would come when nothing can be imported."""
+    _open.add(what)
+
+
+class _Receives(Protocol[T_co]):
+    @property
+    def closed(self) -> bool: ...
+    async def arecv(self) -> T_co: ...
+
+
+class AsyncIteration:
+    """Mixed into subscribers: `async for` gives what `arecv` does, until they are closed."""
+
+    __slots__ = ()
+
+    async def __anext__(self: _Receives[T_co]) -> T_co:
+        if self.closed:
+            raise StopAsyncIteration
+        try:
+            return await self.arecv()
+        except Closed:
+            raise StopAsyncIteration from None
 
 
 class Endpoint(Closing):
@@ -27,7 +58,7 @@ class Endpoint(Closing):
     _options: dict[str, Any]
 
     def _opened(self) -> None:
-        _open.add(self)
+        close_at_exit(self)
 
     def _participant_name(self) -> str:
         """The given name, or that of the process it is used in: asked again wherever it joins."""
@@ -55,5 +86,6 @@ class Endpoint(Closing):
 def _close_all() -> None:
     for endpoint in list(_open):
         with suppress(Exception):  # a view is still alive, or a library is shut down already: the kernel frees the rest
-            endpoint._abandon()
+            if isinstance(endpoint, Endpoint):
+                endpoint._abandon()
             endpoint.close()

@@ -27,17 +27,19 @@ _RATE_TOLERANCE = 0.2
 _MOST_AT_ONCE = 100_000  # update() must return even if a publisher never stops
 
 
-class _AfterFrames(Subscriber):
-    """Reads a topic that was a frame topic: its pool may still be there."""
+class _Point(NamedTuple):
+    """A message that a rate is measured from or to."""
 
-    _takes_descriptors = True
+    seq: int
+    sent_s: float
+    """Monotonic."""
 
 
 class _Entry:
     """One topic: its subscriber, its newest message, and the two points that its rate is measured between."""
 
     def __init__(
-        self, topic: str, rate_hz: float | None, type_: Any, start: Start = "latest", periods: float = _PERIODS_TO_LIVE
+        self, topic: str, rate_hz: float | None, type_: Any, start: Start = "next", periods: float = _PERIODS_TO_LIVE
     ) -> None:
         if rate_hz is not None and not 0 < rate_hz < 1e9:
             raise ValueError(f"the expected rate of '{topic}' is a number of Hz above 0, or None, not {rate_hz!r}")
@@ -61,10 +63,12 @@ class _Entry:
         self.decoded: Any = None
         self.is_decoded = False
         self.updated = False
+        self.looked_s = time.monotonic()
         self.arrived_s = 0.0  # monotonic
-        # The rate is measured between `mark` and now. Every `_PERIODS_TO_LIVE` periods `next_mark` becomes `mark`.
-        self.mark: tuple[int, int] | None = None
-        self.next_mark: tuple[int, int] | None = None
+        # The rate is measured from `mark` to `newest`. Every `_PERIODS_TO_LIVE` periods `next_mark` becomes `mark`.
+        self.mark: _Point | None = None
+        self.next_mark: _Point | None = None
+        self.newest: _Point | None = None
 
     def change_kind(self) -> None:
         """A topic of messages turned out to be a frame topic, or the other way round."""
@@ -76,7 +80,7 @@ class _Entry:
             before.close()
         # What was sent to it in this life is new: it begins with the oldest.
         start: Start = self.start if before is None else "oldest"
-        kind = _AfterFrames if isinstance(before, FrameSubscriber) else FrameSubscriber
+        kind = Subscriber if isinstance(before, FrameSubscriber) else FrameSubscriber
         self.subscriber = kind(self.topic, start=start)
 
     def receive(self) -> bool:
@@ -85,14 +89,18 @@ class _Entry:
         except TopicMismatch:
             self.change_kind()
             newest = self._newest()
+        looked_before_s, self.looked_s = self.looked_s, time.monotonic()
         self.updated = newest is not None
         if newest is None:
             return False
         if self.message is not None and newest.seq < self.message.seq:
             self.mark = self.next_mark = None  # the topic was recreated
         self._replace(newest)
-        self.arrived_s = time.monotonic()
-        self._move_marks((newest.seq, newest.time_ns))
+        self.arrived_s = self.looked_s
+        # How long ago it was sent, by the wall clock: but not before the last look, nor after this one, whatever that
+        # clock was set to meanwhile, or is on the machine that sent it.
+        sent_s = self.looked_s - (time.time_ns() - newest.time_ns) / 1e9
+        self._move_marks(_Point(newest.seq, min(max(sent_s, looked_before_s), self.looked_s)))
         return True
 
     def _newest(self) -> Message | Frame | None:
@@ -102,10 +110,6 @@ class _Entry:
             if message is None:
                 break
             newest = message
-        # A frame topic exists before its pool, so it may have been opened as a topic of messages.
-        subscriber: Any = self.subscriber
-        if isinstance(newest, Message) and newest.data[:4] == b"FRME" and subscriber._has_frames():
-            raise TopicMismatch(f"'{self.topic}' became a frame topic after it was opened")
         return newest
 
     def _replace(self, newest: Message | Frame | None) -> None:
@@ -119,10 +123,11 @@ class _Entry:
         if not isinstance(self.message, Message):
             self._replace(None)
 
-    def _move_marks(self, point: tuple[int, int]) -> None:
+    def _move_marks(self, point: _Point) -> None:
+        self.newest = point
         if self.mark is None or self.next_mark is None:
             self.mark = self.next_mark = point
-        elif self.rate_hz is not None and (point[1] - self.next_mark[1]) * self.rate_hz >= _PERIODS_TO_LIVE * 1e9:
+        elif self.rate_hz is not None and (point.sent_s - self.next_mark.sent_s) * self.rate_hz >= _PERIODS_TO_LIVE:
             self.mark, self.next_mark = self.next_mark, point
 
     def data(self) -> Any:
@@ -160,11 +165,11 @@ class _Entry:
         if not self.alive() or self.rate_hz is None:
             return self.alive()
         assert self.mark is not None
-        assert self.message is not None
-        messages, ns = self.message.seq - self.mark[0], self.message.time_ns - self.mark[1]
-        if messages == 0 or ns <= 0:
+        assert self.newest is not None
+        messages, seconds = self.newest.seq - self.mark.seq, self.newest.sent_s - self.mark.sent_s
+        if messages == 0 or seconds <= 0:
             return False  # a rate needs two messages
-        return abs(messages * 1e9 / ns / self.rate_hz - 1) <= _RATE_TOLERANCE
+        return abs(messages / seconds / self.rate_hz - 1) <= _RATE_TOLERANCE
 
 
 class Column(Mapping[str, T], Generic[T]):
@@ -206,7 +211,7 @@ class Latest(Closing, Mapping[str, Any]):
 
     topics: each with its expected rate in Hz, or None.   types: as `type=` of a Subscriber, for those that have one;
     without, a typed topic is decoded by its own schema.
-    start: "last", or "oldest", gives what is already there at the first `update`: one that starts late has the newest
+    start: "newest", or "oldest", gives what is already there at the first `update`: one that starts late has the newest
     of each topic.
     alive_periods: a topic is alive while its newest message is not older than so many periods of its expected rate.
     """
@@ -216,7 +221,7 @@ class Latest(Closing, Mapping[str, Any]):
         topics: Mapping[str, float | None],
         *,
         types: Mapping[str, Any] | None = None,
-        start: Start = "latest",
+        start: Start = "next",
         alive_periods: float = _PERIODS_TO_LIVE,
     ) -> None:
         if not isinstance(topics, Mapping):

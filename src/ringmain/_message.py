@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic
 
 import msgspec
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
 
-class Message(msgspec.Struct, frozen=True):
+    T = TypeVar("T", default=Any)  # so that a plain `Message` or `Subscriber` is one of anything
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+
+class Message(msgspec.Struct, Generic[T], frozen=True):
     """A message as it was received. `data` is bytes, or the decoded object on a typed topic."""
 
-    data: Any
+    data: T
     seq: int
     """Its number in the topic, counted from 0."""
     time_ns: int
@@ -27,4 +36,5 @@ class Message(msgspec.Struct, frozen=True):
     @property
     def text(self) -> str:
         """The data as a string."""
-        return self.data if isinstance(self.data, str) else bytes(self.data).decode()
+        data: Any = self.data
+        return data if isinstance(data, str) else bytes(data).decode()

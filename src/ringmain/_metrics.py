@@ -19,7 +19,7 @@ from ringmain import _names, _native
 from ringmain.errors import RingmainError
 
 if TYPE_CHECKING:
-    from ringmain.pipeline._figures import LakeFigures
+    from ringmain.lake._figures import LakeFigures
     from ringmain.recording._figures import RecordingFigures
 
 
@@ -49,6 +49,8 @@ FAMILIES = {
     "ringmain_recording_unsealed_segments": Family("gauge", "Segments that are being written or wait to be sealed."),
     "ringmain_recording_waiting_uploads": Family("gauge", "Sealed segments that are not at `sealed_uri` yet."),
     "ringmain_recording_last_seal_timestamp_seconds": Family("gauge", "When the newest segment was sealed."),
+    "ringmain_recording_incidents": Family("gauge", "Incidents that a flight recorder keeps."),
+    "ringmain_recording_incidents_open": Family("gauge", "Incidents whose window is not over."),
     "ringmain_recording_recorder_running": Family("gauge", "1 while a recorder has the directory."),
     "ringmain_recording_lag_messages": Family("gauge", "Messages that the recorder's process has not taken yet."),
     "ringmain_recording_disk_free_bytes": Family("gauge", "Free space on the recording's disk."),
@@ -138,12 +140,11 @@ def _topic_rows() -> Iterator[Row]:
                 "ringmain_topic_readers": len(participants) - writers,
             },
         )
-        names = {each["slot"]: each["name"] for each in participants}
         for each in participants:
-            yield from _participant_rows(topic, each, seen, names)
+            yield from _participant_rows(topic, each)
 
 
-def _participant_rows(topic: str, each: Any, seen: Any, names: dict[int, str]) -> Iterator[Row]:
+def _participant_rows(topic: str, each: Any) -> Iterator[Row]:
     labels = {
         "topic": topic, "participant": each["name"], "role": each["role"],
         "pid": str(each["pid"]), "slot": str(each["slot"]),
@@ -157,12 +158,11 @@ def _participant_rows(topic: str, each: Any, seen: Any, names: dict[int, str]) -
         values["ringmain_participant_blocked_seconds_total"] = each["blocked_ns"] / 1e9
     else:
         values["ringmain_participant_lost_total"] = each["lost"]
-        values["ringmain_participant_lag_messages"] = max(0, seen["next_sequence"] - each["sequence"])
-        values["ringmain_participant_lag_bytes"] = max(0, seen["position"] - each["position"])
+        values["ringmain_participant_lag_messages"] = each["lag_messages"]
+        values["ringmain_participant_lag_bytes"] = each["lag_bytes"]
     yield Row(labels, values)
-    if each["waits_for"]:  # 1 + the slot of the reader
-        blocker = names.get(each["waits_for"] - 1, "a reader that has not come")
-        yield Row({**labels, "by": blocker}, {"ringmain_participant_blocked": 1})
+    if each["waits_for"] is not None:
+        yield Row({**labels, "by": each["waits_for"]}, {"ringmain_participant_blocked": 1})
 
 
 def _lag_by_process(rows: Iterable[Row]) -> dict[str, float]:
@@ -181,6 +181,6 @@ def _recording_figures(path: str | Path) -> RecordingFigures:
 
 
 def _lake_figures(path: str | Path) -> LakeFigures:
-    from ringmain.pipeline._figures import LakeFigures
+    from ringmain.lake._figures import LakeFigures
 
     return LakeFigures(path)

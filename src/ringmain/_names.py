@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ringmain._contracts import CONTRACTS
 from ringmain._native import KEPT_KINDS, MAX_KEPT_KINDS, MAX_SLOT_COUNT, SLOT_COUNT
+from ringmain.errors import InvalidArgument
 
 MAX_TOPIC_BYTES = 200
 _PART = re.compile(r"[A-Za-z0-9._-]+")
@@ -26,13 +27,13 @@ MAX_CAPACITY = 1 << 40
 
 
 def check_topic(name: str) -> str:
-    """The name itself if it is valid; otherwise `ValueError` with the rule."""
+    """The name itself if it is valid; otherwise `InvalidArgument` with the rule."""
     if not isinstance(name, str):
         raise TypeError(f"a topic's name is a str, not {type(name).__name__}")
     parts = name.split("/")
     if len(name) > MAX_TOPIC_BYTES or not all(_PART.fullmatch(p) and p not in (".", "..") for p in parts):
         shown = name if len(name) <= 60 else name[:57] + "..."
-        raise ValueError(f"{shown!r} is not a topic's name: {_RULE}")
+        raise InvalidArgument(f"{shown!r} is not a topic's name: {_RULE}")
     return name
 
 
@@ -45,7 +46,7 @@ def parse_capacity(capacity: int | str | None) -> int | None:
     if isinstance(capacity, str):
         capacity = parse_bytes(capacity, "capacity")
     if not 0 < capacity <= MAX_CAPACITY:
-        raise ValueError(f"capacity must be between 1 byte and 1 TiB, not {capacity}")
+        raise InvalidArgument(f"capacity must be between 1 byte and 1 TiB, not {capacity}")
     return capacity
 
 
@@ -53,7 +54,7 @@ def parse_bytes(text: str, what: str = "size") -> int:
     """Bytes, from something like "64MiB"."""
     match = _CAPACITY.fullmatch(text)
     if match is None:
-        raise ValueError(f"{what} {text!r} is not understood: write bytes, or something like '64MiB'")
+        raise InvalidArgument(f"{what} {text!r} is not understood: write bytes, or something like '64MiB'")
     unit = (match[2] or "").lower().removesuffix("b")
     scale = _BINARY_UNITS[unit[0]] if unit.endswith("i") else _UNITS[unit]
     return int(float(match[1]) * scale)
@@ -64,7 +65,7 @@ def check_envelope(what: str, name: str) -> str:
     if not isinstance(name, str):
         raise TypeError(f"{what} is a str, not {type(name).__name__}")
     if len(name.encode()) > 255 or "\0" in name:
-        raise ValueError(f"{what} is at most 255 bytes of UTF-8 without NUL, not {name[:40]!r}")
+        raise InvalidArgument(f"{what} is at most 255 bytes of UTF-8 without NUL, not {name[:40]!r}")
     return name
 
 
@@ -73,14 +74,14 @@ def check_mode(mode: int) -> int:
     if not isinstance(mode, int):
         raise TypeError(f"mode is an int such as 0o600, not {mode!r}")
     if mode & ~0o777 or mode & 0o600 != 0o600:
-        raise ValueError(f"mode is permissions that include 0o600, such as 0o660, not {mode:#o}")
+        raise InvalidArgument(f"mode is permissions that include 0o600, such as 0o660, not {mode:#o}")
     return mode
 
 
 def check_max_deliveries(count: int | None) -> int:
     """0: no limit."""
     if count is not None and not 1 <= count <= 15:
-        raise ValueError(f"max_deliveries is from 1 to 15, or None, not {count}")
+        raise InvalidArgument(f"max_deliveries is from 1 to 15, or None, not {count}")
     return count or 0
 
 
@@ -91,7 +92,7 @@ def check_max_participants(count: int | None) -> int | None:
     if isinstance(count, bool) or not isinstance(count, int):
         raise TypeError(f"max_participants is a number, not {count!r}")
     if not 2 <= count <= MAX_SLOT_COUNT:
-        raise ValueError(f"max_participants is from 2 to {MAX_SLOT_COUNT}, not {count}")
+        raise InvalidArgument(f"max_participants is from 2 to {MAX_SLOT_COUNT}, not {count}")
     return count
 
 
@@ -100,9 +101,9 @@ def check_kept_kinds(kinds: bool | int, contract: str | None) -> int:
     if not isinstance(kinds, int):
         raise TypeError(f"keep_last_per_kind is True, False or a number of kinds, not {kinds!r}")
     if not 0 <= kinds <= MAX_KEPT_KINDS:
-        raise ValueError(f"keep_last_per_kind is True, or from 1 to {MAX_KEPT_KINDS} kinds, not {kinds}")
+        raise InvalidArgument(f"keep_last_per_kind is True, or from 1 to {MAX_KEPT_KINDS} kinds, not {kinds}")
     if kinds and contract in CONTRACTS and CONTRACTS[contract].keeps_unread:
-        raise ValueError(
+        raise InvalidArgument(
             f"keep_last_per_kind is not for a {contract} topic: its readers get every message, and begin where the "
             "last one stopped. Use broadcast, bus or reliable"
         )
@@ -115,7 +116,7 @@ def check_min_readers(count: int, max_participants: int | None = None) -> int:
         raise TypeError(f"min_readers is a number of readers, not {count!r}")
     slots = max_participants or SLOT_COUNT
     if not 0 <= count < slots:
-        raise ValueError(
+        raise InvalidArgument(
             f"min_readers is from 0 to {slots - 1}, since a topic has {slots} slots, not {count}; "
             f"max_participants= makes it more"
         )
@@ -194,5 +195,5 @@ def parse_spin(seconds: float | None) -> int:
 def parse_seconds(what: str, seconds: float) -> int:
     """Nanoseconds, from seconds that are zero or more."""
     if not 0 <= seconds < 1e9:
-        raise ValueError(f"{what} is a number of seconds, 0 or more, not {seconds!r}")
+        raise InvalidArgument(f"{what} is a number of seconds, 0 or more, not {seconds!r}")
     return int(seconds * 1e9)

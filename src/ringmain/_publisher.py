@@ -32,16 +32,17 @@ class Publisher(Endpoint, _native.Publisher, metaclass=backends.EndpointType):
     contract: "broadcast", "pipe", "bus", "reliable" or "work"; None: that of the existing topic, or "broadcast".
     capacity: of the ring, in bytes or like "64MiB", rounded up to a power of two; None: that of the existing topic, or
         1 MiB.
-    type: what `send` takes: a `msgspec.Struct`, dataclass, `dict`, `numpy.ndarray`, ...; None for bytes.
+    type: what `send` takes: a `msgspec.Struct`, dataclass, `dict`, `numpy.ndarray`, a structured `numpy.dtype`, ...;
+        None for bytes.
     sender: written on every message.   name: this participant's name, as `ringmain.info` shows it.
     persist: keep the topic when the last participant leaves; from now on, if it exists already.
     mode: permissions of the file, like 0o660; None: those of the existing topic, or 0o600.
-    min_readers: every send waits while fewer readers than this take part, and raises `Full` at its timeout. 0: sends to
-        no reader at all, which is how messages are lost without a word before the first reader comes.
+    min_readers: every send waits while fewer readers than this take part, and raises `Full` at its timeout. 0: does not
+        wait: what is sent before the first reader joins is not delivered, and no reader counts it as lost.
     max_participants: how many publishers and subscribers the topic takes at once, up to 4096; None: as many as the
         existing topic, or 128. Each takes 256 bytes, and two file descriptors of its process. On `work` the
         queue itself takes one. On zmq there is no limit.
-    keep_last_per_kind: keep the last message of each kind for subscribers with start="last", also after the ring has
+    keep_last_per_kind: keep the last message of each kind for subscribers with start="newest", also after the ring has
         dropped it. True: of up to 1024 kinds; a number: of so many, up to 16384. It belongs to the topic, as its
         capacity does: all of its publishers keep. False: as the existing topic, or not. For `broadcast`, `bus` and
         `reliable`. A message takes at most a 1024th of the capacity, or 1 KiB where that is less.
@@ -51,6 +52,8 @@ class Publisher(Endpoint, _native.Publisher, metaclass=backends.EndpointType):
     """
 
     _backend = "shm"
+    _of_frames = False
+    """Are its messages descriptors of frames?"""
     _role = "publisher"
     _participation: Participation | None = None
     """This publisher's own, or in a process that it came to, that of the process it came from. On a one-writer contract
@@ -108,21 +111,22 @@ class Publisher(Endpoint, _native.Publisher, metaclass=backends.EndpointType):
         options = self._options
         schema = b"" if self._codec is None else self._codec.schema.to_bytes()
         self._open(
-            self._directory,
-            self.topic,
-            options["contract"],
-            options["capacity"],
-            options["mode"],
-            options["persist"],
-            takeover,
-            schema,
-            self._participant_name(),
-            self.sender,
-            _names.parse_spin(options["spin"]),
-            options["min_readers"],
-            self._participation,
-            options["max_participants"],
-            options["keep_last_per_kind"],
+            directory=self._directory,
+            topic=self.topic,
+            contract=options["contract"],
+            capacity=options["capacity"],
+            mode=options["mode"],
+            persist=options["persist"],
+            takeover=takeover,
+            schema=schema,
+            name=self._participant_name(),
+            sender=self.sender,
+            spin_ns=_names.parse_spin(options["spin"]),
+            min_readers=options["min_readers"],
+            replaces=self._participation,
+            max_participants=options["max_participants"],
+            keep_last_per_kind=options["keep_last_per_kind"],
+            frames=self._of_frames,
         )
         there = self._describe()
         self._participation = Participation(there["epoch"], there["slot"], there["generation"])
@@ -184,7 +188,7 @@ class Publisher(Endpoint, _native.Publisher, metaclass=backends.EndpointType):
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.closed:
-            raise Closed(f"the publisher of topic '{self.topic}' is closed: it cannot be passed on")
+            raise Closed(f"the publisher of topic '{self.topic}' is closed: it cannot be passed on", topic=self.topic)
         return _rebuild, (type(self), self._directory, self.topic, self._options, self._participation)
 
 
@@ -196,7 +200,10 @@ def agree_on_schema(publisher: Any, codec: Any) -> None:
         if there not in (own, b""):
             from ringmain import typed
 
-            typed.compatible(codec.schema, typed.Schema.from_bytes(there), topic=publisher.topic)
+            known = typed.Schema.from_bytes(there)
+            typed.compatible(codec.schema, known, topic=publisher.topic)
+            if known.codec == codec.schema.codec == "struct":
+                return  # the same layout, and what is there may have a name, which a dtype has not
         if there != own:
             publisher._set_schema(own)
     except BaseException:

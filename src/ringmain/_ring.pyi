@@ -34,13 +34,16 @@ class ParticipantRecord(TypedDict):
     messages: int
     bytes: int
     lost: int
+    lag_messages: int  # of a reader: not of a worker, since what it has not taken is for others, too
+    lag_bytes: int
     hold: int
     holding: bool
-    waits_for: int
+    waits_for: str | None  # writer: the name of the participant that blocks it
     blocked_ns: int
     alive: bool
+    joining: bool  # a reader that has its slot, and does not yet know where it begins
     name: str
-    taken_ns: int  # of a worker: since when it has its oldest message; 0: it has none
+    taken_ns: int  # of a worker: since when it has its oldest message, by CLOCK_MONOTONIC; 0: it has none
     redelivered: int
 
 class EndpointRecord(TypedDict):
@@ -50,6 +53,24 @@ class EndpointRecord(TypedDict):
     slot: int
     generation: int
     max_message_bytes: int  # of a publisher
+    frames: bool  # are its messages descriptors of frames?
+
+class WorkRecord(TypedDict):
+    waiting: int  # messages that no worker has taken
+    taken: dict[int, int]  # by slot: messages that its worker has taken and not finished
+
+class KeptRecord(TypedDict):
+    max_kinds: int
+    kinds: int  # that have an entry
+    not_kept: int  # messages that found no entry
+
+class PeekRecord(TypedDict):
+    seq: int
+    time_ns: int
+    sender: str
+    kind: str
+    size: int
+    data: bytes | None  # None: larger than was asked for
 
 class Inspection(TypedDict):
     contract: str
@@ -57,16 +78,17 @@ class Inspection(TypedDict):
     epoch: int
     next_sequence: int
     position: int
+    frames: bool  # are its messages descriptors of frames?
     used_bytes: int
     persist: bool
     schema: bytes
     turn: int
     max_participants: int
     participants: list[ParticipantRecord]
-    work: tuple[int, list[tuple[int, int]]] | None  # how many are free; by slot, how many are taken
-    kept: tuple[int, int, int] | None  # kinds that the table takes; that it has; messages that it had no entry for
+    work: WorkRecord | None  # of a shared contract
+    kept: KeptRecord | None  # with keep_last_per_kind
 
-TaskState = Literal["free", "taken", "returned", "orphaned", "done"]
+MessageState = Literal["free", "taken", "returned", "orphaned", "done"]
 """Of a message on a shared contract. Orphaned: its worker has died, and the message is not given back yet."""
 
 class Publisher:
@@ -76,9 +98,15 @@ class Publisher:
         On the waiting contracts, waits until there is room: `Full` at the timeout, which names what blocks it.
         """
 
-    def send_many(self, messages: Iterable[Any], kind: str = "", timeout: float | None = None) -> int:
+    def send_many(
+        self,
+        messages: Iterable[Any],
+        kind: str = "",
+        timeout: float | None = None,
+        kinds: Iterable[str] | None = None,
+    ) -> int:
         """Send messages with one wake-up; returns how many. If it times out before all are sent, `Full.sent` says
-        how many were."""
+        how many were. `kind` is that of all of them; `kinds` has one for each instead."""
 
     def wait_for_readers(self, count: int = 1, timeout: float | None = None) -> int:
         """Wait until so many readers have joined; returns how many there are."""
@@ -97,6 +125,7 @@ class Publisher:
     def _send_as(self, data: ReadableBuffer, seq: int, time_ns: int, kind: str = "", timeout: float = -1, /) -> int: ...
     def _open(
         self,
+        *,
         directory: str,
         topic: str,
         contract: str | None,
@@ -111,8 +140,8 @@ class Publisher:
         min_readers: int,
         replaces: tuple[int, int, int] | None,
         max_participants: int | None,
-        kept_kinds: int,
-        /,
+        keep_last_per_kind: int,
+        frames: bool,
     ) -> None: ...
     def _close(self) -> None: ...
     def _arm(self, event: Event, /) -> int: ...
@@ -139,6 +168,9 @@ class Subscriber:
         """The messages that are there, up to max_messages, all of one life of the topic. Waits, if at all, only for the
         first; if none comes in time the list is empty. (`recv` raises `Timeout` instead.) Ctrl-C while one is decoded
         takes none of them: the next call begins with the same message."""
+
+    def recv_messages(self, max_messages: int, timeout: float | None = 0) -> list[Message]:
+        """`recv_many` with the envelopes."""
 
     def recv_into(self, buffer: WriteableBuffer, timeout: float | None = None) -> int:
         """Copy the next message into a buffer; returns its size. If the buffer is too small, `ValueError`, and the
@@ -190,7 +222,7 @@ class Subscriber:
     def _describe(self) -> EndpointRecord | None: ...
     def _schema(self) -> bytes: ...
 
-class TakerStatistics(TypedDict):
+class ServerStatistics(TypedDict):
     replied: int
     failed: int
     gone: int
@@ -199,19 +231,25 @@ class TakerStatistics(TypedDict):
     queue_ns: list[int]  # of the first requests since the last call
     handler_ns: list[int]
 
-class Taker:
+class NativeServer:
     """The hot half of `ringmain.Server`."""
 
     def __iter__(self) -> Self: ...
     def __next__(self) -> Any: ...
-    def _take_tasks(self, max_requests: int, timeout: float | None, /) -> list[Any]: ...
+    def _take_requests(self, max_requests: int, timeout: float | None, /) -> list[Any]: ...
     def _set_up(
-        self, subscriber: Subscriber | None, request_class: type, publishers: dict[str, Any], ready: bool, /
+        self,
+        subscriber: Subscriber | None,
+        request_class: type,
+        publishers: dict[str, Any],
+        round_ns: int,
+        decodes: bool,
+        /,
     ) -> None: ...
     def _unanswered(self) -> list[Any]: ...
-    def _statistics(self) -> TakerStatistics: ...
+    def _statistics(self) -> ServerStatistics: ...
 
-class Task:
+class NativeRequest:
     """The hot half of `ringmain.Request`."""
 
     @property
@@ -231,7 +269,7 @@ class Task:
     @property
     def retry(self) -> bool: ...
     @property
-    def timeout_ns(self) -> int | None: ...
+    def deadline_ns(self) -> int | None: ...
     @property
     def _server(self) -> Any: ...
     @property
@@ -243,22 +281,30 @@ class Task:
     def _view(self) -> Any: ...
     def _bind(
         self,
-        server: Taker,
+        server: NativeServer,
         lease: Any,
         seq: int,
         sender: str,
+        kind: str,
         sent_ns: int,
         redelivered: int,
         taken_ns: int,
-        timeout_ns: int,
-        retry: bool,
+        begun_ns: int,
         /,
     ) -> None: ...
 
-class Caller:
+class NativeClient:
     """The hot half of `ringmain.Client`."""
 
-    def call(self, request: Any, timeout: float | None = None, retry: bool = False) -> Any: ...
+    def call(
+        self,
+        request: Any,
+        timeout: float | None = None,
+        retry: bool = False,
+        *,
+        room_timeout: float | None = None,
+        if_idle: bool = False,
+    ) -> Any: ...
     def _connect(
         self, publisher: Any, subscriber: Any, decode: Callable[[Any], Any] | None, ready: bool, /
     ) -> None: ...
@@ -368,6 +414,38 @@ class PoolInspection(TypedDict):
     alive: bool
     schema: bytes
     holders: list[tuple[str, str, int]]  # name, pid in words, buffers held
+
+_Numbers = tuple[int, ReadableBuffer]
+_Texts = tuple[int, ReadableBuffer, ReadableBuffer | None]
+
+class Track:
+    """Consecutive rows of one topic of a recording, and how far they are published again. Of each column: the row in
+    its buffers that is the first, and the buffers as Arrow lays them out."""
+
+    def __new__(
+        cls,
+        rows: int,
+        seq: _Numbers,
+        publish_time: _Numbers,
+        publish_ns: _Numbers,
+        sender: _Texts,
+        kind: _Texts,
+        payload: _Texts,
+        /,
+    ) -> Self: ...
+    @property
+    def at(self) -> int:
+        """Rows that are published, or skipped."""
+
+    @property
+    def time_ns(self) -> int | None:
+        """The recorded publish time of the next row; None after the last."""
+
+    def set_publisher(self, publisher: Publisher, /) -> None:
+        """Who publishes the rows; without one, `replay` stops at them."""
+
+    def skip(self) -> None:
+        """Go on after the next row."""
 
 class FrameDraft(FrameViews):
     """A frame being filled. Sent when its block is left, dropped on an exception.
@@ -515,14 +593,30 @@ def nothing() -> None: ...
 def reserve(publisher: Publisher, size: int, kind: str, timeout: float | None, /) -> Reservation: ...
 def borrow(subscriber: Subscriber, timeout: float | None = None, /) -> Lease: ...
 def borrow_many(subscriber: Subscriber, max_messages: int, timeout: float | None, /) -> list[Lease]: ...
-def task_state(publisher: Publisher, seq: int, /) -> TaskState: ...
+def message_state(publisher: Publisher, seq: int, /) -> MessageState: ...
+def withdraw(publisher: Publisher, seqs: list[int], /) -> int: ...
 def recv_batch(subscriber: Subscriber, max_messages: int, timeout: float | None, max_bytes: int, /) -> Batch: ...
+def replay(
+    tracks: list[Track],
+    before_ns: int,
+    first_ns: int,
+    base_ns: int,
+    speed: float,
+    most: int,
+    original: bool,
+    timeout_s: float,
+    /,
+) -> tuple[Literal["ended", "before", "early", "yours", "invalid", "slice"], int, int, int, int, int, int, int]:
+    """Publish the rows of tracks that are due, by their times: (why it stopped, which track that is about, messages,
+    bytes, recorded time of the last, when the next is due, how late the last was, how late any was; -1: no message was
+    due). A row of time `first_ns` is due when the monotonic clock says `base_ns`. It stops when a track has ended, at
+    `before_ns`, when nothing is due for a while, at a row without a publisher or that no topic can have, after `most`
+    messages or a slice of time. Raises `Full` if readers blocked it for `timeout_s` and nothing was published."""
+
 def wait(subscribers: Sequence[S], timeout: float | None = None, directory_seen: int = -1, /) -> list[S]: ...
 def inspect(directory: str, topic: str, /) -> Inspection: ...
 def inspect_all(directory: str, /) -> dict[str, Inspection | None]: ...
-def peek(
-    directory: str, topic: str, count: int, max_bytes: int, /
-) -> list[tuple[int, int, str, str, int, bytes | None]]: ...
+def peek(directory: str, topic: str, count: int, max_bytes: int, /) -> list[PeekRecord]: ...
 def topics(directory: str, /) -> list[str]: ...
 def unlink(directory: str, topic: str, force: bool, /) -> bool: ...
 def unlink_if_dead(directory: str, topic: str, /) -> bool: ...

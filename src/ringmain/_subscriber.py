@@ -2,38 +2,67 @@
 
 from __future__ import annotations
 
+import builtins
+import importlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypedDict, TypeVar, Unpack, overload
 
 from ringmain import _names, _native, backends
 from ringmain._contracts import CONTRACTS
-from ringmain._message import Message
+from ringmain._endpoint import AsyncIteration
+from ringmain._message import Message, T
 from ringmain._screens import Screened
 from ringmain._topic_info import parse_schema
 from ringmain._working import Working
 from ringmain.backends.shm import LOCKSTEP_VARIABLE
-from ringmain.errors import Closed, RingmainError, TopicMismatch
+from ringmain.errors import TopicMismatch
 
 if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+    from pathlib import Path
+
+    from ringmain.recording import Incident, Recording
     from ringmain.typed import Schema
 
-Start = Literal["latest", "oldest", "last"]
-OnLap = Literal["latest", "oldest"]
+Start = Literal["next", "oldest", "newest"]
+OnLap = Literal["next", "oldest"]
 Observe = Literal["never", "pipes", "always"]
-S = TypeVar("S", bound="Subscriber")
+S = TypeVar("S", bound="Subscriber[Any]")
 W = TypeVar("W", bound="_native.Subscriber | _native.FrameSubscriber")
 
 
-class Subscriber(Screened, Working, _native.Subscriber, metaclass=backends.EndpointType):
+class SubscriberOptions(TypedDict, total=False):
+    """What a subscriber may be given besides its type."""
+
+    start: Start
+    on_lap: OnLap
+    conflate: bool
+    ignore_senders: Iterable[str]
+    ignore_kinds: Iterable[str]
+    only_senders: Iterable[str] | None
+    only_kinds: Iterable[str] | None
+    name: str | None
+    spin: float | None
+    backend: backends.Backend | None
+    address: Any
+    observe: Observe
+    max_deliveries: int | None
+    since: str | timedelta | datetime | int | Incident
+    recording: Recording | str | Path
+
+
+class Subscriber(Screened, Working, AsyncIteration, _native.Subscriber, Generic[T], metaclass=backends.EndpointType):
     """Receives a topic's messages. The topic need not exist yet, and may be recreated meanwhile.
 
-    start: "latest" begins with the next message, "oldest" with the oldest that is still there, "last" with the newest
+    start: "next" begins with the next message, "oldest" with the oldest that is still there, "newest" with the newest
         that is there; on a topic with keep_last_per_kind, with the last of each kind. A pipe or work topic keeps its
         messages for its readers, which begin where the last one stopped.
-    on_lap: where to continue after being lapped: at the "latest" or the "oldest" message.
+    on_lap: where to continue after being lapped: "oldest" with the oldest message that is still there, "next" with
+        the next: then what is in the ring counts as lost too.
     conflate: deliver only the newest message; the ones skipped do not count as lost.
-    type: what is received: a `msgspec.Struct`, dataclass, `dict`, `numpy.ndarray`, ...; None for bytes.
+    type: what is received: a `msgspec.Struct`, dataclass, `dict`, `numpy.ndarray`, a structured `numpy.dtype`, ...;
+        None for bytes.
     ignore_senders, ignore_kinds: messages to skip without copying them; may be changed at any time.
     only_senders, only_kinds: the others are skipped likewise; None: receive all.
     max_deliveries: on `work`, a message that workers gave back, or died with, so often goes to topic `NAME.dead`
@@ -42,6 +71,8 @@ class Subscriber(Screened, Working, _native.Subscriber, metaclass=backends.Endpo
     spin: seconds to spin before sleeping, for the least latency. None: adaptive, at most 20 µs, and then it yields
         a core that other processes need; a reader that keeps up with a stream lets messages gather for 1 to 3 µs.
     backend: "shm", "zmq" or "fake"; None takes RINGMAIN_BACKEND, or shm. address: for zmq, where to connect.
+    since, recording: begin in a recording, `since="2h"`, a datetime, so many messages, or an incident, and go on with
+        the ring: each message once; see docs/guide/recording.md. `live` says which side the next message is from.
     observe: "always" reads as an observer: no writer waits for it, so it can be lapped on every contract, and on a pipe
         the one reader still gets every message. "pipes": observe pipes and work, read other topics. "never": read.
     """
@@ -49,10 +80,16 @@ class Subscriber(Screened, Working, _native.Subscriber, metaclass=backends.Endpo
     _backend = "shm"
     _role = "subscriber"
     _waits_natively = True
-    _takes_descriptors = False
+    _observer_sees_descriptors = True
     """May it read the descriptors of a frame topic as messages? Observers always may."""
 
-    def __new__(cls, *args: Any, backend: str | None = None, **options: Any) -> Self:
+    def __new__(
+        cls, *args: Any, backend: str | None = None, since: Any = None, recording: Any = None, **options: Any
+    ) -> Self:
+        if since is not None or recording is not None:
+            options |= {"backend": backend, "since": since, "recording": recording}
+            of_both: Self = _with_history(cls, args, options)
+            return of_both
         made: Self | None = backends.make(cls, backend, args, options)
         if made is not None:
             return made
@@ -62,12 +99,30 @@ class Subscriber(Screened, Working, _native.Subscriber, metaclass=backends.Endpo
             cls = _lockstep_client.pausing_class(cls, options.get("topic", args[0] if args else ""))
         return super().__new__(cls)
 
+    if TYPE_CHECKING:
+
+        def recv(self, timeout: float | None = None) -> T: ...
+        def try_recv(self) -> T | None: ...
+        def recv_message(self, timeout: float | None = None) -> Message[T]: ...
+        def try_recv_message(self) -> Message[T] | None: ...
+        def recv_many(self, max_messages: int, timeout: float | None = 0) -> list[T]: ...
+        def recv_messages(self, max_messages: int, timeout: float | None = 0) -> list[Message[T]]: ...
+        def __next__(self) -> T: ...
+
+    @overload
+    def __init__(
+        self: Subscriber[bytes], topic: str, *, type: None = None, **options: Unpack[SubscriberOptions]
+    ) -> None: ...
+    @overload
+    def __init__(self, topic: str, *, type: builtins.type[T], **options: Unpack[SubscriberOptions]) -> None: ...
+    @overload
+    def __init__(self: Subscriber[Any], topic: str, *, type: Any, **options: Unpack[SubscriberOptions]) -> None: ...
     def __init__(
         self,
         topic: str,
         *,
-        start: Start = "latest",
-        on_lap: OnLap = "latest",
+        start: Start = "next",
+        on_lap: OnLap = "oldest",
         conflate: bool = False,
         type: Any = None,
         ignore_senders: Iterable[str] = (),
@@ -80,6 +135,8 @@ class Subscriber(Screened, Working, _native.Subscriber, metaclass=backends.Endpo
         address: Any = None,
         observe: Observe = "never",
         max_deliveries: int | None = None,
+        since: Any = None,  # then __new__ makes another object
+        recording: Any = None,
     ) -> None:
         backends.check_no_address(address)
         self.topic = _names.check_topic(topic)
@@ -119,7 +176,9 @@ class Subscriber(Screened, Working, _native.Subscriber, metaclass=backends.Endpo
     def _attached(self) -> None:
         """Called after each join: at once, when the topic appears, when it is recreated."""
         self._check_contract(self.contract, self._options)
-        if not self._takes_descriptors and self._options["observe"] != "always" and self._has_frames():
+        here = self._describe()
+        sees = self._observer_sees_descriptors and self._options["observe"] == "always"
+        if here is not None and here["frames"] and not sees:
             raise TopicMismatch(
                 f"'{self.topic}' is a frame topic: what travels in it are descriptors of frames, not messages. Receive "
                 "it with ringmain.FrameSubscriber"
@@ -131,15 +190,6 @@ class Subscriber(Screened, Working, _native.Subscriber, metaclass=backends.Endpo
             from ringmain import typed
 
             typed.compatible(typed.Schema.from_bytes(there), self._codec.schema, topic=self.topic)
-
-    def _has_frames(self) -> bool:
-        """Does this life of the topic have a pool of buffers?"""
-        try:
-            pool = _native.inspect_pool(self._directory, self.topic)
-        except (RingmainError, OSError):
-            return False
-        there = self._describe()
-        return there is not None and pool["epoch"] > there["epoch"]  # an older pool is of an earlier life
 
     def _rescreen(self) -> None:
         super()._rescreen()
@@ -163,13 +213,13 @@ class Subscriber(Screened, Working, _native.Subscriber, metaclass=backends.Endpo
         """
         return _native.recv_batch(self, max_messages, timeout, max_bytes)
 
-    async def arecv(self, timeout: float | None = None) -> Any:
+    async def arecv(self, timeout: float | None = None) -> T:
         """`recv` for asyncio. A cancelled call has taken nothing. `close()` in another task ends it with `Closed`."""
         from ringmain import _aio
 
         return (await _aio.receive(self, timeout)).data
 
-    async def arecv_message(self, timeout: float | None = None) -> Message:
+    async def arecv_message(self, timeout: float | None = None) -> Message[T]:
         """`recv_message` for asyncio."""
         from ringmain import _aio
 
@@ -178,13 +228,10 @@ class Subscriber(Screened, Working, _native.Subscriber, metaclass=backends.Endpo
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Any:
-        if self.closed:
-            raise StopAsyncIteration
-        try:
-            return await self.arecv()
-        except Closed:
-            raise StopAsyncIteration from None
+    @property
+    def live(self) -> bool:
+        """Is the next message one of the ring? Without `since=` always."""
+        return True
 
     @property
     def contract(self) -> str | None:
@@ -209,6 +256,19 @@ class Subscriber(Screened, Working, _native.Subscriber, metaclass=backends.Endpo
         if contract is not None and CONTRACTS[contract].one_reader and self._options["observe"] == "never":
             self.close()
         return _rebuild, (type(self), self._directory, self.topic, {**self._options, **self._screens()})
+
+
+def _with_history(cls: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """A subscriber that begins in a recording. Recordings need packages that others do not, and are loaded by name."""
+    if not cls._is_public:
+        raise TypeError(
+            f"{cls.__name__} extends the shared-memory subscriber, which has no since=: use ringmain.Subscriber"
+        )
+    if options["since"] is None or options["recording"] is None:
+        raise ValueError("since= and recording= belong together: from when on, and in which recording")
+    if options["backend"] is None:
+        options.pop("backend")
+    return importlib.import_module("ringmain.recording._history").HistorySubscriber(*args, **options)
 
 
 def _rebuild(cls: type[S], directory: str, topic: str, options: dict[str, Any]) -> S:

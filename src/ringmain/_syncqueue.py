@@ -77,7 +77,9 @@ class SyncQueue(Closing):
                 if unread and block and self._is_waiting_for_itself(full):
                     raise Full(
                         f"queue '{self.name}' is full of messages that '{self.sender}' itself has not read: call pop() "
-                        "before append()"
+                        "before append()",
+                        topic=full.topic,
+                        participants=full.participants,
                     ) from None
                 # The ring may be full of messages that this member ignores, such as its own: skip them.
                 unread = bool(wait([self._subscriber], 0))
@@ -88,14 +90,14 @@ class SyncQueue(Closing):
         try:
             return self._publisher.send(data, kind, 0)
         except Full as full:
-            waited = f"within {timeout if block else 0:g} s"
-            raise Full(str(full).replace("within 0 s", waited)) from None
+            full.timeout = timeout if block else 0
+            raise
 
     def _is_waiting_for_itself(self, full: Full) -> bool:
         """Does this member's own reader block it, and does no other thread read for it? Then that does not change."""
         if self._reader_thread is not threading.current_thread() and self._reader_thread.is_alive():
             return False
-        return f"reader '{_names.participant_name(None, self.sender)}' (pid {os.getpid()})" in str(full)
+        return ("reader", _names.participant_name(None, self.sender), os.getpid()) in full.participants
 
     def pop(self, block: bool = False, timeout: float | None = None) -> Message | None:
         """The next message, or None: at once, or with `block` when the time is up."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -46,9 +47,14 @@ class Participant:
     taken: int = 0
     """Worker: messages that it has taken and not finished."""
     taken_ns: int = 0
-    """Worker: since when it has the oldest of them, wall clock; 0 if it has none."""
+    """Worker: since when it has the oldest of them, as `time.monotonic_ns()`; 0 if it has none."""
     redelivered: int = 0
     """Worker: messages it was given that another worker had given back."""
+
+    @property
+    def taken_for_ns(self) -> int:
+        """Worker: how long it has had the oldest of them."""
+        return time.monotonic_ns() - self.taken_ns if self.taken_ns else 0
 
     @property
     def pid_text(self) -> str:
@@ -64,7 +70,7 @@ class TopicInfo:
     contract: str
     capacity: int
     used: int
-    """Bytes of the ring that hold messages."""
+    """Bytes of the ring that hold messages; where the writer waits, only those that some reader has not finished."""
     next_sequence: int
     epoch: int
     """Which life of the topic this is: when it was created, in nanoseconds."""
@@ -72,7 +78,7 @@ class TopicInfo:
     schema: Schema | None
     writers: list[Participant]
     readers: list[Participant]
-    """Observers are among them."""
+    """Observers are among them; one that is still joining is not. Each receives what is sent from now on."""
     backend: Backend = "shm"
     waiting: int | None = None
     """On `work`: messages that no worker has taken. None on other contracts."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
+from ringmain import _inspect
 from ringmain._contracts import CONTRACTS
 from ringmain._endpoint import Endpoint
-from ringmain.errors import TopicMismatch
+from ringmain.errors import RingmainError, TopicMismatch
 
 DEAD_SUFFIX = ".dead"
 
@@ -17,6 +20,9 @@ class Working(Endpoint):
     block raises, or whose program ends first, is given back."""
 
     _dead_letters: Any = None
+    dead_letters_lost: int = 0
+    """On `work` with `max_deliveries`: messages that were to go to topic `NAME.dead`, and could not. They are dropped:
+    one that stayed would come back again and again, and no other would be done."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -49,10 +55,10 @@ class Working(Endpoint):
         """`TopicMismatch` if what was asked for makes no sense on this contract."""
         if contract is None:
             return
-        if CONTRACTS[contract].keeps_unread and options["start"] == "last" and options["observe"] == "never":
+        if CONTRACTS[contract].keeps_unread and options["start"] == "newest" and options["observe"] == "never":
             raise TopicMismatch(
-                f"'{self.topic}' is a {contract} topic: its unread messages wait for a reader, so start='last', which "
-                "skips them, is not for it. Leave it out, or observe with observe='always'"
+                f"'{self.topic}' is a {contract} topic: its unread messages wait for a reader, so start='newest', "
+                "which skips them, is not for it. Leave it out, or observe with observe='always'"
             )
         if CONTRACTS[contract].shared and options["conflate"]:
             raise TopicMismatch(
@@ -60,13 +66,29 @@ class Working(Endpoint):
                 "skips messages, is not for it"
             )
 
-    def _bury(self, data: bytes, sender: str, kind: str, seq: int, redelivered: int) -> None:
-        """Move a message that was given back too often to topic `NAME.dead`. `Full` if that has no room."""
-        if self._dead_letters is None:
-            from ringmain._publisher import Publisher
+    def _send_dead_letter(self, data: bytes, sender: str, kind: str, seq: int, redelivered: int) -> None:
+        """Move a message that was given back too often to topic `NAME.dead`, or drop it, if that does not take it."""
+        try:
+            if self._dead_letters is None:
+                self._dead_letters = self._open_dead_letters()
+                self._dead_letters._set_schema(self._schema())  # type: ignore[attr-defined]
+            self._dead_letters._set_sender(sender)
+            self._dead_letters.send(data, kind, 0)
+        except RingmainError as error:
+            self.dead_letters_lost += 1
+            if self.dead_letters_lost == 1:
+                text = f"message {seq} of topic '{self.topic}' failed {redelivered} times and is dropped: {error}"
+                warnings.warn(text, RuntimeWarning, stacklevel=3)
 
-            backend: Any = self._backend
-            self._dead_letters = Publisher(self.topic + DEAD_SUFFIX, contract="work", persist=True, backend=backend)
-            self._dead_letters._set_schema(self._schema())  # type: ignore[attr-defined]
-        self._dead_letters._set_sender(sender)
-        self._dead_letters.send(data, kind, 0)
+    def _open_dead_letters(self) -> Any:
+        """With the capacity of the topic itself, so that each of its messages fits; or as it is, if it is there."""
+        from ringmain._publisher import Publisher
+
+        options: Any = {"contract": "work", "persist": True, "backend": self._backend}
+        capacity = None
+        with suppress(RingmainError):
+            capacity = _inspect.info(self.topic).capacity
+        try:
+            return Publisher(self.topic + DEAD_SUFFIX, capacity=capacity, **options)
+        except TopicMismatch:
+            return Publisher(self.topic + DEAD_SUFFIX, **options)

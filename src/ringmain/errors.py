@@ -1,9 +1,11 @@
 """The errors. All derive from `RingmainError`, and each also from the builtin that a Python program would catch without
-knowing ringmain. The text says what happened, to which topic, and what to do."""
+knowing ringmain. The text says what happened, to which topic, and what to do. It is for people, and made of the fields,
+which are for programs: nothing here or in a user's program needs to look into a text."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, cast
 
 __all__ = [
     "AddressError",
@@ -15,6 +17,7 @@ __all__ = [
     "FrameTopicChanged",
     "Full",
     "InUse",
+    "InvalidArgument",
     "JavaNotFound",
     "LakeError",
     "Lapped",
@@ -31,7 +34,6 @@ __all__ = [
     "SchemaMismatch",
     "ServerGone",
     "SparkUnavailable",
-    "StreamChanged",
     "SystemFailure",
     "TakenOver",
     "Timeout",
@@ -43,11 +45,79 @@ __all__ = [
 
 
 class RingmainError(Exception):
-    """The base of all errors of ringmain."""
+    """The base of all errors of ringmain. Their fields say what the text says, for programs; one that is not known, or
+    does not apply, is None. An error keeps its fields when it is pickled."""
+
+    topic: str | None
+    """Which topic it is about."""
+    service: str | None
+    """Which service, if it is about a request."""
+
+    def __init__(self, *args: object, topic: str | None = None, service: str | None = None) -> None:
+        super().__init__(*args)
+        self.topic, self.service = topic, service
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Not by the constructor of the class, whose arguments may be others. An errno is not among the fields.
+        _, args, *fields = cast("tuple[Any, ...]", super().__reduce__())
+        return _rebuild, (type(self), args, {**fields[0], "errno": getattr(self, "errno", None)})
+
+
+def _rebuild(cls: type[RingmainError], args: tuple[Any, ...], fields: dict[str, Any]) -> RingmainError:
+    error = cls.__new__(cls)
+    RingmainError.__init__(error, *args)
+    for name, value in fields.items():
+        if name != "errno" or value is not None:
+            setattr(error, name, value)
+    return error
+
+
+class InvalidArgument(RingmainError, ValueError):
+    """A topic's name, a size, or a number that is given as an argument breaks its rule. The text has the rule."""
+
+
+class WaitedFor(NamedTuple):
+    """A participant that did not do in time what was waited for."""
+
+    role: str
+    """writer, reader or observer."""
+    name: str
+    pid: int | None
+    """None: it is in another pid namespace, where its number means another process."""
 
 
 class Timeout(RingmainError, TimeoutError):
     """The time was up before a message came. Says which participant it waited for."""
+
+    timeout: float | None
+    """The seconds that were waited."""
+    reason: str
+    """Why it took longer: who was waited for, and in what state it was."""
+    participants: tuple[WaitedFor, ...]
+    """Which participants were waited for, if any had come."""
+    lost: int
+    """Receiving: how many messages were lost since the last one received."""
+
+    def __init__(
+        self,
+        what: str = "",
+        *,
+        topic: str | None = None,
+        service: str | None = None,
+        timeout: float | None = None,
+        reason: str = "",
+        participants: Iterable[tuple[str, str, int | None]] = (),
+        lost: int = 0,
+    ) -> None:
+        super().__init__(what, topic=topic, service=service)
+        self.timeout, self.reason, self.lost = timeout, reason, lost
+        self.participants = tuple(WaitedFor(*each) for each in participants)
+
+    def __str__(self) -> str:
+        """From the fields, so that one who waits in slices says how long it waited in all: `error.timeout = 5`."""
+        waited = "" if self.timeout is None else f" within {self.timeout:.6g} s"
+        lost = f"; {self.lost} message{' was' if self.lost == 1 else 's were'} lost since the last one received"
+        return f"{self.args[0]}{waited}{f': {self.reason}' if self.reason else ''}{lost if self.lost else ''}"
 
 
 class Full(Timeout):
@@ -58,7 +128,8 @@ class Full(Timeout):
 
 
 class Busy(Timeout):
-    """No server is free to take a request at once, and the call does not wait: `call(..., timeout=0)`."""
+    """No server is free to take a request at once, or there is no room for it, and the call does not wait:
+    `call(..., if_idle=True)`, `call(..., room_timeout=0)`."""
 
 
 class ServerGone(RingmainError, ConnectionError):
@@ -93,9 +164,19 @@ class RosterFull(RingmainError, OSError):
 class MessageTooLarge(RingmainError, ValueError):
     """The message can never fit. Says the limit, and the capacity to ask for."""
 
+    size_bytes: int | None = None
+    """Of the message."""
+    limit_bytes: int | None = None
+    """Of the largest that fits."""
+    needed_capacity: int | None = None
+    """What to ask for: `capacity=`. None: no topic takes such a message."""
+
 
 class Lapped(RingmainError, BufferError):
     """A borrowed message was overwritten while it was in use. Only on `broadcast`."""
+
+    seq: int | None = None
+    """Of the message."""
 
 
 class InUse(RingmainError, BufferError):
@@ -126,10 +207,6 @@ class FrameTopicChanged(RingmainError, ValueError):
     """A frame topic restarted with another layout, and the subscriber was opened with `on_change="raise"`."""
 
 
-StreamChanged = FrameTopicChanged
-"""Its name before 0.2."""
-
-
 class SystemFailure(RingmainError, OSError):
     """The operating system refused something; `errno` says what. A full /dev/shm is one of these."""
 
@@ -141,38 +218,39 @@ class SchemaError(RingmainError, ValueError):
 class SchemaMismatch(RingmainError, TypeError):
     """A reader's type cannot take what the topic's writer sends; `differences` lists why, one line each."""
 
+    writer: str
+    """What is sent."""
+    reader: str
+    """What was asked for."""
+    differences: tuple[str, ...]
+    """Why the one cannot be read as the other."""
+
     def __init__(self, writer: str, reader: str, differences: Sequence[str], *, topic: str | None = None) -> None:
         self.writer = writer
         self.reader = reader
         self.differences = tuple(differences)
-        self.topic = topic
         where = f"topic {topic!r} is" if topic is not None else "messages are"
         lines = "".join(f"\n  - {difference}" for difference in self.differences)
-        super().__init__(f"{where} written as {writer}, which does not read as {reader}:{lines}")
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild_mismatch, (self.writer, self.reader, self.differences, self.topic)
-
-
-def _rebuild_mismatch(writer: str, reader: str, differences: Sequence[str], topic: str | None) -> SchemaMismatch:
-    return SchemaMismatch(writer, reader, differences, topic=topic)
+        super().__init__(f"{where} written as {writer}, which does not read as {reader}:{lines}", topic=topic)
 
 
 class DecodeError(RingmainError, ValueError):
     """One message's payload does not decode. The subscriber has moved past it, to the next one; on `work`, the message
     is given back."""
 
+    seq: int
+    """Of the message."""
+    reason: str
+    """What the decoder said."""
+
     def __init__(self, topic: str, seq: int, reason: str) -> None:
-        self.topic = topic
         self.seq = seq
         self.reason = reason
         super().__init__(
             f"message {seq} of topic {topic!r} does not decode: {reason}. "
-            "It was skipped, or on a work topic given back; receive again for the next one."
+            "It was skipped, or on a work topic given back; receive again for the next one.",
+            topic=topic,
         )
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return DecodeError, (self.topic, self.seq, self.reason)
 
 
 class CodecNotFound(RingmainError, LookupError):
@@ -205,6 +283,61 @@ class JavaNotFound(RingmainError, FileNotFoundError):
 
 class LakeError(RingmainError, RuntimeError):
     """A lake cannot be written as it is: its row counts do not add up, or it was built another way. Says which."""
+
+
+# The texts that more than one backend says, or that the native module says, too.
+
+
+def no_message(
+    topic: str, timeout: float | None, reason: str, participants: Iterable[tuple[str, str, int | None]], lost: int
+) -> Timeout:
+    return Timeout(
+        f"no message on topic '{topic}'",
+        topic=topic,
+        timeout=timeout,
+        reason=reason,
+        participants=participants,
+        lost=lost,
+    )
+
+
+def no_room(
+    topic: str, timeout: float | None, waiting_for: str, participants: Iterable[tuple[str, str, int | None]] = ()
+) -> Full:
+    reason = f"waiting for {waiting_for}"
+    return Full(f"topic '{topic}' had no room", topic=topic, timeout=timeout, reason=reason, participants=participants)
+
+
+def no_buffer(topic: str, timeout: float | None, buffers: int, holders: str) -> Full:
+    what = f"frame topic '{topic}' had no free buffer"
+    return Full(what, topic=topic, timeout=timeout, reason=f"of its {buffers}, {holders}")
+
+
+def too_few_readers(topic: str, timeout: float | None, readers: int, wanted: int, sends: bool) -> Timeout:
+    """`sends`: a message was to be sent, which needs so many."""
+    what = f"topic '{topic}' had {readers} of {wanted} readers"
+    if sends:
+        return Full(what, topic=topic, timeout=timeout, reason="nothing was sent")
+    return Timeout(what, topic=topic, timeout=timeout)
+
+
+def too_large(
+    topic: str, size_bytes: int, capacity_bytes: int, limit_bytes: int, needed_capacity: int | None, keeps: bool
+) -> MessageTooLarge:
+    """`keeps`: the topic keeps the last message of each kind."""
+    why = ", since a topic with keep_last_per_kind has a 1024th of it for each kind" if keeps else ""
+    error = MessageTooLarge(
+        f"a message of {size_bytes} bytes is too large for topic '{topic}': with its {capacity_bytes} bytes it takes "
+        f"up to {limit_bytes}; "
+        + (
+            f"ask for capacity={needed_capacity} or more{why}"
+            if needed_capacity is not None
+            else "no topic takes more than 4 GiB in one message"
+        ),
+        topic=topic,
+    )
+    error.size_bytes, error.limit_bytes, error.needed_capacity = size_bytes, limit_bytes, needed_capacity
+    return error
 
 
 def wrong_type(topic: str, accepts: tuple[type, ...] | None, value: object, cause: object = None) -> TypeError:

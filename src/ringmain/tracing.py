@@ -111,7 +111,9 @@ def _with_context(kind: str) -> str:
 def _traced(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def with_context(self: Any, *args: Any, **options: Any) -> Any:
-        if len(args) > 1:
+        if options.get("kinds") is not None:
+            options["kinds"] = [_with_context(kind) for kind in options["kinds"]]
+        elif len(args) > 1:
             args = (args[0], _with_context(args[1]), *args[2:])
         else:
             options["kind"] = _with_context(options.get("kind", ""))

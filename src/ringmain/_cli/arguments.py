@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable
-from typing import TypeVar
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, TypeVar
 
+from ringmain._cli.exit_codes import UsageError
 from ringmain._names import parse_bytes
 
+if TYPE_CHECKING:
+    from ringmain.recording import Recording
+
 _Number = TypeVar("_Number", int, float)
-_SPANS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+SPANS_S = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
 def add_topic(parser: argparse.ArgumentParser, *, many: bool = False) -> None:
@@ -43,6 +49,39 @@ def add_storage_option(parser: argparse.ArgumentParser) -> None:
         "--storage-option", action="append", default=[], type=_storage_option, metavar="K=V",
         help="of an object store, like AWS_REGION=...",
     )  # fmt: skip
+
+
+def add_moments(parser: argparse.ArgumentParser) -> None:
+    """From when to when of a recording; `moment` reads them."""
+    parser.add_argument(
+        "--from", dest="since", metavar="WHEN", help="seconds after the first message, or a date and time (ISO 8601)"
+    )
+    parser.add_argument("--to", dest="until", metavar="WHEN", help="the same; messages from then on are left out")
+
+
+def moment(option: str, text: str | None, recording: Recording) -> int | datetime | None:
+    """A publish time: seconds after the recording's first message, or a date."""
+    if text is None:
+        return None
+    try:
+        after_s = float(text)
+    except ValueError:
+        try:
+            at = datetime.fromisoformat(text)
+        except ValueError:
+            raise UsageError(
+                f"{option} is seconds after the first message, or a date and time (ISO 8601), not {text!r}"
+            ) from None
+        return at.astimezone() if at.tzinfo is None else at
+    if not math.isfinite(after_s) or abs(after_s) > timedelta.max.total_seconds():
+        raise UsageError(f"{option}: {text} seconds is out of range")
+    times = recording.time_range_ns
+    return times[0] + round(after_s * 1e9) if times is not None else 0
+
+
+def add_incident(parser: argparse.ArgumentParser) -> None:
+    """For commands that read a recording."""
+    parser.add_argument("--incident", metavar="ID", help="what a flight recorder kept: its id, or a part of it")
 
 
 def _storage_option(text: str) -> tuple[str, str]:
@@ -95,9 +134,10 @@ def size(text: str) -> int:
 
 
 def _span_s(text: str) -> float:
-    return float(text.rstrip("smhd")) * _SPANS_S[text.lstrip("0123456789.") or "s"]
+    unit = text.lstrip("0123456789.")
+    return float(text.removesuffix(unit)) * SPANS_S[unit or "s"]
 
 
 def span(text: str) -> float:
-    """A duration in seconds, more than zero: 90, 90s, 30m, 24h, 7d."""
+    """A duration in seconds, more than zero: 90, 90s, 30m or 30min, 24h, 7d."""
     return _number(text, _span_s, lambda n: 0 < n < 1e10, "a time is wanted, like 90s, 30m, 24h or 7d")

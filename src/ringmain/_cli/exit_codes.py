@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 
 
@@ -47,8 +49,12 @@ class UsageError(CommandError):
         super().__init__(sentence, Exit.USAGE)
 
 
-def missing_part(extra: str, error: ImportError) -> CommandError:
-    """The sentence for an optional part that is not installed."""
-    return CommandError(
-        f"this needs {error.name or 'a module'}, which is not installed: pip install 'ringmain[{extra}]'"
-    )
+@contextmanager
+def needs(extra: str) -> Iterator[None]:
+    """Around the import of an optional part: a sentence that says what to install, if it is not there."""
+    try:
+        yield
+    except ImportError as error:
+        raise CommandError(
+            f"this needs {error.name or 'a module'}, which is not installed: pip install 'ringmain[{extra}]'"
+        ) from None

@@ -25,6 +25,7 @@ from typing import Literal
 from ringmain import _names, _native
 from ringmain._cli.text_format import bytes_text
 from ringmain._cli.topic_summary import survey
+from ringmain._endpoint import DESCRIPTORS_PER_ENDPOINT
 
 _FUTEX_WAITV = 449  # the same number on every architecture
 _F_OFD_SETLK = 37
@@ -160,7 +161,7 @@ def _leftovers() -> Iterator[Finding]:
 
 def _limits() -> Iterator[Finding]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    text = f"{soft} open files (each publisher and subscriber uses one)"
+    text = f"{soft} open files (each publisher and subscriber uses {DESCRIPTORS_PER_ENDPOINT})"
     if soft != resource.RLIM_INFINITY and soft < _FEW_FILES:
         yield Finding("limits", "note", text, f"ulimit -n {min(hard, 4096) if hard > 0 else 4096}")
     else:

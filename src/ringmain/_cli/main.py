@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -28,6 +29,7 @@ COMMANDS = {
     "bw": "measure the bandwidth of topics",
     "delay": "measure the delay from send to receive",
     "top": "live view of all topics",
+    "view": "plots, pictures and events of topics, in the browser",
     "record": "record topics, until Ctrl-C",
     "play": "publish a recording again, with its timing",
     "export": "write a recording as one file in another format",
@@ -41,6 +43,7 @@ COMMANDS = {
     "doctor": "check this machine, or find out why a topic is stuck",
     "bench": "measure ringmain on this machine",
     "demo": "run a small robot: processes, loss, a crash, a recording, Spark",
+    "config": "say where the C++ and C library is, for CMake and compilers",
     "completion": "print a completion script for bash, zsh or fish",
 }
 """Every command and what it does. The module is `ringmain._cli.commands.<name>`, or `<name>_` for a word of Python."""
@@ -104,11 +107,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _without_command(argv)
     name = argv[0]
     if name not in COMMANDS:
-        import difflib
+        from ringmain._cli.missing_topic import did_you_mean
 
-        near = difflib.get_close_matches(name, COMMANDS, 1)
-        hint = f"did you mean '{near[0]}'?" if near else "ringmain --help lists the commands"
-        print(f"ringmain: there is no command '{name}'; {hint}", file=sys.stderr)
+        hint = did_you_mean(name, COMMANDS) or "; ringmain --help lists the commands"
+        print(f"ringmain: there is no command '{name}'{hint}", file=sys.stderr)
         return Exit.USAGE
     return _guarded(name, argv[1:])
 
@@ -157,11 +159,11 @@ def _guarded(name: str, argv: list[str]) -> int:
 
 def _from_library(prog: str, error: Exception) -> int:
     """The library's own errors become one sentence. Any other error is a defect and keeps its traceback."""
-    from ringmain.errors import RingmainError
+    from ringmain.errors import InvalidArgument, RingmainError
 
     if not isinstance(error, RingmainError | OSError):
-        if not _is_name_error(error):
-            raise error
+        raise error
+    if isinstance(error, InvalidArgument):
         code = Exit.USAGE
     elif isinstance(error, FileNotFoundError):
         code = Exit.NOT_FOUND
@@ -170,16 +172,9 @@ def _from_library(prog: str, error: Exception) -> int:
     return _complain(prog, str(error), code)
 
 
-def _is_name_error(error: Exception) -> bool:
-    """Was it raised by the rules for names and sizes (_names.py)?"""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return trace is not None and trace.tb_frame.f_globals.get("__name__") == "ringmain._names"
-
-
 def _complain(prog: str, text: str, code: Exit) -> int:
-    print(f"{prog}: {' '.join(text.split())}", file=sys.stderr)
+    plain = re.sub(r"\x1b\[[\d;]*m", "", text)  # errors of object stores come with colours
+    print(f"{prog}: {' '.join(plain.split())}", file=sys.stderr)
     return code
 
 

@@ -21,9 +21,12 @@ class Encoder:
         self.schema = schema
         self._hex = as_hex
         self._made: Any = None
+        self._by_field: Any = None
         if schema is not None and schema.codec == "msgpack":
             self._made = materialise(schema)
-        elif schema is not None and schema.codec not in ("bytes", "str", "ndarray"):
+            if schema.has_positional:
+                self._by_field = materialise(schema, by_field=True)
+        elif schema is not None and schema.codec not in ("bytes", "str", "ndarray", "struct"):
             raise CommandError(
                 f"messages of {schema.type_name} ({schema.codec}) cannot be written as text: send them from a program"
             )
@@ -45,9 +48,20 @@ class Encoder:
         try:
             if schema.codec == "ndarray":
                 return self._array(value)
-            return bytes(codec_from_schema(schema).encode(msgspec.convert(value, self._made)))
+            if schema.codec == "struct":
+                return self._struct(value)
+            return bytes(codec_from_schema(schema).encode(self._record(value)))
         except (msgspec.ValidationError, ValueError, TypeError) as error:
             raise UsageError(f"the message does not fit the type {schema.type_name}: {error}") from None
+
+    def _record(self, value: Any) -> Any:
+        """A record that is sent as an array may be written as one, or by field, as `echo` prints it."""
+        try:
+            return msgspec.convert(value, self._made)
+        except msgspec.ValidationError:
+            if self._by_field is None:
+                raise
+        return msgspec.convert(msgspec.convert(value, self._by_field), self._made, from_attributes=True)
 
     def _array(self, value: Any) -> bytes:
         import numpy
@@ -55,6 +69,13 @@ class Encoder:
         assert self.schema is not None
         dtype = self.schema.params.get("dtype")
         return bytes(codec_from_schema(self.schema).encode(numpy.array(value, dtype=dtype or None)))
+
+    def _struct(self, value: Any) -> bytes:
+        from ringmain.typed._structs import dtype_of_schema, from_builtins
+
+        assert self.schema is not None
+        record = from_builtins(value, dtype_of_schema(self.schema))
+        return bytes(codec_from_schema(self.schema).encode(record))
 
 
 def schema_of_type(path: str) -> Schema:

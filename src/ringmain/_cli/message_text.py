@@ -37,7 +37,11 @@ class Decoder:
         self._frames = frames
         self.why_bytes: str | None = None
         self._codec: Codec | None = None
+        # Where no record is sent without its field names, msgspec does all of it, which is faster.
+        self._plain = plain
         if schema is not None:
+            if schema.has_positional:
+                self._plain = _by_field
             try:
                 self._codec = codec_from_schema(schema)
             except (CodecNotFound, SchemaError, ImportError) as error:
@@ -49,19 +53,37 @@ class Decoder:
             frame = read_descriptor(payload) if self._frames else None
             return payload if frame is None else frame._asdict()
         try:
-            return plain(self._codec.decode(payload))
+            return self._plain(self._codec.decode(payload))
         except _MISREADS as error:
             raise ValueError(f"does not decode as {self._codec.schema.type_name}: {error}") from error
 
 
 def plain(value: Any) -> Any:
     """Records as dicts, tuples as lists; arrays, tables and bytes stay."""
+    if _is_record(value):
+        from ringmain.typed._structs import to_builtins
+
+        return to_builtins(value)
     if _is_array(value) or _is_table(value):
         return value
     kept = [bytes, bytearray, memoryview]
     if "numpy" in sys.modules:  # otherwise there is no array
         kept.append(sys.modules["numpy"].ndarray)
     return msgspec.to_builtins(value, builtin_types=kept)
+
+
+def _by_field(value: Any) -> Any:
+    """As `plain`; also a record that is sent as an array (an `array_like` Struct, a NamedTuple) is a dict."""
+    if isinstance(value, msgspec.Struct):
+        tagged = value.__struct_config__
+        tag = {} if tagged.tag_field is None else {tagged.tag_field: tagged.tag}
+        names = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
+        return tag | {key: _by_field(getattr(value, name)) for key, name in names}
+    if isinstance(value, Mapping):
+        return {plain(key): _by_field(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_by_field(item) for item in value]
+    return plain(value)
 
 
 def fields_of(message: Message) -> dict[str, Any]:
@@ -169,6 +191,11 @@ def _tree(value: Any, full: bool) -> Iterator[str]:
             yield f"{'  ' if number else '- '}{line}"
     if len(items) < len(value):
         yield f"... {len(value) - len(items)} more (--full shows all)"
+
+
+def _is_record(value: Any) -> bool:
+    """Of a structured dtype: a message of a struct."""
+    return type(value).__module__ == "numpy" and type(value).__name__ == "void"
 
 
 def _is_array(value: Any) -> bool:

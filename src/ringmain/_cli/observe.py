@@ -15,7 +15,8 @@ from typing import Any
 from ringmain import _names, _native
 from ringmain._cli.exit_codes import CommandError, Exit
 from ringmain._cli.message_text import Decoder
-from ringmain._cli.topic_summary import stream_of
+from ringmain._cli.missing_topic import say_not_there_yet, similar_topic
+from ringmain._cli.topic_summary import frames_of
 from ringmain._message import Message
 from ringmain._subscriber import Subscriber
 from ringmain.errors import RingmainError, Timeout, TopicNotFound
@@ -23,9 +24,12 @@ from ringmain.errors import RingmainError, Timeout, TopicNotFound
 _HEADER_BYTES = 24  # the least overhead of a message in the ring
 
 
-def watch(topic: str, command: str, **options: Any) -> Subscriber:
-    """A subscriber that only observes."""
-    return Subscriber(topic, name=f"ringmain {command}", observe="always", **options)
+def watch(topic: str, command: str, *, timeout: float | None, **options: Any) -> Subscriber:
+    """A subscriber that only observes. The topic may come later; if it does not within `timeout`, the error says so."""
+    sub = Subscriber(topic, name=f"ringmain {command}", observe="always", **options)
+    if not sub.attached and (timeout is None or similar_topic(topic)):
+        say_not_there_yet(command, topic)
+    return sub
 
 
 def messages(sub: Subscriber, timeout: float | None, *, decode: bool = True) -> Iterator[Message]:
@@ -55,7 +59,7 @@ def messages(sub: Subscriber, timeout: float | None, *, decode: bool = True) -> 
 
 
 def _decoder(sub: Subscriber) -> Decoder:
-    decoder = Decoder(sub.schema, frames=stream_of(sub.topic) is not None)
+    decoder = Decoder(sub.schema, frames=frames_of(sub.topic) is not None)
     if decoder.why_bytes:
         _say(f"printing bytes: {decoder.why_bytes}")
     return decoder

@@ -10,6 +10,7 @@ from contextlib import suppress
 
 from ringmain import _names, _native
 from ringmain._cli.exit_codes import CommandError, Exit
+from ringmain._cli.missing_topic import no_topic
 from ringmain._cli.observe import Flow, Reading, flow, read_counters
 from ringmain._cli.text_format import table
 
@@ -23,7 +24,7 @@ def follow(
     """Prints one line for each topic every interval, until the count is reached or Ctrl-C."""
     for name in args.topic:
         if read_counters(name) is None:
-            raise CommandError(f"there is no topic '{name}' in {_names.runtime_directory()}", Exit.NOT_FOUND)
+            raise no_topic(name)
     before = _read_all(args.topic)
     left = args.count or -1
     due = time.monotonic()

@@ -7,7 +7,7 @@ from typing import Any
 
 from ringmain._cli.text_format import Right, bold, bytes_text, count_text, duration_text, rate_text, table
 from ringmain.errors import SchemaError
-from ringmain.recording import Recording
+from ringmain.recording import Incident, Recording
 from ringmain.recording._format import FRAMES
 from ringmain.recording._meta import TopicMeta
 from ringmain.typed import Schema
@@ -46,6 +46,19 @@ def recording_dict(recording: Recording, location: str) -> dict[str, Any]:
         "messages": sum(topic["messages"] for topic in topics),
         "lost": sum(topic["lost"] for topic in topics),
         "topics": topics,
+        "incidents": [_incident_dict(one) for one in recording.incidents()],
+    }
+
+
+def _incident_dict(incident: Incident) -> dict[str, Any]:
+    return {
+        "id": incident.id,
+        "name": incident.name,
+        "why": incident.why,
+        "trigger_ns": incident.trigger_ns,
+        "start_ns": incident.start_ns,
+        "end_ns": incident.end_ns,
+        "open": incident.is_open,
     }
 
 
@@ -71,7 +84,12 @@ def describe_recording(known: dict[str, Any]) -> str:
         ]
         for topic in known["topics"]
     ]  # fmt: skip
-    return "\n".join([*lines, table(_HEADS, rows) if rows else "no topics"])
+    kept = [
+        [one["id"], one["why"], duration_text(one["end_ns"] - one["start_ns"]), "not over" if one["open"] else ""]
+        for one in known["incidents"]
+    ]
+    incidents = ["", table(("INCIDENT", "WHY", "WINDOW", ""), kept)] if kept else []
+    return "\n".join([*lines, table(_HEADS, rows) if rows else "no topics", *incidents])
 
 
 def _type_name(meta: TopicMeta) -> str:

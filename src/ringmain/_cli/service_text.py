@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -77,7 +76,7 @@ def times_text(p50_us: float, p99_us: float) -> str:
     return f"{duration_text(p50_us * 1e3)} / {duration_text(p99_us * 1e3)}" if p99_us else "-"
 
 
-def describe_service(known: ServiceInfo, now_ns: int) -> str:
+def describe_service(known: ServiceInfo) -> str:
     """A few lines, for `ringmain info` and the live view."""
     lines = [
         f"service {printable(known.name)}: {known.request or 'bytes'} -> {known.reply or 'bytes'}",
@@ -85,12 +84,13 @@ def describe_service(known: ServiceInfo, now_ns: int) -> str:
         f"  clients   {known.clients}",
         f"  requests  {known.waiting} waiting, {known.in_flight} in flight, {rate_text(known.rate_hz)} Hz",
         f"  answered  {count_text(known.requests)}, of which {count_text(known.failed)} failed; "
-        f"{count_text(known.expired)} expired, {count_text(known.gone)} lost their server",
+        f"{count_text(known.expired)} expired, {count_text(known.gone)} lost their server"
+        + (f", {count_text(known.dropped)} replies dropped" if known.dropped else ""),
         f"  in queue  {times_text(known.queue_p50_us, known.queue_p99_us)} (p50 / p99)",
         f"  handler   {times_text(known.handler_p50_us, known.handler_p99_us)} (p50 / p99)",
     ]
-    if known.slowest is not None and now_ns - known.slowest.taken_ns > _SLOW_NS:
-        since = duration_text(now_ns - known.slowest.taken_ns)
+    if known.slowest is not None and known.slowest.taken_for_ns > _SLOW_NS:
+        since = duration_text(known.slowest.taken_for_ns)
         lines.append(f"  slowest   {printable(known.slowest.name)} has had a request for {since}")
     return "\n".join(lines)
 
@@ -118,9 +118,12 @@ def check_service(known: ServiceInfo) -> Iterator[Finding]:
         slow = known.queue_p99_us > 10 * known.handler_p99_us
         remedy = "requests wait longer than they take: start another server, or take batches" if slow else ""
         yield Finding("times", "note" if slow else "ok", text, remedy)
-    if known.slowest is not None and time.time_ns() - known.slowest.taken_ns > _SLOW_NS:
-        since = duration_text(time.time_ns() - known.slowest.taken_ns)
+    if known.slowest is not None and known.slowest.taken_for_ns > _SLOW_NS:
+        since = duration_text(known.slowest.taken_for_ns)
         yield Finding("slow", "note", f"server '{known.slowest.name}' has had a request for {since}")
     for count, what in ((known.failed, "failed"), (known.expired, "expired"), (known.gone, "lost their server")):
         if count:
             yield Finding("requests", "note", f"{count} of {known.requests + known.expired + known.gone} {what}")
+    if known.dropped:
+        remedy = "clients that read their replies, or have a larger reply_capacity"
+        yield Finding("replies", "note", f"{known.dropped} replies were dropped: their clients did not read", remedy)

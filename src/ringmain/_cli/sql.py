@@ -27,9 +27,9 @@ class BadQuery(Exception):
     """DuckDB refuses the query. The text is its own, in one line."""
 
 
-def recording_tables(location: str, storage_options: Mapping[str, str]) -> Tables:
-    """Each topic as a table with the fields of its messages as columns beside the envelope."""
-    recording = Recording(location, storage_options=storage_options)
+def recording_tables(location: str, storage_options: Mapping[str, str], incident: str | None = None) -> Tables:
+    """Each topic as a table with the fields of its messages as columns, beside those of ours."""
+    recording = Recording(location, storage_options=storage_options, incident=incident)
     return {topic: functools.partial(recording.decoded_batches, topic) for topic in recording.topics()}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -11,12 +10,12 @@ from ringmain._cli.text_format import bytes_text, duration_text
 from ringmain._cli.topic_summary import oldest_task
 from ringmain._contracts import CONTRACTS
 from ringmain._inspect import Participant, TopicInfo
-from ringmain.frames import FrameStream
+from ringmain.frames import FrameTopic
 
 _STATES = {"T": "stopped", "t": "being debugged", "D": "stuck in the kernel", "Z": "a zombie"}
 
 
-def diagnose(before: TopicInfo, now: TopicInfo, seconds: float, stream: FrameStream | None = None) -> Iterator[Finding]:
+def diagnose(before: TopicInfo, now: TopicInfo, seconds: float, frames: FrameTopic | None = None) -> Iterator[Finding]:
     """The findings about a topic. The first one says whether it moves."""
     passed = now.next_sequence - before.next_sequence if now.epoch == before.epoch else now.next_sequence
     # A waiting writer wakes up now and then, so one observation may miss that it waits. If no message passed between
@@ -26,8 +25,8 @@ def diagnose(before: TopicInfo, now: TopicInfo, seconds: float, stream: FrameStr
     blocked = [w for key, w in waiting.items() if any(_key(n) == key for n in alive)]
     if blocked and passed == 0:
         yield from (_stuck(now, writer) for writer in blocked)
-    elif stream and passed == 0 and sum(stream.held.values()) >= stream.buffers:
-        yield from _all_held(now, stream)
+    elif frames and passed == 0 and sum(frames.held.values()) >= frames.buffers:
+        yield from _all_held(now, frames)
     elif passed:
         yield Finding("moving", "ok", f"{passed} messages in {seconds:g} s")
     elif not alive:
@@ -56,10 +55,10 @@ def _stuck(topic: TopicInfo, writer: Participant) -> Finding:
     return Finding("stuck", "bad", f"{text}, which is {state}" if state else text, remedy)
 
 
-def _all_held(topic: TopicInfo, stream: FrameStream) -> Iterator[Finding]:
+def _all_held(topic: TopicInfo, frames: FrameTopic) -> Iterator[Finding]:
     """No buffer is free: the next frame waits, or is dropped."""
-    holders = ", ".join(f"{who} has {count}" for who, count in stream.held.items())
-    text = f"no buffer is free for the next frame: of {stream.buffers}, {holders}"
+    holders = ", ".join(f"{who} has {count}" for who, count in frames.held.items())
+    text = f"no buffer is free for the next frame: of {frames.buffers}, {holders}"
     remedy = "release frames sooner (leave the block, drop the arrays), use more buffers, or when_full='drop'"
     yield Finding("stuck", "bad", text, remedy)
     yield from _not_running(reader for reader in topic.readers if reader.alive)
@@ -117,7 +116,7 @@ def _since(worker: Participant) -> str:
     """For how long a worker has had its oldest message."""
     if not worker.taken_ns:
         return f"which has {worker.taken} messages"
-    return f"which has had a message for {duration_text(time.time_ns() - worker.taken_ns)}"
+    return f"which has had a message for {duration_text(worker.taken_for_ns)}"
 
 
 def _key(participant: Participant) -> tuple[int, int, int]:

@@ -10,7 +10,7 @@ from typing import Any
 from ringmain import _names, _native
 from ringmain._inspect import Participant, TopicInfo, info
 from ringmain.errors import RingmainError
-from ringmain.frames import FrameStream, frame_stream
+from ringmain.frames import FrameTopic, frame_topic
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,10 @@ def survey(pattern: str = "*") -> tuple[list[TopicInfo], list[Unreadable]]:
     return found, unreadable
 
 
-def stream_of(name: str) -> FrameStream | None:
+def frames_of(name: str) -> FrameTopic | None:
     """The frames of a frame topic. None if it is another topic."""
     try:
-        return frame_stream(name)
+        return frame_topic(name)
     except (RingmainError, ValueError):
         return None
 
@@ -48,12 +48,12 @@ def participant_dict(participant: Participant) -> dict[str, Any]:
     return {slot: getattr(participant, slot) for slot in Participant.__slots__}
 
 
-def topic_dict(topic: TopicInfo, stream: FrameStream | None) -> dict[str, Any]:
-    """A topic as JSON. The names are those of `rm.info` and `rm.frame_stream`."""
+def topic_dict(topic: TopicInfo, frames: FrameTopic | None) -> dict[str, Any]:
+    """A topic as JSON. The names are those of `rm.info` and `rm.frame_topic`."""
     return {
         "name": topic.name,
         "contract": topic.contract,
-        "type": type_name(topic, stream),
+        "type": type_name(topic, frames),
         "capacity": topic.capacity,
         "max_participants": topic.max_participants,
         "kept_kinds": topic.kept_kinds,
@@ -66,28 +66,28 @@ def topic_dict(topic: TopicInfo, stream: FrameStream | None) -> dict[str, Any]:
         "waiting": topic.waiting,
         "writers": [participant_dict(writer) for writer in topic.writers],
         "readers": [participant_dict(reader) for reader in topic.readers],
-        "frames": stream_dict(stream) if stream else None,
+        "frames": frames_dict(frames) if frames else None,
     }
 
 
-def stream_dict(stream: FrameStream) -> dict[str, Any]:
-    layout = stream.layout
+def frames_dict(frames: FrameTopic) -> dict[str, Any]:
+    layout = frames.layout
     known = {name: getattr(layout, name) for name in ("format", "size", "width", "height", "stride")}
     known |= {"shape": list(layout.shape), "dtype": layout.array.dtype, "planes": list(layout.planes)}
     counts = ("buffers", "buffer_bytes", "frames", "dropped", "rate", "alive", "held")
-    return known | {name: getattr(stream, name) for name in counts}
+    return known | {name: getattr(frames, name) for name in counts}
 
 
-def type_name(topic: TopicInfo, stream: FrameStream | None = None) -> str:
+def type_name(topic: TopicInfo, frames: FrameTopic | None = None) -> str:
     """The type of the topic's messages: a type's name, bytes, or the layout of its frames."""
-    if stream is not None:
-        return f"frames {layout_text(stream)}"
+    if frames is not None:
+        return f"frames {layout_text(frames)}"
     return topic.schema.type_name if topic.schema else "bytes"
 
 
-def layout_text(stream: FrameStream) -> str:
+def layout_text(frames: FrameTopic) -> str:
     """A frame's layout in a word or two: 'rgb 640x480', 'u1[120,160]', '900000 bytes'."""
-    layout = stream.layout
+    layout = frames.layout
     if layout.width:
         return f"{layout.format} {layout.width}x{layout.height}"
     if layout.format == "bytes":
@@ -95,10 +95,10 @@ def layout_text(stream: FrameStream) -> str:
     return f"{layout.array.dtype.lstrip('|<')}[{','.join(map(str, layout.shape))}]"
 
 
-def used_share(topic: TopicInfo, stream: FrameStream | None) -> float:
+def used_share(topic: TopicInfo, frames: FrameTopic | None) -> float:
     """How full it is, from 0 to 1: the used part of the ring, or of a frame topic the buffers that readers hold."""
-    if stream is not None:
-        return min(1.0, sum(stream.held.values()) / stream.buffers)
+    if frames is not None:
+        return min(1.0, sum(frames.held.values()) / frames.buffers)
     return topic.used / topic.capacity
 
 
@@ -108,9 +108,9 @@ def oldest_task(topic: TopicInfo) -> Participant | None:
     return min(busy, key=lambda worker: worker.taken_ns, default=None)
 
 
-def capacity_bytes(topic: TopicInfo, stream: FrameStream | None) -> int:
+def capacity_bytes(topic: TopicInfo, frames: FrameTopic | None) -> int:
     """Of the ring, or of a frame topic all its buffers: the ring beside them is small."""
-    return topic.capacity if stream is None else stream.buffers * stream.buffer_bytes
+    return topic.capacity if frames is None else frames.buffers * frames.buffer_bytes
 
 
 def dump_json(value: Any) -> str:

@@ -9,26 +9,27 @@ from ringmain._cli.text_format import Right, bold, bytes_text, count_text, durat
 from ringmain._cli.topic_summary import layout_text, oldest_task, type_name
 from ringmain.typed import Schema
 from ringmain.typed._model import show
+from ringmain.typed._struct_layout import Layout, layout_of
 
 _HEADS = ("WHO", "ROLE", "PID", "STATE", "MESSAGES", "BYTES", "BEHIND", "LOST")
 _WORK_HEADS = ("WHO", "ROLE", "PID", "STATE", "MESSAGES", "BYTES", "TAKEN", "REDELIVERED")
 
 
-def describe(topic: rm.TopicInfo, now_ns: int, stream: rm.FrameStream | None = None) -> str:
+def describe(topic: rm.TopicInfo, now_ns: int, frames: rm.FrameTopic | None = None) -> str:
     """The topic in a few lines and a table."""
     age = duration_text(now_ns - topic.epoch)
     full = 100 * topic.used / topic.capacity
     participants = [*topic.writers, *topic.readers]
     roster = f"  roster    {len(participants)} of {topic.max_participants} slots taken"
     lines = [
-        f"{bold(topic.name)}: {topic.contract}, {type_name(topic, stream)}",
+        f"{bold(topic.name)}: {topic.contract}, {type_name(topic, frames)}",
         f"  created   {age} ago{', stays without participants' if topic.persist else ''}",
         f"  messages  {topic.next_sequence}",
         f"  ring      {bytes_text(topic.used)} of {bytes_text(topic.capacity)} used ({full:.0f}%)",
         *([roster] if topic.max_participants else ()),
         *(_kept_lines(topic) if topic.kept_kinds is not None else ()),
-        *(_frame_lines(stream) if stream else ()),
-        *(_work_lines(topic, now_ns) if topic.waiting is not None else ()),
+        *(_frame_lines(frames) if frames else ()),
+        *(_work_lines(topic) if topic.waiting is not None else ()),
         "",
     ]
     heads, row = (_HEADS, _row) if topic.waiting is None else (_WORK_HEADS, _work_row)
@@ -38,14 +39,14 @@ def describe(topic: rm.TopicInfo, now_ns: int, stream: rm.FrameStream | None = N
     return "\n".join(lines)
 
 
-def _frame_lines(stream: rm.FrameStream) -> list[str]:
-    held = ", ".join(f"{printable(who)} {count}" for who, count in stream.held.items())
+def _frame_lines(frames: rm.FrameTopic) -> list[str]:
+    held = ", ".join(f"{printable(who)} {count}" for who, count in frames.held.items())
     lines = [
-        f"  frames    {layout_text(stream)}, {bytes_text(stream.layout.size)} each",
-        f"  published {count_text(stream.frames)}, at {rate_text(stream.rate)} Hz, {stream.dropped} dropped",
-        f"  buffers   {stream.buffers} of {bytes_text(stream.buffer_bytes)}, held by {held or 'no reader'}",
+        f"  frames    {layout_text(frames)}, {bytes_text(frames.layout.size)} each",
+        f"  published {count_text(frames.frames)}, at {rate_text(frames.rate)} Hz, {frames.dropped} dropped",
+        f"  buffers   {frames.buffers} of {bytes_text(frames.buffer_bytes)}, held by {held or 'no reader'}",
     ]
-    return lines if stream.alive else [*lines, "  publisher gone"]
+    return lines if frames.alive else [*lines, "  publisher gone"]
 
 
 def _kept_lines(topic: rm.TopicInfo) -> list[str]:
@@ -53,10 +54,10 @@ def _kept_lines(topic: rm.TopicInfo) -> list[str]:
     return [f"  kept      the last message of each kind; {topic.kept_kinds} of {topic.max_kept_kinds} kinds{missed}"]
 
 
-def _work_lines(topic: rm.TopicInfo, now_ns: int) -> list[str]:
+def _work_lines(topic: rm.TopicInfo) -> list[str]:
     taken = sum(reader.taken for reader in topic.readers)
     oldest = oldest_task(topic)
-    since = f", one by {printable(oldest.name)} for {duration_text(now_ns - oldest.taken_ns)}" if oldest else ""
+    since = f", one by {printable(oldest.name)} for {duration_text(oldest.taken_for_ns)}" if oldest else ""
     return [f"  work      {topic.waiting} waiting, {taken} taken{since}"]
 
 
@@ -100,6 +101,9 @@ def _state(participant: rm.Participant) -> str:
 def _schema_lines(schema: Schema) -> Iterator[str]:
     """The type and its fields, written like the class."""
     yield f"schema: {schema.type_name} ({schema.codec})"
+    if schema.codec == "struct":
+        yield from _layout_lines(layout_of(schema), "  ")
+        return
     for name, record in schema.records.items():
         yield f"  {name}:"
         for field in record.fields:
@@ -108,3 +112,14 @@ def _schema_lines(schema: Schema) -> Iterator[str]:
                 default = f" = {field.default.decode()}"
             yield f"    {field.name}: {show(field.type)}{default}"
     yield from (f"  {key} = {value}" for key, value in schema.params.items() if len(value) <= 100)
+
+
+def _layout_lines(layout: Layout, indent: str) -> Iterator[str]:
+    """The fields of a struct and where they lie, those of a nested one below it."""
+    yield f"{indent}{layout.size} bytes"
+    for field in layout.fields:
+        nested = isinstance(field.type, Layout)
+        type_ = f"struct{field.shape_text}" if nested else field.text
+        yield f"{indent}{field.name}: {type_} at {field.offset}"
+        if isinstance(field.type, Layout):
+            yield from _layout_lines(field.type, indent + "  ")

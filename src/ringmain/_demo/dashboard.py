@@ -10,7 +10,7 @@ RATE_HZ = 4.0
 
 
 def main() -> None:
-    with rm.Subscriber(IMU, type=Imu, on_lap="oldest", name="dashboard") as sub:
+    with rm.Subscriber(IMU, type=Imu, name="dashboard") as sub:
         for _ in ticks(RATE_HZ):
             sub.try_recv()
 

@@ -15,6 +15,11 @@ from ringmain._demo.processes import PARTS, Stage
 from ringmain.errors import TopicNotFound
 from ringmain.recording import Recorder, Recording
 
+QUERY = (
+    "select topic, sum(messages) as messages, sum(lost) as lost, round(max(latency_p99_ms), 2) as worst_p99_ms "
+    "from topic_health group by topic order by topic"
+)
+
 
 def sent(topic: str) -> int:
     """The number of messages sent on a topic. 0 if it does not exist."""
@@ -57,9 +62,9 @@ def _drive(stage: Stage, seconds: float, what: str, tell: Narrator) -> None:
 
 def _show_frames(stage: Stage, tell: Narrator) -> None:
     stage.until("vision to see a frame", lambda: any(r.messages for r in rm.info(CAMERA).readers if r.name == "vision"))
-    stream = rm.frame_stream(CAMERA)
-    size = f"{stream.layout.width} x {stream.layout.height}, {bytes_text(stream.layout.size)}"
-    tell.say(f"camera frames ({size} each) reach vision without a copy: {stream.buffers} buffers in shared memory")
+    frames = rm.frame_topic(CAMERA)
+    size = f"{frames.layout.width} x {frames.layout.height}, {bytes_text(frames.layout.size)}"
+    tell.say(f"camera frames ({size} each) reach vision without a copy: {frames.buffers} buffers in shared memory")
 
 
 def _show_loss(stage: Stage, tell: Narrator) -> None:
@@ -102,16 +107,28 @@ def summary(recording: Path) -> str:
 
 
 def run_pipeline(recording: Path, out: Path, tell: Narrator) -> Path | None:
-    """Runs the pipeline on the recording and writes the report. None if Spark is not installed."""
+    """Runs the pipeline on the recording, writes the report, asks Spark about the tables. None without Spark."""
     try:
         import_module("pyspark")
-        pipeline = import_module("ringmain.pipeline")
+        pipeline, lake, spark = (import_module(f"ringmain.{name}") for name in ("pipeline", "lake", "spark"))
     except ImportError as error:
         tell.say(f"no {error.name}, so no Spark part: pip install 'ringmain[spark]'")
         return None
-    tell.say("Spark turns the recording into tables: all messages, a typed table for each topic, statistics over time")
-    with tell.busy("Spark is running"):
-        result = pipeline.run(recording, out / "lake", window_s=1.0, progress=lambda line: None)
-    tell.say(f"row counts are checked: {result}")
-    report: Path = pipeline.report(out / "lake", out / "report.html", title="ringmain demo")
+    began = time.monotonic()
+    with tell.busy("Spark is starting"):
+        session = spark.session(app_name="ringmain demo", brief=True)
+    tell.say(f"Spark {session.version} started in {time.monotonic() - began:.1f} s")
+    tell.say("it turns the recording into tables: one of each topic, decoded, and statistics over time")
+    try:
+        with tell.busy("Spark is running"):
+            result = pipeline.run(recording, out / "lake", spark=session, window_s=1.0, progress=lambda line: None)
+        tell.say(f"row counts are checked: {result}")
+        spark.read_lake(session, str(out / "lake"), "gold/topic_health").createOrReplaceTempView("topic_health")
+        tell.say(f"Spark SQL: {QUERY}")
+        with tell.busy("Spark is running"):
+            found = session.sql(QUERY).collect()
+    finally:
+        session.stop()
+    print(f"\n{table(tuple(name.upper() for name in found[0].asDict()), [list(row) for row in found])}\n")
+    report: Path = lake.report(out / "lake", out / "report.html", title="ringmain demo")
     return report

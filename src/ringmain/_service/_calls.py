@@ -1,8 +1,8 @@
 """`Calls`: the requests of a client that have no reply yet, and who waits for each.
 
 Owns this invariant: a reply is given to the call that it is for, whichever thread or task receives it. A number is
-known only when its request was sent, and its reply may be received by another thread before that: so a reply with an
-unknown number waits for the lock that is held while a request is sent.
+known only when its request was sent, and its reply may be received by another thread before that: so a reply with a
+number above all that are known waits for its call.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ringmain.errors import RequestFailed, RingmainError, ServerGone
 class Call:
     """A request that was sent. `done` is called with the result or the error, once."""
 
-    __slots__ = ("deadline_s", "done", "error", "finished", "number", "result", "retry", "timeout")
+    __slots__ = ("deadline_s", "decode", "done", "error", "finished", "number", "payload", "retry", "timeout")
 
     def __init__(self, timeout: float | None, deadline_s: float | None, retry: bool) -> None:
         self.number = -1
@@ -26,19 +26,21 @@ class Call:
         self.deadline_s = deadline_s
         self.retry = retry
         self.finished = False
-        self.result: Any = None
+        self.payload = b""
+        self.decode: Callable[[bytes], Any] = bytes
         self.error: BaseException | None = None
         self.done: Callable[[Call], None] | None = None
 
-    def finish(self, result: Any, error: BaseException | None) -> None:
-        self.result, self.error, self.finished = result, error, True
+    def finish(self, payload: bytes, error: BaseException | None) -> None:
+        self.payload, self.error, self.finished = payload, error, True
         if self.done is not None:
             self.done(self)
 
     def outcome(self) -> Any:
+        """Decodes the reply: that is done by who waits for it, and not by who received it and may be interrupted."""
         if self.error is not None:
             raise self.error
-        return self.result
+        return self.decode(self.payload)
 
 
 class Calls:
@@ -47,7 +49,10 @@ class Calls:
     def __init__(self, service: str, decode: Callable[[bytes], Any]) -> None:
         self._service, self._decode = service, decode
         self._waiting: dict[int, Call] = {}
+        self._early: dict[int, tuple[Outcome, bytes]] = {}
+        self._newest = -1
         self.sending = threading.Lock()
+        """Held while a request is sent, so that their numbers become known in order."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -57,8 +62,14 @@ class Calls:
 
     def add(self, call: Call, number: int) -> None:
         """Inside `sending`."""
-        call.number = number
+        call.number, call.decode = number, self._decode
         self._waiting[number] = call
+        self._newest = number
+        if self._early:
+            early = self._early.get(number)
+            self._early.clear()  # what else is there was sent by no server of ours
+            if early is not None and self._waiting.pop(number, None) is not None:
+                self._finish(call, *early)
 
     def drop(self, call: Call) -> None:
         """No one waits for it any more: its reply, if one comes, is ignored."""
@@ -69,10 +80,9 @@ class Calls:
         answer = answer_of(kind)
         if answer is None:
             return
-        call = self._waiting.pop(answer.number, None)
-        if call is None:
-            with self.sending:
-                call = self._waiting.pop(answer.number, None)
+        if answer.number > self._newest:
+            self._early[answer.number] = answer.outcome, payload
+        call = self._waiting.pop(answer.number, None)  # also if it became known just now
         if call is not None:
             self._finish(call, answer.outcome, payload)
 
@@ -80,18 +90,14 @@ class Calls:
         if outcome:
             text = payload.decode(errors="replace")
             kind: type[RingmainError] = RequestFailed if outcome == "failed" else ServerGone
-            call.finish(None, kind(f"service '{self._service}': {text}" if outcome == "gone" else text))
-            return
-        try:
-            result = self._decode(payload)
-        except Exception as error:
-            call.finish(None, error)
+            text = f"service '{self._service}': {text}" if outcome == "gone" else text
+            call.finish(b"", kind(text, service=self._service))
         else:
-            call.finish(result, None)
+            call.finish(payload, None)
 
     def fail(self, call: Call, error: BaseException) -> None:
         if self._waiting.pop(call.number, None) is not None:
-            call.finish(None, error)
+            call.finish(b"", error)
 
     def fail_all(self, error: Callable[[], BaseException]) -> None:
         for call in self.all():

@@ -6,11 +6,13 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ringmain import _inspect, _native
+from ringmain import _inspect, _names, _native, backends
+from ringmain._service._topics import lane_number
 from ringmain.errors import RingmainError, Timeout
 
 if TYPE_CHECKING:
-    from ringmain._ring import TaskState
+    from ringmain._inspect import TopicInfo
+    from ringmain._ring import MessageState
 
 
 def borrow_many(subscriber: Any, max_messages: int, timeout: float | None) -> list[Any]:
@@ -24,24 +26,33 @@ def borrow_many(subscriber: Any, max_messages: int, timeout: float | None) -> li
     return found
 
 
-def task_state(publisher: Any, seq: int) -> TaskState:
+def message_state(publisher: Any, seq: int) -> MessageState:
     """What has become of a message on `work`."""
     if isinstance(publisher, _native.Publisher):
-        return _native.task_state(publisher, seq)
-    state: TaskState = publisher._task_state(seq)
+        return _native.message_state(publisher, seq)
+    state: MessageState = publisher._message_state(seq)
     return state
 
 
-def now_ns(endpoint: Any) -> int:
-    """By the clock that its messages' times are of."""
+def withdraw(publisher: Any, seqs: list[int]) -> None:
+    """Take messages on `work` back that no worker has taken: their room is free again."""
+    with suppress(RingmainError):  # of a topic that was removed or is full of participants: then they stay
+        if isinstance(publisher, _native.Publisher):
+            _native.withdraw(publisher, seqs)
+        else:
+            publisher._withdraw(seqs)
+
+
+def wall_ns(endpoint: Any) -> int:
+    """By the clock that its messages' times are of: for people."""
     world = getattr(endpoint, "_world", None)
     return time.time_ns() if world is None else int(world.now_ns)
 
 
-def clock_s(endpoint: Any) -> float:
-    """For deadlines: a clock that runs as its waits do."""
+def monotonic_ns(endpoint: Any) -> int:
+    """For intervals and deadlines: a clock that runs as its waits do, and that no one sets."""
     world = getattr(endpoint, "_world", None)
-    return time.monotonic() if world is None else world.now_ns / 1e9
+    return time.monotonic_ns() if world is None else int(world.monotonic_ns)
 
 
 def has_readers(publisher: Any) -> bool:
@@ -53,9 +64,29 @@ def has_readers(publisher: Any) -> bool:
     return True
 
 
-def remove_if_left(topic: str) -> None:
-    """Requests of clients that are all gone are for no process: if none takes part any more, remove the topic."""
+def lanes_of(service: str) -> list[TopicInfo]:
+    """The topics that its clients send to, the first lane first. Lanes in between may be missing: the clients of each
+    come and go."""
+    # By name first: of thousands of topics, most are of replies.
+    names = (
+        _native.topics(_names.runtime_directory())
+        if backends.choose() == "shm"
+        else [topic.name for topic in _inspect.topics()]
+    )
+    numbers = {lane: name for name in names if (lane := lane_number(service, name)) is not None}
+    found: list[TopicInfo] = []
+    for lane in sorted(numbers):
+        with suppress(RingmainError, ValueError):  # removed meanwhile, or not a topic that can be read
+            found.append(_inspect.info(numbers[lane]))
+    return [topic for topic in found if topic.contract == "work"]
+
+
+def remove_if_left(topic: str, backend: backends.BackendProtocol) -> None:
+    """Requests of clients that are all gone are for no process: if none takes part any more, remove the topic.
+
+    The caller keeps its backend from when it was opened: at the end of the interpreter, none can be imported.
+    """
     with suppress(RingmainError, OSError):
-        there = _inspect.info(topic)
+        there = backend.info(topic)
         if not any(each.alive for each in (*there.writers, *there.readers)):
-            _inspect.unlink(topic)
+            backend.unlink(topic, force=False)

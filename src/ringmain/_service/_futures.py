@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from contextlib import suppress
+from itertools import islice
 from typing import Any, TypeVar
 
 from ringmain._service._calls import Call
 
-__all__ = ["DrivenFuture", "Future", "settles"]
+__all__ = ["DrivenFuture", "Future", "map_requests", "settles"]
 
 R = TypeVar("R")
+_SHORTEST_S = 1e-6
+"""What is sent after the time is up is late at once."""
 
 
 def settles(future: Future[Any]) -> Callable[[Call], None]:
@@ -20,10 +23,12 @@ def settles(future: Future[Any]) -> Callable[[Call], None]:
     def done(call: Call) -> None:
         if not future.set_running_or_notify_cancel():
             return
-        if call.error is not None:
-            future.set_exception(call.error)
+        try:
+            result = call.outcome()
+        except Exception as error:
+            future.set_exception(error)
         else:
-            future.set_result(call.result)
+            future.set_result(result)
 
     return done
 
@@ -38,6 +43,34 @@ class DrivenFuture(Future[R]):
 
     def result(self, timeout: float | None = None) -> R:
         if self.call is not None and not self.done():
-            with suppress(Exception):  # it becomes this future's own
+            try:
                 self._client._outcome(self.call)
+            except Exception as error:  # what its reply says is this future's own already; that it is late is not
+                if not self.done():
+                    self.set_exception(error)
         return super().result(0)
+
+
+def map_requests(
+    client: Any, requests: Iterable[Any], deadline_s: float | None, buffersize: int | None, retry: bool
+) -> Iterator[Any]:
+    """`Client.map`. Requests are sent now, and further ones as results are asked for, not only once the first is."""
+    source, sent = iter(requests), deque[Future[Any]]()
+
+    def send_more() -> None:
+        for request in islice(source, None if buffersize is None else buffersize - len(sent)):
+            left_s = None if deadline_s is None else max(deadline_s - client._sender.clock_s(), _SHORTEST_S)
+            sent.append(client.submit(request, left_s, retry=retry))
+
+    def results() -> Iterator[Any]:
+        try:
+            while sent:
+                result = sent.popleft().result()
+                send_more()
+                yield result
+        finally:
+            for future in sent:
+                future.cancel()
+
+    send_more()
+    return results()

@@ -1,7 +1,8 @@
 """`Replies`: a server's way to its clients. One publisher for each client, kept open while it is in use.
 
-Owns this invariant: no client makes a server wait. A reply that has no room, because its client does not read, waits
-here in `_unsent`, and is dropped when the client's time is up or the client is gone.
+Owns this invariant: no client makes a server wait, and none ends it. A reply that has no room, because its client does
+not read, waits in `_unsent`. What is wrong with the topic of one client's replies (removed, corrupt, of another
+contract or type) costs that client its replies, which are dropped and counted, and no other anything.
 """
 
 from __future__ import annotations
@@ -9,14 +10,16 @@ from __future__ import annotations
 import resource
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
-from contextlib import suppress
-from typing import Any, NamedTuple, Self
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Self
 
 from ringmain import _inspect, _names, _native
+from ringmain._endpoint import DESCRIPTORS_PER_ENDPOINT
 from ringmain._publisher import Publisher
 from ringmain._service._endpoints import has_readers
 from ringmain._service._topics import Outcome, kind_of_reply, replies_topic
+from ringmain._service._unsent import Reply, Unsent
 from ringmain.errors import Closed, Full, MessageTooLarge, RingmainError, SchemaMismatch
 
 _MOST_OPEN = 4096
@@ -24,13 +27,7 @@ _CHECKED_AT_ONCE = 256
 """Clients that one round of `forget_dead` looks at."""
 
 
-class Unsent(NamedTuple):
-    client: str
-    payload: bytes
-    kind: str
-
-
-class Aside(bytearray):
+class BufferedReply(bytearray):
     """Stands in for a reservation. `done` is called with what was written, unless the block raises."""
 
     def __init__(self, size: int, done: Callable[[bytes], None]) -> None:
@@ -52,67 +49,87 @@ class Aside(bytearray):
 class Replies:
     """The publishers to the clients of one server."""
 
-    def __init__(self, service: str, type_: Any, backend: Any, changed: Callable[[], None]) -> None:
-        self._service, self._type, self._backend, self._changed = service, type_, backend, changed
+    def __init__(
+        self, service: str, type_: Any, backend: Any, changed: Callable[[], None], clock_s: Callable[[], float]
+    ) -> None:
+        self._service, self._type, self._backend = service, type_, backend
+        self._changed, self._clock_s = changed, clock_s
         self.publishers: OrderedDict[str, Publisher] = OrderedDict()
         """By client. The native `reply` uses it; `changed` is called when one is closed, or a reply has no room."""
-        self._unsent: list[Unsent] = []
+        self._unsent = Unsent()
         self._lock = threading.RLock()
         """For all but the usual `send`: several threads may answer, and one of them may close the server."""
         self._closed = False
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        # Each publisher has a descriptor. Half of what the process may have is left to the program.
-        self._most_open = min(_MOST_OPEN, max(8, soft // 2)) if soft > 0 else _MOST_OPEN
+        # Half of what the process may have is left to the program.
+        most = max(8, soft // 2 // DESCRIPTORS_PER_ENDPOINT) if soft != resource.RLIM_INFINITY else _MOST_OPEN
+        self._most_open = min(_MOST_OPEN, most)
 
-    def send(self, client: str, number: int, value: Any) -> None:
-        publisher = self.publishers.get(client) or self._publisher(client, number)
+    def send(self, client: str, number: int, value: Any, left_s: float | None = None) -> None:
+        """`left_s`: for so long somebody waits for it; None: without a limit."""
+        publisher = self._publisher(client, number)
         if publisher is None:
             return
-        kind = kind_of_reply(number, "")
+        kind, codec = kind_of_reply(number, ""), publisher._codec
         try:
-            publisher.send(value, kind, 0)
+            if client not in self._unsent:
+                publisher.send(value, kind, 0)
+                return
+        except Full:
+            pass
         except Closed:  # by another thread
             return
-        except Full:
-            codec = publisher._codec
-            self._later(client, bytes(value if codec is None else codec.encode(value)), kind)
         except MessageTooLarge as error:
-            self.send_text(
-                client,
-                number,
-                "failed",
-                f"the reply does not fit: {error}. Open the client with a larger reply_capacity",
-            )
-
-    def send_text(self, client: str, number: int, outcome: Outcome, text: str) -> None:
-        """A reply without a result."""
-        publisher = self.publishers.get(client) or self._publisher(client, number)
-        if publisher is None:
+            self.send_text(client, number, "failed", _too_large(error), left_s)
             return
-        payload, kind = (
-            text.encode(errors="replace")[: publisher.max_message_bytes // 2],
-            kind_of_reply(number, outcome),
-        )
-        try:
-            publisher._send_as(payload, -1, 0, kind, 0)
-        except Full:
-            self._later(client, payload, kind)
+        except RingmainError:
+            if codec is not None:
+                codec.encode(value)  # raises if it is the value's fault
+            self._drop(client)
+            return
+        self._send_or_queue(client, number, kind, bytes(value if codec is None else codec.encode(value)), left_s)
 
-    def reserve(self, client: str, number: int, size: int) -> Any:
+    def send_text(self, client: str, number: int, outcome: Outcome, text: str, left_s: float | None = None) -> None:
+        """A reply without a result."""
+        publisher = self._publisher(client, number)
+        if publisher is not None:
+            payload = text.encode(errors="replace")[: publisher.max_message_bytes // 2]
+            self._send_or_queue(client, number, kind_of_reply(number, outcome), payload, left_s)
+
+    @contextmanager
+    def reserve(self, client: str, number: int, size: int, left_s: float | None = None) -> Iterator[Any]:
         """A reply that is written in place; where there is no room for it, beside the ring."""
-        publisher = self.publishers.get(client) or self._publisher(client, number)
-        kind = kind_of_reply(number, "")
-        if publisher is None:
-            return Aside(size, lambda payload: None)
+        written = False
         try:
-            return publisher.reserve(size, kind=kind, timeout=0)
+            with self._buffer(client, number, size, left_s) as buffer:
+                yield buffer
+                written = True
+        except RingmainError:
+            if not written:  # raised by the block
+                raise
+            self._drop(client)
+
+    def _buffer(self, client: str, number: int, size: int, left_s: float | None) -> Any:
+        publisher = self._publisher(client, number)
+        kind = kind_of_reply(number, "")
+        try:
+            if publisher is not None and client not in self._unsent:
+                return publisher.reserve(size, kind=kind, timeout=0)
         except Full:
-            return Aside(size, lambda payload: self._later(client, payload, kind))
+            pass
+        except MessageTooLarge as error:
+            reason = _too_large(error)
+            return BufferedReply(size, lambda payload: self.send_text(client, number, "failed", reason, left_s))
+        except RingmainError:
+            self._drop(client)
+        return BufferedReply(size, lambda payload: self._send_or_queue(client, number, kind, payload, left_s))
 
     # ------------------------------------------------------------------------------------ publishers
 
     def _publisher(self, client: str, number: int) -> Publisher | None:
-        """None: the client is gone."""
+        """None: the client is gone, or cannot be told."""
+        if (known := self.publishers.get(client)) is not None:
+            return known
         with self._lock:
             return None if self._closed else self.publishers.get(client) or self._join(client, number)
 
@@ -128,26 +145,50 @@ class Replies:
             self._close(next(iter(self.publishers)))
         options: Any = {"contract": "reliable", "min_readers": 1, "backend": self._backend}
         try:
-            publisher = Publisher(topic, type=self._type, **options)
-        except SchemaMismatch as error:
-            with Publisher(topic, **options) as publisher:
-                publisher._send_as(str(error).encode(), -1, 0, kind_of_reply(number, "failed"), 0)
+            try:
+                publisher = Publisher(topic, type=self._type, **options)
+            except SchemaMismatch as error:
+                with Publisher(topic, **options) as publisher:
+                    publisher._send_as(str(error).encode(), -1, 0, kind_of_reply(number, "failed"), 0)
+                return None
+        except RingmainError:
+            self._unsent.dropped += 1
             return None
         self.publishers[client] = publisher
         return publisher
 
-    def _later(self, client: str, payload: bytes, kind: str) -> None:
-        """There was no room, or no reader."""
+    def _send_or_queue(self, client: str, number: int, kind: str, payload: bytes, left_s: float | None) -> None:
+        """Now, if there is room and nothing waits before it."""
         with self._lock:
-            publisher = self.publishers.get(client)
-            if publisher is not None and has_readers(publisher):
-                self._unsent.append(Unsent(client, payload, kind))
+            reply = Reply(number, kind, payload, None if left_s is None else self._clock_s() + left_s)
+            if client not in self._unsent and self._send_one(client, reply):
+                return
+            if client in self.publishers:
+                self._unsent.add(client, reply)
                 self._changed()
-            else:
-                self._forget(client)
+
+    def _send_one(self, client: str, reply: Reply) -> bool:
+        """False: there is no room."""
+        publisher = self.publishers.get(client)
+        try:
+            if publisher is not None:
+                publisher._send_as(reply.payload, -1, 0, reply.kind, 0)
+        except Full:
+            if publisher is not None and has_readers(publisher):
+                return False
+            self._forget(client)
+        except RingmainError:
+            self._drop(client)
+        return True
+
+    def _drop(self, client: str) -> None:
+        """A reply could not be sent, for another reason than room. The next one opens the topic again."""
+        with self._lock:
+            self._unsent.dropped += 1
+            self._forget(client)
 
     def _forget(self, client: str) -> None:
-        self._unsent = [each for each in self._unsent if each.client != client]
+        self._unsent.forget(client)
         if client in self.publishers:
             self._close(client)
 
@@ -162,27 +203,25 @@ class Replies:
     def unsent(self) -> int:
         return len(self._unsent)
 
+    @property
+    def dropped(self) -> int:
+        return self._unsent.dropped
+
+    @property
+    def pause_s(self) -> float | None:
+        """How long to do other things before `send_unsent`; None: all are sent."""
+        return self._unsent.pause_s if self._unsent else None
+
     def send_unsent(self) -> None:
         """Try again what had no room. Each client gets its replies in order."""
         with self._lock:
-            waiting, self._unsent = self._unsent, []
-            full: set[str] = set()
-            for each in waiting:
-                publisher = self.publishers.get(each.client)
-                if publisher is None:
-                    continue
-                try:
-                    if each.client not in full:
-                        publisher._send_as(each.payload, -1, 0, each.kind, 0)
-                        continue
-                except Full:
-                    full.add(each.client)
-                self._unsent.append(each)
+            self._unsent.send(self._clock_s(), self._send_one)
 
     def forget_dead(self) -> None:
         """Close the publishers to clients that have died or left, a few at a time; the last to leave removes the
         topic."""
         with self._lock:
+            self._unsent.drop_late(self._clock_s())
             for client in list(self.publishers)[:_CHECKED_AT_ONCE]:
                 if has_readers(self.publishers[client]):
                     self.publishers.move_to_end(client)
@@ -209,3 +248,7 @@ class Replies:
             self._unsent.clear()
             while self.publishers:
                 self._close(next(iter(self.publishers)))
+
+
+def _too_large(error: MessageTooLarge) -> str:
+    return f"the reply does not fit: {error}. Open the client with a larger reply_capacity"

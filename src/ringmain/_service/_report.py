@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ringmain._publisher import Publisher
 from ringmain._service._topics import reports_topic
+from ringmain.errors import RingmainError
 
 if TYPE_CHECKING:
-    from ringmain._ring import TakerStatistics
+    from ringmain._ring import ServerStatistics
 
 PERIOD_NS = 1_000_000_000
 _CAPACITY = 64 * 1024
@@ -42,6 +44,10 @@ class ServerReport(msgspec.Struct, frozen=True):
     handler_p50_us: float
     handler_p99_us: float
     """From when it was taken to when it was answered."""
+    monotonic_ns: int = 0
+    """When it was made, as `time.monotonic_ns()`."""
+    dropped: int = 0
+    """Replies that were not delivered: their clients did not read, or their topics were not usable."""
 
 
 class Reporter:
@@ -50,8 +56,8 @@ class Reporter:
     def __init__(self, service: str, server: str, pid: int, types: tuple[str, str], backend: Any) -> None:
         self._server, self._pid, self._types = server, pid, types
         self._answered_before = 0
-        self._before: TakerStatistics | None = None
-        self._due_ns = self._since_ns = 0
+        self._before: ServerStatistics | None = None
+        self._due_ns = self._since_ns = self._dropped_before = 0
         self._queue_ns: list[int] = []
         self._handler_ns: list[int] = []
         options: Any = {"contract": "bus", "capacity": _CAPACITY, "type": ServerReport, "backend": backend}
@@ -61,16 +67,16 @@ class Reporter:
         """In a forked child: this is another server."""
         self._server, self._pid, self._before = server, pid, None
 
-    def report_if_due(self, now_ns: int, look: Callable[[], TakerStatistics]) -> None:
+    def report_if_due(self, now_ns: int, look: Callable[[], ServerStatistics], dropped: int) -> None:
         """`look` says what was done since it was last asked."""
         if now_ns < self._due_ns:
             return
         seconds = (now_ns - self._since_ns) / 1e9 if self._since_ns else 0.0
         self._due_ns, self._since_ns = now_ns + PERIOD_NS, now_ns
         seen = look()
-        if seen == self._before:
+        if seen == self._before and dropped == self._dropped_before:
             return
-        self._before = seen
+        self._before, self._dropped_before = seen, dropped
         answered = seen["replied"] + seen["failed"]
         rate_hz = (answered - self._answered_before) / seconds if seconds else 0.0
         self._answered_before = answered
@@ -92,8 +98,11 @@ class Reporter:
             queue_p99_us=centile_us(queue, 0.99),
             handler_p50_us=centile_us(handler, 0.5),
             handler_p99_us=centile_us(handler, 0.99),
+            monotonic_ns=now_ns,
+            dropped=dropped,
         )
-        self._publisher.send(report)
+        with suppress(RingmainError):  # a topic that others made unusable must not end the server
+            self._publisher.send(report)
 
     def close(self) -> None:
         self._publisher.close()

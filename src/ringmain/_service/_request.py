@@ -19,12 +19,13 @@ REPLIED, FAILED, GONE, EXPIRED = range(4)
 """Outcomes, as the native module counts them."""
 
 
-class Request(_native.Task, Generic[Q, R]):
+class Request(_native.NativeRequest, Generic[Q, R]):
     """One request. Answer it with `reply` or `fail`, at any time and in any order; one that is dropped fails.
 
     The native type has what is hot: `data` (what the client sent, as a copy), `reply(value)`, `number` (its sequence
-    number in the topic of requests), `client`, `sent_ns` and `taken_ns` (wall clock), `timeout_ns`, `retry`,
-    `answered`, and `redelivered` (how many servers had it before: above 0 only with `retry=True`).
+    number in the topic of requests), `client`, `sent_ns` and `taken_ns` (wall clock), `deadline_ns` (as
+    `time.monotonic_ns()`; None: no limit), `retry`, `answered`, and `redelivered` (how many servers had it before:
+    above 0 only with `retry=True`).
     """
 
     __slots__ = ()
@@ -36,12 +37,12 @@ class Request(_native.Task, Generic[Q, R]):
         def reply(self, value: R, /) -> None: ...
 
     @classmethod
-    def of_lease(cls, server: Server[Q, R], lease: Any, taken_ns: int) -> Request[Q, R]:
-        """Where requests come from several lanes, or from a backend in Python."""
+    def of_lease(cls, server: Server[Q, R], lease: Any, taken_ns: int, begun_ns: int) -> Request[Q, R]:
+        """Where requests come from several lanes, or from a backend in Python. When it was taken, by the wall clock
+        and by the monotonic one."""
         request: Request[Q, R] = cls.__new__(cls)
-        timeout_ns, retry = server._terms(lease.kind)
         request._bind(
-            server, lease, lease.seq, lease.sender, lease.time_ns, lease.redelivered, taken_ns, timeout_ns, retry
+            server, lease, lease.seq, lease.sender, lease.kind, lease.time_ns, lease.redelivered, taken_ns, begun_ns
         )
         return request
 
@@ -66,14 +67,15 @@ class Request(_native.Task, Generic[Q, R]):
     @property
     def expired(self) -> bool:
         """Has its client given up? Then no reply is awaited. Requests that expire before they are taken are skipped."""
-        return self._is_expired(self._server._now())
+        return self.deadline_ns is not None and self._server._now_ns() > self.deadline_ns
 
-    def _is_expired(self, now_ns: int) -> bool:
-        return self.timeout_ns is not None and now_ns > self.sent_ns + self.timeout_ns
+    def _left_s(self) -> float | None:
+        """For so long its client still waits; None: without a limit."""
+        return None if self.deadline_ns is None else (self.deadline_ns - self._server._now_ns()) / 1e9
 
-    def _reply_slowly(self, value: R) -> None:
+    def _reply_slow_path(self, value: R) -> None:
         """The native `reply` found no publisher, or no room."""
-        self._server._replies.send(self.client, self.number, value)
+        self._server._replies.send(self.client, self.number, value, self._left_s())
         self._end(REPLIED)
 
     @contextmanager
@@ -82,7 +84,7 @@ class Request(_native.Task, Generic[Q, R]):
         request."""
         self._check_open()
         try:
-            with self._server._replies.reserve(self.client, self.number, size) as buffer:
+            with self._server._replies.reserve(self.client, self.number, size, self._left_s()) as buffer:
                 yield buffer
         except BaseException as error:
             if not self.answered:
@@ -93,7 +95,7 @@ class Request(_native.Task, Generic[Q, R]):
     def fail(self, reason: str) -> None:
         """The client's call raises `RequestFailed` with this text."""
         self._check_open()
-        self._server._replies.send_text(self.client, self.number, "failed", reason)
+        self._server._replies.send_text(self.client, self.number, "failed", reason, self._left_s())
         self._end(FAILED)
 
     def _tell_gone(self, reason: str) -> None:
@@ -101,7 +103,7 @@ class Request(_native.Task, Generic[Q, R]):
         if self.retry and self.redelivered < self._server._max_deliveries:
             self._end(GONE, gives_back=True)
             return
-        self._server._replies.send_text(self.client, self.number, "gone", reason)
+        self._server._replies.send_text(self.client, self.number, "gone", reason, self._left_s())
         self._end(GONE)
 
     def _end(self, outcome: int, gives_back: bool = False) -> None:

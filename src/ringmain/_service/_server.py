@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, Unpack, overload
 
@@ -15,12 +15,10 @@ from ringmain._service._lanes import SLICE_S, Lanes
 from ringmain._service._replies import Replies
 from ringmain._service._report import Reporter
 from ringmain._service._request import EXPIRED, Q, R, Request, describe
-from ringmain._service._topics import check_service, terms_of
+from ringmain._service._topics import check_service
 from ringmain.backends import Backend
 from ringmain.errors import Closed
 
-_UNSENT_SLICE_S = 0.001
-"""While a reply has no room: how long a server waits for requests before it tries again."""
 _FORGET_EVERY, _REMOVE_EVERY = 10, 100
 """Of the rounds, which are a slice apart: how often a server looks for clients that died."""
 
@@ -37,7 +35,7 @@ class ServerOptions(TypedDict, total=False):
     backend: Backend | None
 
 
-class Server(Closing, _native.Taker, Generic[Q, R]):
+class Server(Closing, _native.NativeServer, Generic[Q, R]):
     """One server of a service. Several processes may serve the same one: each request goes to one of them.
 
     service: its name.
@@ -88,11 +86,14 @@ class Server(Closing, _native.Taker, Generic[Q, R]):
             from ringmain import typed
 
             self._codec = typed.codec_for(request)
+        # When a request is taken, so that one that does not decode ends no loop. Not where decoding copies much, which
+        # a handler that borrows spares itself.
+        self._decodes = self._codec is not None and not self._codec.keeps_views
         self._upkeep_ns = self._rounds = 0
         self._inherited = False
         own_name = _names.participant_name(name)
         self._lanes = Lanes(service, request, capacity, {"name": own_name, "spin": spin, "backend": chosen})
-        self._replies = Replies(service, reply, chosen, self._arm)
+        self._replies = Replies(service, reply, chosen, self._arm, self._clock_s)
         self._arm()
         types = (type_name(request), type_name(reply))
         self._reporter = Reporter(service, own_name, os.getpid(), types, chosen)
@@ -112,6 +113,8 @@ class Server(Closing, _native.Taker, Generic[Q, R]):
                 if found := self._take(1, SLICE_S):
                     return found[0]
         except Closed:
+            if not self.closed:  # of something else, raised by a signal handler
+                raise
             raise StopIteration from None
 
     def batches(self, max_requests: int = 64, wait_s: float = 0.0) -> Iterator[list[Request[Q, R]]]:
@@ -128,6 +131,8 @@ class Server(Closing, _native.Taker, Generic[Q, R]):
                     if left_s <= 0:
                         break
             except Closed:
+                if not self.closed:
+                    raise
                 return
             yield batch
 
@@ -138,7 +143,20 @@ class Server(Closing, _native.Taker, Generic[Q, R]):
             try:
                 request.reply(handler(request.data))
             except Exception as error:
-                request.fail(describe(error))
+                _fail(request, error)
+
+    def serve_batches(
+        self, handler: Callable[[list[Q]], Iterable[R | Exception]], max_requests: int = 64, wait_s: float = 0.0
+    ) -> None:
+        """Answer requests, many at a time, until the server is closed: `handler` gets the data of a batch (see
+        `batches`), and returns a reply for each, in that order. An exception in the place of a reply fails that
+        request.
+
+        If the handler raises, it is called again with each request of that batch alone, so that only those fail for
+        which it raises again. A request whose data does not decode fails, and the handler does not see it.
+        """
+        for batch in self.batches(max_requests, wait_s):
+            _answer_batch([request for request in batch if _is_readable(request)], handler)
 
     def take(self, max_requests: int = 1, timeout: float | None = None) -> list[Request[Q, R]]:
         """The requests that are there, up to `max_requests`. Waits, if at all, only for the first; the list is empty if
@@ -160,33 +178,32 @@ class Server(Closing, _native.Taker, Generic[Q, R]):
                 if found := self._of_leases(await self._lanes.atake(1, SLICE_S)):
                     return found[0]
         except Closed:
+            if not self.closed:
+                raise
             raise StopAsyncIteration from None
 
     def _take(self, most: int, timeout: float) -> list[Request[Q, R]]:
         self._begin_round()
-        if self._replies.unsent:
-            timeout = min(timeout, _UNSENT_SLICE_S)
+        if (pause_s := self._replies.pause_s) is not None:
+            timeout = min(timeout, pause_s)
         if self._one_lane:
-            return self._take_tasks(most, timeout)
+            return self._take_requests(most, timeout)
         return self._of_leases(self._lanes.take(most, timeout))
 
     def _of_leases(self, leases: list[Any]) -> list[Request[Q, R]]:
-        now_ns = self._now()
-        requests = [Request.of_lease(self, lease, now_ns) for lease in leases]
+        taken_ns, begun_ns = _endpoints.wall_ns(self._lanes.subscribers[0]), self._now_ns()
+        requests = [Request.of_lease(self, lease, taken_ns, begun_ns) for lease in leases]
         return [request for request in requests if self._is_to_be_computed(request)]
 
     def _is_to_be_computed(self, request: Request[Q, R]) -> bool:
-        """Not if its client has given up, or a server died with it."""
+        """Not if its client has given up, a server died with it, or its data does not decode."""
         if request.redelivered and (not request.retry or request.redelivered >= self._max_deliveries):
             request._tell_gone("the server that had the request died, or left without an answer")
-        elif request._is_expired(request.taken_ns):
+        elif request.expired:
             request._end(EXPIRED)
+        elif self._decodes:
+            _is_readable(request)
         return not request.answered
-
-    def _terms(self, kind: str) -> tuple[int, bool]:
-        """For the native module: nanoseconds, or -1; and whether the request may run again."""
-        terms = terms_of(kind)
-        return -1 if terms.timeout_ns is None else terms.timeout_ns, terms.retry
 
     def _dropped(self, client: str, number: int) -> None:
         self._replies.send_text(client, number, "failed", "the server dropped the request without an answer")
@@ -195,16 +212,19 @@ class Server(Closing, _native.Taker, Generic[Q, R]):
         """Tell the native module where requests come from and replies go, and whether anything else is due."""
         lanes = self._lanes.subscribers
         self._one_lane = len(lanes) == 1 and isinstance(lanes[0], _native.Subscriber)
-        ready = not self._inherited and not self._replies.unsent
-        self._set_up(lanes[0] if self._one_lane else None, Request, self._replies.publishers, ready)
+        pause_s = self._replies.pause_s
+        round_ns = 0 if self._inherited else int(1e9 * (SLICE_S if pause_s is None else pause_s))
+        subscriber = lanes[0] if self._one_lane else None
+        self._set_up(subscriber, Request, self._replies.publishers, round_ns, self._decodes)
 
     def _begin_round(self) -> None:
         """What is due besides requests."""
         if self._inherited:
             self._reopen()
-        if self._replies.unsent:
+        if self._replies.pause_s is not None:
             self._replies.send_unsent()
-        now_ns = self._now()
+            self._arm()
+        now_ns = self._now_ns()
         if now_ns < self._upkeep_ns:
             return
         self._upkeep_ns = now_ns + int(SLICE_S * 1e9)
@@ -212,7 +232,7 @@ class Server(Closing, _native.Taker, Generic[Q, R]):
             return
         self._lanes.look_for_more()
         self._arm()
-        self._reporter.report_if_due(now_ns, self._statistics)
+        self._reporter.report_if_due(now_ns, self._statistics, self._replies.dropped)
         self._rounds += 1
         if self._rounds % _FORGET_EVERY == 0:
             self._replies.forget_dead()
@@ -222,11 +242,11 @@ class Server(Closing, _native.Taker, Generic[Q, R]):
     def _decode(self, payload: bytes) -> Any:
         return payload if self._codec is None else self._codec.decode(payload)
 
-    def _now(self) -> int:
-        return _endpoints.now_ns(self._lanes.subscribers[0])
+    def _now_ns(self) -> int:
+        return _endpoints.monotonic_ns(self._lanes.subscribers[0])
 
     def _clock_s(self) -> float:
-        return _endpoints.clock_s(self._lanes.subscribers[0])
+        return self._now_ns() / 1e9
 
     # ------------------------------------------------------------------------------------ closing
 
@@ -271,6 +291,44 @@ class Server(Closing, _native.Taker, Generic[Q, R]):
 
     def __repr__(self) -> str:
         return f"<ringmain.Server '{self.service}'{' closed' if self.closed else ''}>"
+
+
+def _fail(request: Request[Any, Any], error: Exception) -> None:
+    if request.answered:  # raised by a signal handler, after the reply
+        raise error
+    request.fail(describe(error))
+
+
+def _is_readable(request: Request[Any, Any]) -> bool:
+    try:
+        request.data  # noqa: B018 -- decodes it
+    except Exception as error:
+        _fail(request, error)
+    return not request.answered
+
+
+def _answer_batch(batch: list[Request[Q, R]], handler: Callable[[list[Q]], Iterable[R | Exception]]) -> None:
+    if not batch:
+        return
+    try:
+        replies = list(handler([request.data for request in batch]))
+        if len(replies) != len(batch):
+            raise ValueError(f"the handler returned {len(replies)} replies to {len(batch)} requests")
+    except Exception as error:
+        if len(batch) == 1:
+            batch[0].fail(describe(error))
+        else:
+            for request in batch:
+                _answer_batch([request], handler)
+        return
+    for request, reply in zip(batch, replies, strict=True):
+        try:
+            if isinstance(reply, Exception):
+                request.fail(describe(reply))
+            else:
+                request.reply(reply)
+        except Exception as error:
+            _fail(request, error)
 
 
 def type_name(type_: Any) -> str:

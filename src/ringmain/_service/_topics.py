@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 import secrets
 from typing import Any, Literal, NamedTuple
@@ -17,19 +16,13 @@ FEATURE = "requests: Server and Client"
 
 Outcome = Literal["", "failed", "gone"]
 """Of a reply: a result, the text of a failure, or: the server that had the request is gone."""
-_CALL = re.compile(r"call(?: ([0-9.e+-]+)s)?( retry)?")
+FOREVER_S = 9e9
+"""Later than any clock can tell in nanoseconds."""
 _REPLIES = re.compile(r"(.+)\.replies/[^/]+")
 _LANE = re.compile(r"(.+)\.lane([0-9]+)")
 _LONGEST_NAME = 40
-
-
-class Terms(NamedTuple):
-    """What a client asks for beside the result."""
-
-    timeout_ns: int | None
-    """From when the request was sent; None: no limit."""
-    retry: bool
-    """May the request run a second time, if its server dies?"""
+_MOST_DIGITS = 20
+"""Of a sequence number."""
 
 
 class Answer(NamedTuple):
@@ -50,6 +43,14 @@ def check_service(name: str, backend: str | None) -> backends.Backend:
 
 def lane_topic(service: str, lane: int) -> str:
     return service if lane == 1 else f"{service}.lane{lane}"
+
+
+def lane_number(service: str, topic: str) -> int | None:
+    """None: the topic is no lane of this service."""
+    if topic == service:
+        return 1
+    match = _LANE.fullmatch(topic)
+    return int(match[2]) if match and match[1] == service else None
 
 
 def replies_topic(service: str, client: str) -> str:
@@ -74,18 +75,10 @@ def new_client(name: str | None) -> str:
     return f"{readable or 'client'}-{secrets.token_hex(6)}"
 
 
-@functools.lru_cache(maxsize=256)
-def kind_of_request(timeout: float | None, retry: bool) -> str:
-    limit = "" if timeout is None else f" {max(timeout, 0.0):.9g}s"
+def kind_of_request(deadline_s: float | None, retry: bool) -> str:
+    """`deadline_s`: when the client gives up, by the monotonic clock. The native module reads it: `terms.hpp`."""
+    limit = "" if deadline_s is None or deadline_s >= FOREVER_S else f" until {int(deadline_s * 1e9)}ns"
     return f"call{limit}{' retry' if retry else ''}"
-
-
-@functools.lru_cache(maxsize=256)
-def terms_of(kind: str) -> Terms:
-    match = _CALL.fullmatch(split_kind(kind).name)
-    if match is None:  # sent by a publisher that knows nothing of requests: no reply is awaited
-        return Terms(None, False)
-    return Terms(None if match[1] is None else int(float(match[1]) * 1e9), match[2] is not None)
 
 
 def kind_of_reply(number: int, outcome: Outcome) -> str:
@@ -95,7 +88,7 @@ def kind_of_reply(number: int, outcome: Outcome) -> str:
 def answer_of(kind: str) -> Answer | None:
     """None: not a reply of a server."""
     number, _, outcome = split_kind(kind).name.partition(" ")
-    if not number.isdecimal():
+    if not number.isdecimal() or len(number) > _MOST_DIGITS:
         return None
     known: Any = outcome
     return Answer(int(number), known) if outcome in ("", "failed", "gone") else None

@@ -57,13 +57,13 @@ FEATURES = (
         "use shm",
     ),
     Feature("send, send_many, kinds and senders"),
-    Feature("recv, recv_many, recv_into, recv_batch, iteration"),
+    Feature("recv, recv_many, recv_messages, recv_into, recv_batch, iteration"),
     Feature("reserve, stream, borrow"),
     Feature("zero copy", zmq="the bytes must travel: one copy", fake="one copy, to notice views that outlive a block"),
     Feature("screening, conflate, wait, asyncio"),
     Feature("losses are counted"),
     Feature("what fits is counted in bytes", zmq="its queues count messages: `Address.queue`, on each side"),
-    Feature("start='oldest' and 'last' find earlier messages", zmq=_NO_HISTORY),
+    Feature("start='oldest' and 'newest' find earlier messages", zmq=_NO_HISTORY),
     Feature("keep_last_per_kind", zmq=_NO_HISTORY),
     Feature("a pipe's next reader goes on", zmq="what the last reader's queue held is gone with it"),
     Feature("observers of pipe and work", zmq="a message that one peer of a PUSH socket gets, no other does"),
@@ -104,7 +104,9 @@ def missing(backend: Backend, feature: str) -> str | None:
 
 
 def refuse(backend: Backend, topic: str, feature: str) -> NoReturn:
-    raise Unsupported(f"the backend {backend} has no {feature!r} (topic '{topic}'): {missing(backend, feature)}")
+    raise Unsupported(
+        f"the backend {backend} has no {feature!r} (topic '{topic}'): {missing(backend, feature)}", topic=topic
+    )
 
 
 def as_markdown() -> str:

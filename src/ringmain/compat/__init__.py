@@ -5,6 +5,8 @@
 
 Where the imports cannot be changed (a library's own tests, a third-party module), `alias` gives the original's name to
 the drop-in module, and `python -m ringmain.compat program.py` does so for a whole program.
+
+This package is in the wheel and stands apart: nothing else in ringmain, nor its tools and examples, imports it.
 """
 
 from __future__ import annotations

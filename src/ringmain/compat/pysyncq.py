@@ -16,10 +16,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ringmain import _names
-from ringmain._inspect import info
-from ringmain._publisher import Publisher
-from ringmain._syncqueue import SyncQueue
+from ringmain import Publisher, SyncQueue, _names, info
 from ringmain.compat._names import escaped
 from ringmain.errors import Full, MessageTooLarge, TopicNotFound
 

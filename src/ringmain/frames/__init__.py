@@ -4,7 +4,7 @@ A frame topic is a topic whose messages are descriptors, plus a pool of buffers 
 a buffer in place, readers see the same memory, and a buffer that a reader holds is not reused.
 
 `FramePublisher` and `FrameSubscriber`, what their frames offer (_views.py), `FrameLayout`, `frame_topics` and
-`frame_topic`, `peek_frame`. The hot paths are native: native/frames.hpp and native/python/frame*.
+`frame_topic`, `peek_frame`. The hot paths are native: native/frames/frames.hpp and native/python/frame*.
 """
 
 from __future__ import annotations
@@ -28,21 +28,13 @@ __all__ = [
     "FrameDraft",
     "FrameLayout",
     "FramePublisher",
-    "FrameStream",
     "FrameSubscriber",
     "FrameTopic",
     "View",
-    "frame_stream",
-    "frame_streams",
     "frame_topic",
     "frame_topics",
     "peek_frame",
 ]
-
-# The names that these had before.
-FrameStream = FrameTopic
-frame_stream = frame_topic
-frame_streams = frame_topics
 
 give_views(Frame, FrameViews)
 give_views(FrameDraft, DraftViews)

@@ -147,7 +147,7 @@ class FrameLayout(msgspec.Struct, frozen=True):
                 raise ValueError(f"its {layout.size} bytes do not fit the buffers of {buffer_bytes}")
             return layout._checked()
         except (msgspec.DecodeError, ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
-            raise Corrupt(f"the layout of frame topic '{topic}' is refused: {error}") from error
+            raise Corrupt(f"the layout of frame topic '{topic}' is refused: {error}", topic=topic) from error
 
 
 # The channels of the first plane, and of planar formats the planes after "y" with their samples per 2 x 2 pixels.

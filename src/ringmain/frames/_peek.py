@@ -41,21 +41,22 @@ class FrameCopy(FrameViews):
         return view_in(self.data, view)
 
 
-def peek_frame(stream: str) -> FrameCopy | None:
+def peek_frame(topic: str) -> FrameCopy | None:
     """A copy of the newest frame, made without becoming a participant: no slot is taken, no buffer held, no counter
     changed. None if there is no frame, or every one was overwritten while it was copied; `TopicNotFound` if there is no
     such frame topic. To receive every frame, use `FrameSubscriber`."""
     directory = _names.runtime_directory()
     for _ in range(_TRIES):
-        topic = frame_topic(stream)
-        seen = _native.peek(directory, stream, topic.buffers, _MOST_DESCRIPTOR_BYTES)
-        for seq, time_ns, sender, _kind, _size, message in reversed(seen):
-            d = read_descriptor(message)
-            if d is None or d.pool != topic.epoch or d.size > topic.layout.size:
+        there = frame_topic(topic)
+        seen = _native.peek(directory, topic, there.buffers, _MOST_DESCRIPTOR_BYTES)
+        for message in reversed(seen):
+            d = read_descriptor(message["data"])
+            if d is None or d.pool != there.epoch or d.size > there.layout.size:
                 continue
-            data = _native.glance(directory, stream, d.pool, d.buffer, d.number, d.size)
+            data = _native.glance(directory, topic, d.pool, d.buffer, d.number, d.size)
             if data is not None:
-                return FrameCopy(data, topic.layout, d.id, d.start_ns, d.end_ns, d.valid, d.meta, seq, time_ns, sender)
+                came = message["seq"], message["time_ns"], message["sender"]
+                return FrameCopy(data, there.layout, d.id, d.start_ns, d.end_ns, d.valid, d.meta, *came)
         if not seen:
             return None
     return None

@@ -22,6 +22,10 @@ DESCRIPTOR_RING_BYTES = 64 * 1024
 """Room for some hundred descriptors; there are never more unread frames than buffers."""
 
 
+class _DescriptorPublisher(Publisher):
+    _of_frames = True
+
+
 class FramePublisher(HasLayout, Endpoint, _native.FramePublisher):
     """Sends frames to a frame topic, and creates the topic if it does not exist.
 
@@ -38,7 +42,7 @@ class FramePublisher(HasLayout, Endpoint, _native.FramePublisher):
 
     def __init__(
         self,
-        stream: str,
+        topic: str,
         shape: int | Sequence[int] | None = None,
         dtype: npt.DTypeLike | None = None,
         *,
@@ -55,7 +59,7 @@ class FramePublisher(HasLayout, Endpoint, _native.FramePublisher):
         spin: float | None = None,
     ) -> None:
         check_backend()
-        self.topic = _names.check_topic(stream)
+        self.topic = _names.check_topic(topic)
         self.layout = _choose_layout(shape, dtype, size, layout)
         if not is_count(buffers) or buffers > MAX_BUFFERS:
             raise ValueError(f"buffers is a number from 1 to {MAX_BUFFERS}, not {buffers!r}")
@@ -86,7 +90,7 @@ class FramePublisher(HasLayout, Endpoint, _native.FramePublisher):
             "spin": spin,
             "backend": "shm",
         }
-        self._descriptors = continued(Publisher, stream, ring, self._participation)
+        self._descriptors = continued(_DescriptorPublisher, topic, ring, self._participation)
         try:
             self._make_pool()
         except BaseException:
@@ -161,16 +165,18 @@ class FramePublisher(HasLayout, Endpoint, _native.FramePublisher):
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.closed:
-            raise Closed(f"the publisher of frame topic '{self.topic}' is closed: it cannot be passed on")
+            raise Closed(
+                f"the publisher of frame topic '{self.topic}' is closed: it cannot be passed on", topic=self.topic
+            )
         ring = self._descriptors
         return _rebuild, (type(self), ring._directory, self.topic, self._options, ring._participation)
 
 
 def _rebuild(
-    cls: type[FramePublisher], directory: str, stream: str, options: dict[str, Any], participation: Participation
+    cls: type[FramePublisher], directory: str, topic: str, options: dict[str, Any], participation: Participation
 ) -> FramePublisher:
     with _names.directory_as(directory):
-        return continued(cls, stream, options, participation)
+        return continued(cls, topic, options, participation)
 
 
 def _choose_layout(

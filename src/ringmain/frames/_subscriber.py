@@ -9,10 +9,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, cast
 
 from ringmain import _names, _native
-from ringmain._endpoint import Endpoint
+from ringmain._endpoint import AsyncIteration, Endpoint
 from ringmain._screens import ScreenSet
 from ringmain._subscriber import Start, Subscriber
-from ringmain.errors import Closed, FrameTopicChanged, Timeout
+from ringmain.errors import FrameTopicChanged, Timeout
 from ringmain.frames._layout import FrameLayout
 from ringmain.frames._memory import Pinning, check_backend
 from ringmain.frames._topics import frame_topic
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from ringmain._native import EndpointRecord, Frame
 
 
-class FrameSubscriber(Endpoint, _native.FrameSubscriber):
+class FrameSubscriber(Endpoint, AsyncIteration, _native.FrameSubscriber):
     """Receives the frames of a frame topic. The topic may not exist yet, and may be restarted, with another shape too.
 
     conflate: deliver only the newest frame; skipped frames do not count as lost.
-    start: "latest" begins with the next frame, "oldest" with the oldest one that is still available, "last" with the
+    start: "next" begins with the next frame, "oldest" with the oldest one that is still available, "newest" with the
         newest one.
     on_change: when the topic restarts with another layout, "follow" it (each frame has its shape), or "raise"
     `FrameTopicChanged` once before its first frame.
@@ -40,10 +40,10 @@ class FrameSubscriber(Endpoint, _native.FrameSubscriber):
 
     def __init__(
         self,
-        stream: str,
+        topic: str,
         *,
         conflate: bool = False,
-        start: Start = "latest",
+        start: Start = "next",
         on_change: Literal["follow", "raise"] = "follow",
         name: str | None = None,
         spin: float | None = None,
@@ -51,7 +51,7 @@ class FrameSubscriber(Endpoint, _native.FrameSubscriber):
         check_backend()
         if on_change not in ("follow", "raise"):
             raise ValueError(f"on_change is 'follow' or 'raise', not {on_change!r}")
-        self.topic = _names.check_topic(stream)
+        self.topic = _names.check_topic(topic)
         self.on_change = on_change
         self._directory = _names.runtime_directory()
         self._in_a_row = 0  # frames that asyncio took without waiting
@@ -59,8 +59,8 @@ class FrameSubscriber(Endpoint, _native.FrameSubscriber):
         self._pinning = Pinning(writable=False)
         self._pins = False
         self._options = {"conflate": conflate, "start": start, "on_change": on_change, "name": name, "spin": spin}
-        options = {"conflate": conflate, "start": start, "on_lap": "oldest", "name": name, "spin": spin}
-        self._descriptors = _Descriptors(stream, self, options)
+        options = {"conflate": conflate, "start": start, "name": name, "spin": spin}
+        self._descriptors = _Descriptors(topic, self, options)
         self._opened()
 
     @property
@@ -80,7 +80,8 @@ class FrameSubscriber(Endpoint, _native.FrameSubscriber):
         if before is not None and before != layout and self.on_change == "raise":
             raise FrameTopicChanged(
                 f"frame topic '{self.topic}' was {_summary(before)} and is now {_summary(layout)}; "
-                "receive again to continue with it"
+                "receive again to continue with it",
+                topic=self.topic,
             )
         if self._pins:
             self._pinning.register(self._memory())
@@ -102,6 +103,8 @@ class FrameSubscriber(Endpoint, _native.FrameSubscriber):
                     break
                 frames.append(frame)
         return frames
+
+    recv_messages = recv_many
 
     def recv_into(self, buffer: WriteableBuffer, timeout: float | None = None) -> int:
         """Copy the next frame into a buffer; returns its size. If the buffer is too small, `ValueError`."""
@@ -125,14 +128,6 @@ class FrameSubscriber(Endpoint, _native.FrameSubscriber):
 
     def __aiter__(self) -> AsyncIterator[Frame]:
         return _AsyncLoop(self)
-
-    async def __anext__(self) -> Frame:
-        if self.closed:
-            raise StopAsyncIteration
-        try:
-            return await self.arecv()
-        except Closed:
-            raise StopAsyncIteration from None
 
     # ---------------------------------------------------------------------------------- what the descriptors tell
 
@@ -254,8 +249,6 @@ class _AsyncLoop:
 
 class _Descriptors(Subscriber):
     """Reads the descriptors of a frame topic, and tells the frame subscriber whenever it has joined the topic."""
-
-    _takes_descriptors = True
 
     def __init__(self, topic: str, frames: FrameSubscriber, options: dict[str, Any]) -> None:
         if not self._waits_natively:

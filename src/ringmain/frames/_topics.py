@@ -51,7 +51,7 @@ def frame_topic(name: str) -> FrameTopic:
     """A frame topic by its name. Raises `TopicNotFound` if there is none."""
     _names.check_topic(name)
     seen = _native.inspect_pool(_names.runtime_directory(), name)
-    since_ns = max(time.time_ns() - seen["last_ns"], 1)
+    since_ns = max(time.monotonic_ns() - seen["last_ns"], 1)
     interval_ns = seen["interval_ns"]
     return FrameTopic(
         name=name,

@@ -9,20 +9,28 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
+from ringmain import _crash
 from ringmain.errors import LakeError
-from ringmain.pipeline._ledger import DONE, Batch, Ledger, TopicCount, reached, totals
-from ringmain.pipeline._partials import GAPS_SCHEMA, Part, merge, parts_of, rows_of
-from ringmain.pipeline._source import Life
+from ringmain.lake._fields import PUBLISH_TIME
+from ringmain.lake._gold import MINUTE_US, GoldTable, decode
+from ringmain.lake._health import GAPS, GOLD, HEALTH
+from ringmain.lake._ledger import DONE, Batch, HostCount, Ledger, TopicCount, totals
+from ringmain.lake._names import quarantine_table, silver_table
+from ringmain.lake._tables import Change, TableFile, Tables, Written, latest, micros, overlapping, prefix
+from ringmain.pipeline._engine import Engine
+from ringmain.pipeline._main_stretch import main_stretch
+from ringmain.pipeline._recordings import Life
 from ringmain.pipeline._work import (
     BRONZE_SCHEMA,
     QUARANTINE_SCHEMA,
@@ -32,20 +40,13 @@ from ringmain.pipeline._work import (
     Shared,
     Task,
     Work,
-    quarantine_table,
-    run_tasks,
-    silver_table,
 )
-from ringmain.recording._decode import Decoding
-from ringmain.spark._plan import Range
-from ringmain.spark._scan import Scan
-from ringmain.spark._tables import Change, Live, Tables, Written, latest, micros, overlapping, prefix
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from ringmain.recording._plan import Range, split
+from ringmain.recording._scan import Scan
 
 MERGED_ROWS = 20_000  # a merged file of gold that grows beyond this is left alone, but for late rows
 _COMMITS_AT_ONCE = 8
+SMALLEST_TASK_BYTES = 4 << 20  # what starting a task costs is little beside reading so much
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,8 @@ class Settings:
 class BatchRun:
     """Takes one batch through the lake. What it has written, by table, is in `files` afterwards."""
 
-    def __init__(self, lake: Tables, settings: Settings, spark: Callable[[], SparkSession]) -> None:
-        self.lake, self.settings, self._spark = lake, settings, spark
+    def __init__(self, lake: Tables, settings: Settings, engine: Engine) -> None:
+        self.lake, self.settings, self._engine = lake, settings, engine
         self.ledger = Ledger(lake)
 
     def process(
@@ -78,37 +79,36 @@ class BatchRun:
         typed = self._columns({item.key for item in ranges}, lives)
         tasks = self._tasks(batch.batch, ranges, shared)
         window_us = int(self.settings.window_s * 1e6)
-        work = Work(self.lake, batch.batch, window_us, tasks, scan, typed, shared, self.settings.copy)
-        reports = self._run(work)
+        stretch = main_stretch(ranges, time.time_ns() // 1000)
+        work = Work(self.lake, batch.batch, window_us, tasks, scan, typed, shared, self.settings.copy, stretch)
+        topics = len({topic for item in ranges for topic, _ in lives.get(item.key, {})})
+        rows, size = sum(one.rows for one in batch.recordings), sum(item.bytes for item in ranges)
+        batch.engine, batch.engine_version, batch.application = self._engine.start()
+        reports = self._engine.run(work, f"batch {batch.batch}: {rows} rows of {topics} topics, {size} bytes")
         self._check_files(reports)
         batch.topics = check_counts(batch, reports)
-        reached("L2")
+        apart = sum((Counter(report.apart) for report in reports), Counter[str]())
+        batch.apart = [HostCount(host, rows) for host, rows in sorted(apart.items())]
+        _crash.point("batch: files written, not committed")
         files: dict[str, list[Written]] = {}
         for written in (one for report in reports for one in report.files):
             files.setdefault(written.table, []).append(written)
-        gold: list[list[Any]] = [
-            merge(part for report in reports for part in getattr(report, kind))
-            for kind in ("health", "senders", "fields", "reasons")
-        ]
-        minutes = sorted({part.window_us // 60_000_000 for part in gold[0]})
+        found = {table: [decode(one.gold[table.name]) for one in reports if table.name in one.gold] for table in GOLD}
+        merged = {table: table.merged(parts) for table, parts in found.items() if parts}
+        gold = {table: rows for table, rows in merged.items() if len(rows)}
+        windows = gold[HEALTH].column("window_start").cast(pa.int64()).to_numpy() if HEALTH in gold else np.zeros(0)
+        minutes = np.unique(windows // MINUTE_US).astype(int).tolist()
         schemas = {silver_table(topic): columns.schema for topic, columns in typed.items()}
         with ThreadPoolExecutor(_COMMITS_AT_ONCE) as pool:
             list(pool.map(lambda item: self._append(batch.batch, schemas, *item), files.items()))
-            reached("L3")
-            list(pool.map(lambda parts: self._merge(batch.batch, parts), filter(None, gold)))
+            _crash.point("batch: silver committed, gold not")
+            list(pool.map(lambda item: self._merge(batch.batch, *item), gold.items()))
         more(batch, files, minutes)
-        reached("L4")
+        _crash.point("batch: tables committed, not done")
         batch.state, batch.seconds = DONE, batch.seconds + time.monotonic() - began
         first = self.ledger.done(batch)
-        reached("L5")
+        _crash.point("batch: done, recordings not told")
         return first
-
-    def _run(self, work: Work) -> list[Report]:
-        """By Spark's workers. What is no more than one task's worth is run here: starting a job takes longer."""
-        count = len(work.tasks)
-        if count <= 1 or sum(item.bytes for task in work.tasks for item in task.ranges) <= self.settings.split_bytes:
-            return [work.run(number) for number in range(count)]
-        return run_tasks(self._spark().range(0, count, 1, count), work, Report)
 
     def _check_files(self, reports: list[Report]) -> None:
         """Raises if workers have written to disks of their own."""
@@ -130,16 +130,18 @@ class BatchRun:
                     schemas[topic][epoch] = schema
         typed = {topic: found for topic, found in schemas.items() if any(found.values())}
         return {
-            topic: Columns.of(Decoding.of(topic, found), self.lake.schema(silver_table(topic)))
-            for topic, found in typed.items()
+            topic: Columns.of(topic, found, self.lake.schema(silver_table(topic))) for topic, found in typed.items()
         }
 
     def _tasks(self, batch: int, ranges: list[Range], shared: Shared) -> tuple[Task, ...]:
         """Ranges packed up to the size of a task, and slices of the stretches where recordings overlap."""
         tasks: list[Task] = []
+        limit = task_bytes(ranges, self._engine.cores(), self.settings.split_bytes)
+        if limit < self.settings.split_bytes:
+            ranges = [part for item in ranges for part in spread(item, limit)]
         pack, size = list[Range](), 0
         for item in ranges:
-            if pack and size + item.bytes > self.settings.split_bytes:
+            if pack and size + item.bytes > limit:
                 tasks.append(Task(tuple(pack)))
                 pack, size = [], 0
             pack.append(item)
@@ -164,33 +166,44 @@ class BatchRun:
         return tuple(tasks)
 
     def _append(self, batch: int, schemas: dict[str, pa.Schema], table: str, files: list[Written]) -> None:
-        fixed = {"gold": GAPS_SCHEMA, "quarantine": QUARANTINE_SCHEMA, "bronze": BRONZE_SCHEMA}
+        fixed = {"gold": GAPS.schema, "quarantine": QUARANTINE_SCHEMA, "bronze": BRONZE_SCHEMA}
         schema = fixed.get(table.partition("/")[0]) or schemas.get(table, RAW_SCHEMA)
         self.lake.commit(table, batch, lambda found: Change(schema, files))
 
-    def _merge(self, batch: int, parts: list[Part]) -> None:
+    def _merge(self, batch: int, table: GoldTable, rows: pa.Table) -> None:
         """Replace the rows of these windows by what they have come to."""
-        kind = type(parts[0])
-        table = kind.table
-        windows = pa.array(sorted({part.window_us for part in parts}), pa.int64())
+        windows = pc.unique(rows.column("window_start"))
+        bounds = pc.min_max(windows.cast(pa.int64())).as_py()
         new: list[Written] = []
 
         def build(found: DeltaTable | None) -> Change:
-            hit = overlapping(found, "window_start", windows[0].as_py(), windows[-1].as_py())
-            rest, earlier = [], []
-            for rows in self.lake.read_files(table, [one.name for one in hit]):
-                inside = pc.is_in(pc.cast(rows.column("window_start"), pa.int64()), windows)
-                earlier += parts_of(kind, rows.filter(inside))
-                rest.append(rows.filter(pc.invert(inside)))
-            merged = rows_of(merge([*earlier, *parts]), self.settings.window_s)
-            kept = pa.concat_tables([one.cast(merged.schema) for one in rest]) if rest else merged.slice(0, 0)
+            hit = overlapping(found, "window_start", bounds["min"], bounds["max"])
+            rest, parts = [], [rows]
+            for known in map(table.of, self.lake.read_files(table.name, [one.name for one in hit])):
+                inside = pc.is_in(known.column("window_start"), windows)
+                parts.append(known.filter(inside))
+                rest.append(known.filter(pc.invert(inside)))
+            merged = table.merged(parts, self.settings.window_s)
+            kept = pa.concat_tables([merged.slice(0, 0), *rest])
             together = len(kept) <= MERGED_ROWS
             pieces = [pa.concat_tables([kept, merged])] if together else [kept, merged]
-            new.extend(self.lake.write(table, batch, piece) for piece in pieces)
+            new.extend(self.lake.write(table.name, batch, piece) for piece in pieces)
             return Change(merged.schema, new, hit)
 
-        if not self.lake.commit(table, batch, build):
+        if not self.lake.commit(table.name, batch, build):
             self.lake.discard(new)
+
+
+def task_bytes(ranges: list[Range], cores: int, split_bytes: int) -> int:
+    """About how much a task reads: so much that every core has one, as long as it is worth a task."""
+    return min(split_bytes, max(SMALLEST_TASK_BYTES, -(-sum(item.bytes for item in ranges) // cores)))
+
+
+def spread(item: Range, limit: int) -> list[Range]:
+    """A range in parts of about that size. Of an object store, rows that are stored together stay so: each part would
+    fetch them all."""
+    remote = bool(item.ref.store.sealed_uri) and item.ref.sealed
+    return [item] if remote else split(item, max(1, round(item.bytes / limit)))
 
 
 def shared_lives(batch: Batch, lives: dict[str, dict[Life, bytes]]) -> Shared:
@@ -229,11 +242,11 @@ def _union(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return joined
 
 
-def _grouped(known: list[tuple[str, str, Live]], lo: int, hi: int) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+def _grouped(known: list[tuple[str, str, TableFile]], lo: int, hi: int) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
     """The files that may have rows in [lo, hi), by topic and table."""
     found: dict[tuple[str, str], list[str]] = {}
     for topic, table, one in known:
-        if micros(one.least["publish_time"]) * 1000 < hi and (latest(one, "publish_time") + 1) * 1000 > lo:
+        if micros(one.least[PUBLISH_TIME]) * 1000 < hi and (latest(one, PUBLISH_TIME) + 1) * 1000 > lo:
             found.setdefault((topic, table), []).append(one.name)
     return tuple((*key, tuple(names)) for key, names in found.items())
 
@@ -242,14 +255,15 @@ def check_counts(batch: Batch, reports: list[Report]) -> list[TopicCount]:
     """The counts of every topic, if they add up. Rows that are there and could not be read are damaged."""
     counts = totals(count for report in reports for count in report.topics.values())
     for topic, count in counts.items():
-        put_off = sum(report.put_off.get(topic, 0) for report in reports)
-        sliced = sum(report.sliced.get(topic, 0) for report in reports)
+        left = sum(report.left_to_slices.get(topic, 0) for report in reports)
+        found = sum(report.read_by_slices.get(topic, 0) for report in reports)
         out = count.rows_out + count.quarantined + count.duplicates
-        if count.rows_in != out or put_off != sliced:
+        if count.rows_in != out or left != found:
             raise LakeError(
                 f"batch {batch.batch}, topic {topic!r}: {count.rows_in} rows in, but {count.rows_out} out + "
-                f"{count.quarantined} quarantined + {count.duplicates} duplicates = {out} (of which {put_off} were "
-                f"looked for among several recordings, and {sliced} found); nothing was committed"
+                f"{count.quarantined} quarantined + {count.duplicates} duplicates = {out} (of which {left} were "
+                f"looked for among several recordings, and {found} found); nothing was committed",
+                topic=topic,
             )
     for one in batch.recordings:
         one.damaged = one.rows - sum(report.read.get(one.recording, 0) for report in reports)

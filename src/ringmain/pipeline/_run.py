@@ -1,8 +1,8 @@
 """`run()`: recordings in, a lake out; once, or for as long as the recorder goes on.
 
 The pipeline drives its own batches. The ledger says where the last one ended, and what one that died was to read. So a
-nightly run costs what the day recorded and not what the year did, and nothing but the lake has to be kept. Spark does
-the tasks of a batch that has several; it is started when the first such batch comes.
+nightly run costs what the day recorded and not what the year did, and nothing but the lake has to be kept. The engine
+is started when there is a first batch.
 """
 
 from __future__ import annotations
@@ -20,34 +20,32 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from deltalake.exceptions import CommitFailedError, DeltaError
-from pyspark.errors import PySparkException
-from pyspark.sql import functions as F
 
-from ringmain.errors import LakeError, RecordingCorrupt, RingmainError, SparkUnavailable
-from ringmain.pipeline import _frames as frames
-from ringmain.pipeline._aligned import Align, aligned
+from ringmain import _crash
+from ringmain._names import parse_bytes
+from ringmain.errors import InvalidArgument, LakeError, RingmainError, SparkUnavailable, TopicNotFound
+from ringmain.lake import Lake
+from ringmain.lake._bronze import BRONZE
+from ringmain.lake._health import GOLD
+from ringmain.lake._ledger import BEGUN, LEDGER, Batch
+from ringmain.lake._names import quarantine_table, silver_table
+from ringmain.lake._tables import Written
 from ringmain.pipeline._batch import BatchRun, Settings
-from ringmain.pipeline._lake import Lake
-from ringmain.pipeline._ledger import BEGUN, LEDGER, Batch, reached
-from ringmain.pipeline._source import Recordings, as_path, options_for
-from ringmain.pipeline._work import quarantine_table, silver_table
-from ringmain.recording._segment.store import shown
-from ringmain.spark._locations import absolute
-from ringmain.spark._plan import SPLIT_BYTES, Range
-from ringmain.spark._read_lake import frame_of
-from ringmain.spark._session import prepare, session
-from ringmain.spark._stream import Offset
-from ringmain.spark._tables import Written
+from ringmain.pipeline._engine import Engine, EngineName, choose_engine
+from ringmain.pipeline._own_tables import Align, OwnTables, Step
+from ringmain.pipeline._recordings import Reading, Recordings, as_path
+from ringmain.recording._locations import absolute
+from ringmain.recording._offsets import At
+from ringmain.recording._plan import SPLIT_BYTES, Range
+from ringmain.recording._segment.store import one_line
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-Step = Callable[["DataFrame"], "DataFrame"]
 DEFAULT_BATCH_BYTES = "1GiB"
 MAX_PAYLOAD = "256MiB"
 TURNS = 8  # batches, in which every table is looked at for compaction
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
-_OURS = re.compile(r"ringmain\.errors\.\w+: ([^\n]+)")
 
 
 @dataclass
@@ -64,6 +62,8 @@ class Summary:
     bytes: int = 0
     batches: int = 0
     seconds: float = 0.0
+    engine: str = ""
+    """What ran the tasks of the last batch: Spark with its version and application, or the local engine."""
 
     def add(self, batch: Batch) -> None:
         for topic in batch.topics:
@@ -71,15 +71,17 @@ class Summary:
                 setattr(self, name, getattr(self, name) + getattr(topic, name))
         self.damaged += sum(one.damaged for one in batch.recordings)
         self.batches += 1
+        self.engine = batch.made_by()
         if self.rows_in != self.rows_out + self.quarantined + self.duplicates:
             raise LakeError(f"row counts do not match, rows in must be rows out + quarantined + duplicates: {self}")
 
     def __str__(self) -> str:
         damaged = f"; {self.damaged:,} damaged, skipped" if self.damaged else ""
+        engine = f", by {self.engine}" if self.engine else ""
         return (
             f"{self.rows_in:,} rows in = {self.rows_out:,} out + {self.quarantined:,} quarantined + "
             f"{self.duplicates:,} duplicates; {self.lost:,} lost at source{damaged}; {self.bytes:,} bytes in "
-            f"{self.batches} batches, {self.seconds:.1f} s"
+            f"{self.batches} batches, {self.seconds:.1f} s{engine}"
         )
 
 
@@ -103,21 +105,21 @@ class Pipeline:
     aligns: list[Align] = field(default_factory=list)
     bronze: str = "recordings"
     storage_options: dict[str, str] = field(default_factory=dict, repr=False)
-    _steps: dict[str, tuple[Step, str]] = field(init=False, default_factory=dict, repr=False)
-    _topic_steps: list[tuple[str, str, Step]] = field(init=False, default_factory=list, repr=False)
+    _own: OwnTables = field(init=False, default_factory=OwnTables, repr=False)
 
     def __post_init__(self) -> None:
+        self._own.aligns = self.aligns
         if self.window_s <= 0 or (60 / self.window_s) % 1:
-            raise ValueError(f"window_s={self.window_s}: windows are within a minute, so it must divide 60")
+            raise InvalidArgument(f"window_s={self.window_s:g}: windows are within a minute, so it must divide 60")
         if self.bronze not in ("recordings", "copy"):
-            raise ValueError(f"bronze={self.bronze!r}: choose 'recordings' or 'copy'")
+            raise InvalidArgument(f"bronze={self.bronze!r}: choose 'recordings' or 'copy'")
 
     def on(self, topic: str, *, table: str) -> Callable[[Step], Step]:
         """Register a function of one topic's silver rows. It is given each batch; what it returns goes to
         `steps/TABLE`. Rows it drops are still in silver, so the row counts still match."""
 
         def add(function: Step) -> Step:
-            self._topic_steps.append((topic, table, function))
+            self._own.topic_steps.append((topic, table, function))
             return function
 
         return add
@@ -127,7 +129,7 @@ class Pipeline:
         It is given all messages of the minutes that have changed."""
 
         def add(function: Step) -> Step:
-            self._steps[table] = (function, time)
+            self._own.steps[table] = (function, time)
             return function
 
         return add
@@ -137,6 +139,7 @@ class Pipeline:
         recordings: str | Path | list[str | Path],
         lake: str | Path | Lake,
         *,
+        engine: EngineName = "spark",
         spark: SparkSession | None = None,
         master: str | None = None,
         follow: bool = False,
@@ -151,16 +154,23 @@ class Pipeline:
         """Process what is there, or with `follow` also what comes, until Ctrl-C or `until(summary)`. The next run
         goes on where Ctrl-C interrupted this one.
 
-        split_bytes: about how much of a recording one task reads. A batch of one task needs no Spark.
+        engine: the tasks of every batch are a job of Spark: of the session `spark`, or of one that is started, on
+        `master`. With "local" this process runs them one after the other, without a JVM, and there are no steps and no
+        aligned tables.
+        split_bytes: about how much of a recording one task reads.
         fail_on_data_loss=False: rows that cannot be read are a gap that `ringmain.spark.gaps` lists, and not an error.
         max_payload: a larger message is an error, because a worker holds several copies of a row.
         """
         tables = lake if isinstance(lake, Lake) else Lake(str(lake), self.storage_options)
-        options = options_for(
-            absolute(as_path(recordings)), tables.storage_options, max_bytes=max_bytes_per_batch,
-            max_payload=max_payload, fail_on_loss=fail_on_data_loss, split_bytes=split_bytes,
+        reading = Reading(
+            absolute(as_path(recordings)), tables.storage_options, must_exist=not follow,
+            fail_on_loss=fail_on_data_loss, split_bytes=split_bytes,
+            max_bytes=_size("max_bytes_per_batch", max_bytes_per_batch), max_payload=_size("max_payload", max_payload),
         )  # fmt: skip
-        one = _Run(self, tables, Recordings(options, must_exist=not follow), split_bytes, spark, master, not follow)
+        chosen = choose_engine(engine, spark, master, brief=not follow)
+        if engine == "local" and self._own:
+            raise InvalidArgument('steps and aligned tables are made by Spark: leave them out, or engine="local"')
+        one = _Run(self, tables, reading, chosen, brief=not follow)
         summary, began = Summary(), time.monotonic()
         tell = progress or (lambda line: print(line, file=sys.stderr, flush=True))
         try:
@@ -179,16 +189,11 @@ class Pipeline:
             if not follow:
                 tell("interrupted: what was done is in the lake, and the next run goes on with the rest")
                 raise
-        except (PySparkException, RecordingCorrupt) as error:
-            raise _plain(error) from error
-        except (RingmainError, FileNotFoundError):
-            raise
-        except (OSError, DeltaError) as error:
-            doing = "cannot be written" if tables.is_local else "cannot be reached"
-            raise LakeError(
-                f"the lake at {tables.uri} {doing}: {_sentence(error)}. Nothing is lost or doubled: "
-                "run the pipeline again"
-            ) from error
+        except Exception as error:
+            told = _explained(error, tables, chosen)
+            if told is error:
+                raise
+            raise told from error
         summary.seconds = time.monotonic() - began
         return summary
 
@@ -196,26 +201,33 @@ class Pipeline:
 class _Run:
     """A run on one lake: batch after batch."""
 
-    def __init__(
-        self, pipeline: Pipeline, lake: Lake, recordings: Recordings, split_bytes: int, spark: SparkSession | None,
-        master: str | None, brief: bool,
-    ) -> None:  # fmt: skip
-        lake.check()
-        self._pipeline, self._lake, self._recordings = pipeline, lake, recordings
-        self._given, self._master, self._brief = spark, master, brief
-        settings = Settings(pipeline.window_s, split_bytes, pipeline.bronze == "copy")
-        self._batches = BatchRun(lake, settings, self._spark)
+    def __init__(self, pipeline: Pipeline, lake: Lake, reading: Reading, engine: Engine, *, brief: bool) -> None:
+        self._own, self._window_s, self._reading = pipeline._own, pipeline.window_s, reading
+        self._lake, self._recordings, self._engine = lake, Recordings(reading), engine
+        settings = Settings(pipeline.window_s, reading.split_bytes, pipeline.bronze == "copy")
+        self._batches = BatchRun(lake, settings, engine)
         self._ledger = self._batches.ledger
+        lake.check_version(self._ledger)
         last = self._ledger.last()
         if last is not None and last.window_s != pipeline.window_s:
             raise LakeError(
                 f"{lake.uri} was built with window_s={last.window_s}, not with {pipeline.window_s}: use the same "
                 "(--window), or a new lake"
             )
-        recordings.remember(last)
-        recordings.find()
+        self._recordings.remember(last)
         if brief:
-            recordings.prepareForTriggerAvailableNow()
+            self._recordings.stop_at_end()
+            self._refuse_unknown([topic for align in pipeline.aligns for topic in (align.lead, *align.others)])
+
+    def _refuse_unknown(self, topics: list[str]) -> None:
+        """Raises if neither the recordings nor the lake have one of these topics."""
+        known = {topic for lives in self._recordings.lives(()).values() for topic, _ in lives} if topics else set()
+        if not known.issuperset(topics):
+            known |= self._recordings.topics()
+        for topic in topics:
+            if topic not in known and self._lake.load(silver_table(topic)) is None:
+                there = ", ".join(sorted(known)) or "none"
+                raise TopicNotFound(f"there is no topic {topic!r} to align: the recordings have {there}", topic=topic)
 
     def next(self) -> Batch | None:
         """The batch that comes next, done; None when there is nothing to read."""
@@ -223,76 +235,44 @@ class _Run:
         self._recordings.remember(last)
         if last is not None and last.state == BEGUN:
             self._ledger.refuse_second(last)
-            batch, start, end = last, _offset(last, "begin"), _offset(last, "end")
-            ranges = self._recordings.ranges(start, end)
+            batch, start, end = last, _positions(last, "begin"), _positions(last, "end")
+            ranges = self._recordings.ranges(start, end, last.consumer)
         else:
             planned = self._plan(last)
             if planned is None:
                 return None
             batch, ranges, end = planned
+            self._engine.start()  # before the batch is begun: one that does not start leaves nothing behind
             self._ledger.begin(batch)
-        reached("L1")
-        lives = self._recordings.lives({item.key for item in ranges})
-        scan = self._recordings.scan(batch.consumer)
-        if not self._batches.process(batch, ranges, lives, scan, self._more):
+        _crash.point("batch: begun, nothing written")
+        lives = self._recordings.lives(batch.recordings)
+        if not self._batches.process(batch, ranges, lives, self._reading.scan(batch.consumer), self._more):
             raise LakeError(
                 f"another pipeline has completed batch {batch.batch} of {self._lake.uri}: a lake takes one pipeline at "
                 "a time. Nothing is doubled"
             )
-        self._recordings.commit(end)
+        self._recordings.read_up_to(end)
         self._compact(batch)
         return batch
 
-    def _plan(self, last: Batch | None) -> tuple[Batch, list[Range], Offset] | None:
+    def _plan(self, last: Batch | None) -> tuple[Batch, list[Range], At] | None:
         consumer = last.consumer if last is not None else f"lake-{os.urandom(4).hex()}"
         start = self._recordings.start(consumer)
         end = self._recordings.advance(start)
-        if start["at"] == end["at"]:
+        if start == end:
             return None
-        ranges = self._recordings.ranges(start, end)
+        ranges = self._recordings.ranges(start, end, consumer)
         sources = self._recordings.sources(start, end, ranges)
         if not any(one.rows for one in sources):
             return None
         number = 0 if last is None else last.batch + 1
-        return Batch(number, BEGUN, self._pipeline.window_s, consumer, recordings=sources), ranges, end
+        return Batch(number, BEGUN, self._window_s, consumer, recordings=sources), ranges, end
 
     def _more(self, batch: Batch, files: dict[str, list[Written]], minutes: list[int]) -> None:
         """The tables of users' own."""
-        lake, number = self._lake, batch.batch
-        for topic, table, function in self._pipeline._topic_steps:
-            new = files.get(silver_table(topic))
-            if new:
-                schema = lake.schema(silver_table(topic))
-                assert schema is not None
-                rows = frame_of(self._spark(), lake, silver_table(topic), [one.name for one in new], schema)
-                frames.append(function(rows), lake, f"steps/{table}", number)
-        if minutes and self._pipeline._steps:
-            span = minutes[0] * frames.MINUTE_US, (minutes[-1] + 1) * frames.MINUTE_US - 1
-            messages = frames.bronze_frame(self._spark(), lake, batch.recordings, span, self._recordings.fail_on_loss)
-            messages = messages.where(_within(minutes))
-            for table, (function, column) in self._pipeline._steps.items():
-                frames.replace(function(messages), lake, f"gold/{table}", number, column, minutes)
-        topics = {count.topic for count in batch.topics}
-        for align in self._pipeline.aligns:
-            if minutes and topics & {align.lead, *align.others}:
-                self._align(align, number, minutes)
-
-    def _align(self, align: Align, batch: int, touched: list[int]) -> None:
-        # A value reaches `tolerance_s` ahead, so minutes after the touched ones may change as well.
-        ahead = int(align.tolerance_s // 60) + 1
-        minutes = sorted({minute + n for minute in touched for n in range(ahead + 1)})
-        tolerance_us = int(align.tolerance_s * 1e6)
-        span = minutes[0] * frames.MINUTE_US, (minutes[-1] + 1) * frames.MINUTE_US - 1
-        lead = frames.silver_frame(self._spark(), self._lake, silver_table(align.lead), *span)
-        if lead is None:
-            return
-        others = {}
-        for name in align.others:
-            found = frames.silver_frame(self._spark(), self._lake, silver_table(name), span[0] - tolerance_us, span[1])
-            if found is not None:
-                others[name] = found
-        table = aligned(lead.where(_within(minutes)), others, align.tolerance_s)
-        frames.replace(table, self._lake, f"gold/{align.name}", batch, "publish_time", minutes)
+        if self._own:
+            fail_on_loss = self._reading.fail_on_loss
+            self._own.make(self._engine.spark(), self._lake, batch, files, minutes, fail_on_loss)
 
     def _compact(self, batch: Batch) -> None:
         """Each table has its turn every few batches, and not all have it after the same batch."""
@@ -303,61 +283,52 @@ class _Run:
 
         silver = [silver_table(one.topic) for one in batch.topics]
         silver += [quarantine_table(one.topic) for one in batch.topics if one.quarantined]
-        own = [*self._pipeline._steps, *(align.name for align in self._pipeline.aligns)]
-        gold = [f"gold/{name}" for name in ("topic_health", "senders", "fields", "quarantine", "gaps", *own)]
-        steps = [f"steps/{table}" for _, table, _ in self._pipeline._topic_steps]
-        turn = [n for n in (LEDGER, "bronze", *silver, *gold, *steps) if (crc32(n.encode()) + batch.batch) % TURNS == 0]
+        all_names = (LEDGER, BRONZE, *silver, *(table.name for table in GOLD), *self._own.names())
+        turn = [n for n in all_names if (crc32(n.encode()) + batch.batch) % TURNS == 0]
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(compact, turn))
 
-    def _spark(self) -> SparkSession:
-        if self._given is None:
-            self._given = session(master=self._master, brief=self._brief)
-        elif type(self._given).__module__.startswith("pyspark.sql.connect"):
-            raise SparkUnavailable(
-                "the pipeline does not run through Spark Connect: unset SPARK_REMOTE, and name the cluster by --master "
-                "(master=) instead. Reading and streaming do work"
+
+def _positions(batch: Batch, edge: str) -> At:
+    return {one.recording: getattr(one, edge) for one in batch.recordings}
+
+
+def _size(what: str, text: str) -> int:
+    size = parse_bytes(text, what)
+    if size <= 0:
+        raise InvalidArgument(f"{what}={text!r}: at least one byte")
+    return size
+
+
+def _explained(error: Exception, lake: Lake, engine: Engine) -> Exception:
+    """What a user is told of what went wrong. Errors of ours come from the workers as they are."""
+    if isinstance(error, engine.errors()):
+        # Workers that cannot load our modules have no way to say so but the text of Spark's error.
+        missing = _MISSING.search(str(error))
+        return (
+            error
+            if missing is None
+            else SparkUnavailable(
+                f"Spark's workers have no module {missing[1]}: install ringmain[spark] for the Python that they run "
+                "(PYSPARK_PYTHON), in the same version as here"
             )
-        else:
-            prepare(self._given)
-        return self._given
-
-
-def _offset(batch: Batch, edge: str) -> Offset:
-    return {"consumer": batch.consumer, "at": {one.recording: getattr(one, edge) for one in batch.recordings}}
-
-
-def _within(minutes: list[int]) -> Any:
-    minute = F.floor(F.unix_micros("publish_time") / frames.MINUTE_US)
-    return minute.isin(minutes) if len(minutes) <= 1000 else minute.between(minutes[0], minutes[-1])
-
-
-def _plain(error: Exception) -> Exception:
-    """What went wrong, without the pages of Java around it: an error of ours may have come through two processes."""
-    missing = _MISSING.search(str(error))
-    if missing is not None:
-        return SparkUnavailable(
-            f"Spark's workers have no module {missing[1]}: install ringmain[spark] for the Python that they run "
-            "(PYSPARK_PYTHON), in the same version as here"
         )
-    ours = _OURS.findall(str(error))
-    text = ours[-1] if ours else str(error) if isinstance(error, RecordingCorrupt) else None
-    if text is None:
+    if isinstance(error, RingmainError | FileNotFoundError) or not isinstance(error, OSError | DeltaError):
         return error
-    return LakeError(text.replace("failOnDataLoss=false turns", "fail_on_data_loss=False (--skip-damage) turns"))
-
-
-def _sentence(error: Exception) -> str:
-    """An error of a store on one line, without colours and without what an address may have of credentials."""
-    return shown(" ".join(re.sub(r"\x1b\[\d*m", "", str(error)).split()))
+    doing = "cannot be written" if lake.is_local else "cannot be reached"
+    return LakeError(
+        f"the lake at {lake.uri} {doing}: {one_line(error)}. Nothing is lost or doubled: run the pipeline again"
+    )
 
 
 def _line(batch: Batch, summary: Summary) -> str:
     rows = sum(topic.rows_in for topic in batch.topics)
     rate = rows / batch.seconds if batch.seconds else 0.0
+    hosts = ", ".join(f"{one.host} ({one.rows:,} rows)" for one in batch.apart)
+    apart = f"; times far from those of the others: {hosts}" if hosts else ""
     return (
         f"batch {batch.batch}: {rows:,} rows of {len(batch.topics)} topics in {batch.seconds:.1f} s "
-        f"({rate:,.0f}/s); {summary.rows_in:,} rows so far"
+        f"({rate:,.0f}/s); {summary.rows_in:,} rows so far{apart}"
     )
 
 

@@ -11,38 +11,34 @@ a copy of one that is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeVar
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ringmain.pipeline._fields import Field, Reason, measure_fields, measure_reasons
-from ringmain.pipeline._ledger import TopicCount
-from ringmain.pipeline._partials import GAPS_SCHEMA, Health, Sender, measure, merge
-from ringmain.recording._decode import Decoding, conform, merge_types
-from ringmain.recording._format import ENVELOPE_COLUMNS, HOST, SCHEMA
-from ringmain.spark._plan import Range
-from ringmain.spark._read_lake import delta_type
-from ringmain.spark._scan import Scan, source_schema
-from ringmain.spark._tables import FileSet, Tables, Written
+from ringmain.lake._bronze import BRONZE
+from ringmain.lake._column_types import delta_type
+from ringmain.lake._fields import EPOCH, FIELDS, QUARANTINE, SEQ, measure_fields, measure_reasons
+from ringmain.lake._gold import encode
+from ringmain.lake._health import GAPS, GOLD, measure
+from ringmain.lake._ledger import TopicCount
+from ringmain.lake._names import quarantine_table, silver_table, topic_name
+from ringmain.lake._tables import FileSet, Tables, Written
+from ringmain.recording._decode import PAYLOAD, Decoding, merge_types
+from ringmain.recording._format import ENVELOPE_COLUMNS, HOST, SCHEMA, decoded_fields, decoded_name
+from ringmain.recording._plan import Range
+from ringmain.recording._scan import Scan, source_schema
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-R = TypeVar("R")
-Tasks = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-REPORT = "report binary"
-REPORT_SCHEMA = pa.schema([pa.field("report", pa.binary())])
-_ENVELOPE = [*(SCHEMA.field(name).with_nullable(True) for name in ENVELOPE_COLUMNS), HOST.with_nullable(True)]
-_PAYLOAD = SCHEMA.field("payload").with_nullable(True)
-RAW_SCHEMA = pa.schema([*_ENVELOPE, _PAYLOAD])
-QUARANTINE_SCHEMA = pa.schema([*_ENVELOPE, _PAYLOAD, pa.field("reason", pa.string())])
+_OURS = [*ENVELOPE_COLUMNS, HOST.name]  # what silver has of a recording
+_ENVELOPE = [f.with_nullable(True) for f in decoded_fields([*(SCHEMA.field(name) for name in ENVELOPE_COLUMNS), HOST])]
+_REASON = pa.field(decoded_name("reason"), pa.string())
+RAW_SCHEMA = pa.schema([*_ENVELOPE, PAYLOAD])
+QUARANTINE_SCHEMA = pa.schema([*_ENVELOPE, PAYLOAD, _REASON])
 BRONZE_SCHEMA = pa.schema(
     [*(f.with_nullable(True) for f in source_schema(None, True, True)), pa.field("recording", pa.string())]
 )
@@ -56,13 +52,11 @@ class Report(msgspec.Struct):
 
     read: dict[str, int] = {}  # by recording
     topics: dict[str, TopicCount] = {}
-    put_off: dict[str, int] = {}  # rows that are a slice's work
-    sliced: dict[str, int] = {}  # rows that a slice has read
+    left_to_slices: dict[str, int] = {}  # rows that are a slice's work
+    read_by_slices: dict[str, int] = {}  # rows that a slice has read
     files: list[Written] = []
-    health: list[Health] = []
-    senders: list[Sender] = []
-    fields: list[Field] = []
-    reasons: list[Reason] = []
+    apart: dict[str, int] = {}  # by host: rows whose times are far from those of the others
+    gold: dict[str, bytes] = {}  # by table: rows to merge (lake/_gold.py)
 
 
 @dataclass(frozen=True)
@@ -77,34 +71,48 @@ class Task:
 
 @dataclass(frozen=True)
 class Columns:
-    """How a typed topic's rows look in silver."""
+    """How a typed topic's rows look in silver. A column's type never changes: a field is in the first of NAME, NAME_v2,
+    ... that its type fits in. All lives that there are have their columns chosen in the order of their epochs, and so
+    it does not matter which of them a batch has."""
 
     decoding: Decoding
-    schema: pa.Schema
 
     @classmethod
-    def of(cls, decoding: Decoding, there: pa.Schema | None) -> Columns:
-        """Beside the columns that the table has. A field whose type does not fit in its column gets a new one,
-        NAME_v2."""
+    def of(cls, topic: str, lives: Mapping[int, bytes], there: pa.Schema | None) -> Columns:
+        """Beside the columns that the table has."""
         known = {} if there is None else {f.name: delta_type(f.type) for f in there}
-        fields = []
-        for f in decoding.columns():
-            wanted, name, version = delta_type(f.type), f.name, 1
-            while name in known and not merge_types(known[name], wanted).equals(known[name]):
-                version += 1
-                name = f"{f.name}_v{version}"
-            fields.append(pa.field(name, known.get(name, wanted)))
-        return cls(decoding, pa.schema([*_ENVELOPE, *fields]))
+        chosen: dict[str, pa.DataType] = {}
+        renamed: dict[bytes, dict[str, str]] = {}
+        for epoch, schema in sorted(lives.items()):
+            if not schema or schema in renamed:
+                continue
+            own = renamed[schema] = {}
+            life = Decoding.of(topic, {epoch: schema})
+            for f, column in zip(life.fields, life.columns(known), strict=True):
+                wanted, name, version = delta_type(f.type), column.name, 1
+                while name in own.values() or not _fits(wanted, known.get(name)):
+                    version += 1
+                    name = f"{column.name}_v{version}"
+                own[f.name] = name
+                chosen[name] = known.setdefault(name, wanted)
+        return cls(Decoding(topic, dict(lives), pa.schema(list(chosen.items())), renamed))
 
     @property
-    def fields(self) -> list[str]:
-        return list(self.schema.names[len(_ENVELOPE) :])
+    def schema(self) -> pa.Schema:
+        return pa.schema([*_ENVELOPE, *self.decoding.fields])
+
+    def measured(self, epoch: int, field: str) -> bool:
+        """Does a life have this field, or the field of which it is one? Those of other lives are null in its rows."""
+        own = self.decoding.renamed.get(self.decoding.lives.get(epoch, b""), {}).values()
+        return any(field == name or field.startswith((f"{name}.", f"{name}[")) for name in own)
 
     def apply(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array]:
         decoded, reasons = self.decoding.apply(rows)
-        fields = list(self.schema)[len(_ENVELOPE) :]
-        fitted = [conform(array, f.type) for array, f in zip(decoded, fields, strict=True)]
-        return pa.RecordBatch.from_arrays([*_envelope(rows), *fitted], schema=self.schema), reasons
+        return pa.RecordBatch.from_arrays([*_envelope(rows), *decoded], schema=self.schema), reasons
+
+
+def _fits(type_: pa.DataType, column: pa.DataType | None) -> bool:
+    return column is None or merge_types(column, type_).equals(column)
 
 
 @dataclass(frozen=True)
@@ -130,7 +138,7 @@ class Shared:
 
 @dataclass(frozen=True)
 class Work:
-    """All tasks of a batch. Picklable: it is sent to the workers, each of which runs the tasks whose numbers it gets.
+    """All tasks of a batch. Picklable: an engine sends it to its workers, which run the tasks by their numbers.
     What a failed try leaves behind is never reported, hence never read."""
 
     lake: Tables
@@ -141,67 +149,67 @@ class Work:
     typed: Mapping[str, Columns]
     shared: Shared
     copy: bool = False
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                done = msgspec.msgpack.encode(self.run(number))
-                yield pa.RecordBatch.from_arrays([pa.array([done], pa.binary())], schema=REPORT_SCHEMA)
+    within: tuple[int, int] | None = None
+    """[since, until) in microseconds: rows of other times go to files of their own."""
 
     def run(self, number: int) -> Report:
-        task, report, files = self.tasks[number], Report(), FileSet(self.lake, self.batch)
+        task, made = self.tasks[number], _Made(Report(), FileSet(self.lake, self.batch, self.within), {})
         if task.since_ns is None:
-            self._read(task, report, files)
+            self._read(task, made)
         else:
-            self._slice(task, report, files)
-        report.fields, report.reasons = merge(report.fields), merge(report.reasons)
-        report.files = files.close()
+            self._slice(task, made)
+        report = made.report
+        report.gold = {
+            table.name: encode(table.merged(made.gold[table.name])) for table in GOLD if table.name in made.gold
+        }
+        report.files, report.apart = made.files.close(), made.files.apart
         for one in report.files:
             kind, _, folder = one.table.partition("/")
             if kind in ("silver", "quarantine"):
-                count = report.topics[folder.replace("~", "/")]
+                count = report.topics[topic_name(folder)]
                 count.rows_out += one.rows if kind == "silver" else 0
                 count.quarantined += one.rows if kind == "quarantine" else 0
         return report
 
-    def _read(self, task: Task, report: Report, files: FileSet) -> None:
-        health: list[Health] = []
-        senders: list[Sender] = []
-        waiting: dict[str, list[pa.RecordBatch]] = {}
+    def _read(self, task: Task, made: _Made) -> None:
+        waiting: list[tuple[str, pa.RecordBatch]] = []  # (recording, rows)
         size = 0
         for item in task.ranges:
             for rows in self.scan.read(item):
-                report.read[item.key] = report.read.get(item.key, 0) + len(rows)
+                made.report.read[item.key] = made.report.read.get(item.key, 0) + len(rows)
                 if self.copy:
                     named = [*rows.columns, pa.repeat(pa.scalar(item.key), len(rows))]
-                    files.add("bronze", pa.RecordBatch.from_arrays(named, schema=BRONZE_SCHEMA))
-                for topic, part in by_topic(rows):
-                    more, silences = measure(item.key, topic, part, self.window_us)
-                    health += more
-                    senders += silences
-                    waiting.setdefault(topic, []).append(part)
+                    made.files.add(BRONZE, pa.RecordBatch.from_arrays(named, schema=BRONZE_SCHEMA))
+                waiting.append((item.key, rows))
                 size += rows.nbytes
                 if size >= _TOGETHER_BYTES:
-                    self._take(waiting, report, files)
+                    self._take(waiting, made)
                     size = 0
-        self._take(waiting, report, files)
-        report.health, report.senders = merge(health), merge(senders)
+        self._take(waiting, made)
 
-    def _take(self, waiting: dict[str, list[pa.RecordBatch]], report: Report, files: FileSet) -> None:
-        for topic, parts in waiting.items():
+    def _take(self, waiting: list[tuple[str, pa.RecordBatch]], made: _Made) -> None:
+        if not waiting:
+            return
+        made.add(measure(waiting, self.window_us))
+        by_name: dict[str, list[pa.RecordBatch]] = {}
+        for _, rows in waiting:
+            for topic, part in by_topic(rows):
+                by_name.setdefault(topic, []).append(part)
+        for topic, parts in by_name.items():
             rows = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
-            count = report.topics.setdefault(topic, TopicCount(topic))
+            count = made.report.topics.setdefault(topic, TopicCount(topic))
             count.rows_in += len(rows)
             count.bytes += pc.sum(rows.column("size")).as_py()
-            self._gaps(files, count, rows)
+            self._gaps(made.files, count, rows)
             shared = self.shared.mask(topic, rows)
             if shared is not None:
-                report.put_off[topic] = report.put_off.get(topic, 0) + int(shared.sum())
+                left = made.report.left_to_slices
+                left[topic] = left.get(topic, 0) + int(shared.sum())
                 rows = rows.filter(pa.array(~shared))
-            self._write(report, files, topic, rows)
+            self._write(made, topic, rows)
         waiting.clear()
 
-    def _slice(self, task: Task, report: Report, files: FileSet) -> None:
+    def _slice(self, task: Task, made: _Made) -> None:
         """The rows of shared lives in a slice of time, each once."""
         scan = replace(self.scan, topics=tuple(self.shared.lives), since_ns=task.since_ns, until_ns=task.until_ns)
         found = []
@@ -212,7 +220,8 @@ class Work:
                     if shared is None:
                         continue
                     part = part.filter(pa.array(shared))
-                    report.sliced[topic] = report.sliced.get(topic, 0) + len(part)
+                    read = made.report.read_by_slices
+                    read[topic] = read.get(topic, 0) + len(part)
                     found.append(part.append_column("recording", pa.repeat(pa.scalar(item.key), len(part))))
         if not found:
             return
@@ -220,9 +229,9 @@ class Work:
         for rows in table.combine_chunks().to_batches():  # one batch, as long as payloads fit in one
             for topic, part in by_topic(rows):
                 copies = _copies(part) | self._known(task, topic, part)
-                count = report.topics.setdefault(topic, TopicCount(topic))
+                count = made.report.topics.setdefault(topic, TopicCount(topic))
                 count.duplicates += int(copies.sum())
-                self._write(report, files, topic, part.filter(pa.array(~copies)))
+                self._write(made, topic, part.filter(pa.array(~copies)))
 
     def _known(self, task: Task, topic: str, rows: pa.RecordBatch) -> np.ndarray:
         """Which rows earlier batches have written."""
@@ -231,9 +240,9 @@ class Work:
         for of_topic, table, names in task.known:
             if of_topic != topic:
                 continue
-            for there in self.lake.read_files(table, names, ["epoch", "seq"]):
-                for epoch in pc.unique(there.column("epoch")).to_pylist():
-                    numbers = there.filter(pc.equal(there.column("epoch"), epoch)).column("seq").to_numpy()
+            for there in self.lake.read_files(table, names, [EPOCH, SEQ]):
+                for epoch in pc.unique(there.column(EPOCH)).to_pylist():
+                    numbers = there.filter(pc.equal(there.column(EPOCH), epoch)).column(SEQ).to_numpy()
                     found |= (epochs == epoch) & np.isin(seqs, numbers)
         return found
 
@@ -243,15 +252,15 @@ class Work:
             count.lost += pc.sum(lossy.column("lost")).as_py()
             named = ("publish_time", "topic", "recorder", "epoch", "seq", "lost", "host")
             columns = [lossy.column(name) for name in named]
-            files.add("gold/gaps", pa.RecordBatch.from_arrays(columns, schema=GAPS_SCHEMA))
+            files.add(GAPS.name, pa.RecordBatch.from_arrays(columns, schema=GAPS.schema))
 
-    def _write(self, report: Report, files: FileSet, topic: str, rows: pa.RecordBatch) -> None:
+    def _write(self, made: _Made, topic: str, rows: pa.RecordBatch) -> None:
         if not len(rows):
             return
         columns = self.typed.get(topic)
         if columns is None:
             raw = [*_envelope(rows), rows.column("payload")]
-            files.add(silver_table(topic), pa.RecordBatch.from_arrays(raw, schema=RAW_SCHEMA))
+            made.files.add(silver_table(topic), pa.RecordBatch.from_arrays(raw, schema=RAW_SCHEMA))
             return
         good, reasons = columns.apply(rows)
         if reasons.null_count < len(reasons):
@@ -259,19 +268,25 @@ class Work:
             good = good.filter(pc.invert(bad))
             wrong = [*_envelope(rows), rows.column("payload"), reasons]
             refused = pa.RecordBatch.from_arrays(wrong, schema=QUARANTINE_SCHEMA).filter(bad)
-            report.reasons += measure_reasons(topic, refused, self.window_us)
-            files.add(quarantine_table(topic), refused)
+            made.add({QUARANTINE.name: measure_reasons(topic, refused, _REASON.name, self.window_us)})
+            made.files.add(quarantine_table(topic), refused)
         if len(good):
-            report.fields += measure_fields(topic, good, columns.fields, self.window_us)
-            files.add(silver_table(topic), good)
+            found = measure_fields(topic, good, columns.decoding.fields.names, self.window_us)
+            pairs = zip(found["epoch"].to_pylist(), found["field"].to_pylist(), strict=True)
+            made.add({FIELDS.name: found.filter(pa.array([columns.measured(*pair) for pair in pairs], pa.bool_()))})
+            made.files.add(silver_table(topic), good)
 
 
-def run_tasks(frame: DataFrame, work: Tasks, kind: type[R]) -> list[R]:
-    """What Spark's workers report. The job is waited for in another thread: PySpark's handler of Ctrl-C cancels it
-    through the JVM, which fails with pages of errors in a thread that is in the middle of a call to the JVM."""
-    with ThreadPoolExecutor(1) as pool:
-        rows = pool.submit(frame.mapInArrow(work, REPORT).collect).result()
-    return [msgspec.msgpack.decode(bytes(row.report), type=kind) for row in rows]
+class _Made(NamedTuple):
+    """What a task makes: its report, files of tables, and rows of gold to merge, by table."""
+
+    report: Report
+    files: FileSet
+    gold: dict[str, list[pa.Table]]
+
+    def add(self, found: Mapping[str, pa.Table]) -> None:
+        for name, rows in found.items():
+            self.gold.setdefault(name, []).append(rows)
 
 
 def by_topic(rows: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
@@ -303,17 +318,4 @@ def _copies(rows: pa.RecordBatch) -> np.ndarray:
 
 
 def _envelope(rows: pa.RecordBatch) -> list[pa.Array]:
-    return [rows.column(f.name) for f in _ENVELOPE]
-
-
-def folder_name(topic: str) -> str:
-    """A topic's name as one directory: `camera/left` is `camera~left`. No topic's name has a tilde."""
-    return topic.replace("/", "~")
-
-
-def silver_table(topic: str) -> str:
-    return f"silver/{folder_name(topic)}"
-
-
-def quarantine_table(topic: str) -> str:
-    return f"quarantine/{folder_name(topic)}"
+    return [rows.column(name) for name in _OURS]

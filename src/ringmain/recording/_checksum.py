@@ -67,14 +67,19 @@ def replace_file(
     temporary = path.with_name(path.name + ".tmp")
     with open(temporary, "wb") as file:
         file.write(data)
-        file.flush()
-        if sync:
-            os.fsync(file.fileno())
+    if sync:
+        sync_file(temporary)
     if before_rename is not None:
         before_rename()
     os.replace(temporary, path)
     if sync:
         sync_directory(path.parent)
+
+
+def sync_file(path: Path) -> None:
+    """Make what was written to a file survive a loss of power."""
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
 
 
 def sync_directory(directory: Path) -> None:

@@ -1,13 +1,13 @@
 """Payloads to columns: one table for all the lives of a topic, whose schema may differ from life to life.
 
 The invariant owned here: *a row in, a row out*. A payload that does not decode keeps its bytes and gets a reason in
-`decode_error`; one that does has its fields and no bytes. A field that a life did not have is null. Numbers widen.
+`rm_decode_error`; one that does has its fields and no bytes. A field that a life did not have is null. Numbers widen.
 Types without a common type become JSON text. Readers of recordings, Spark and the pipeline all use this.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 
 from ringmain import typed
 from ringmain.errors import RingmainError
-from ringmain.recording._format import COLUMNS, HOST, SCHEMA
+from ringmain.recording._format import HOST, SCHEMA, decoded_fields, decoded_name, field_columns
 
-ERROR = "decode_error"
-_TAKEN = frozenset({*COLUMNS, HOST.name, "segment", "row", ERROR, "date"})
+PAYLOAD = pa.field(decoded_name("payload"), pa.binary())  # kept only where it did not decode
+ERROR = pa.field(decoded_name("decode_error"), pa.string())
 _WIDER = {
     pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0),
     pa.float16(): pa.float32(), pa.large_string(): pa.string(), pa.large_binary(): pa.binary(),
@@ -33,20 +33,22 @@ class Decoding:
     topic: str
     lives: Mapping[int, bytes]  # epoch -> schema
     fields: pa.Schema = field(default_factory=lambda: pa.schema([]))
+    renamed: Mapping[bytes, Mapping[str, str]] = field(default_factory=dict)
+    """By schema: which of `fields` a message's field is, where the names differ."""
 
     @classmethod
     def of(cls, topic: str, lives: Mapping[int, bytes]) -> Decoding:
         schemas = [typed.arrow_schema(typed.Schema.from_bytes(data)) for data in dict.fromkeys(lives.values()) if data]
         return cls(topic, dict(lives), merge_schemas(schemas))
 
-    def columns(self) -> list[pa.Field]:
-        """The fields as columns. One with the name of an envelope column (Spark ignores case) is called field_NAME."""
-        return [f.with_name(f"field_{f.name}") if f.name.lower() in _TAKEN else f for f in self.fields]
+    def columns(self, known: Collection[str] = ()) -> list[pa.Field]:
+        """The fields as columns, of a table that has these columns already."""
+        names = field_columns(self.fields.names, known)
+        return [f.with_name(name) for f, name in zip(self.fields, names, strict=True)]
 
     def schema(self) -> pa.Schema:
         """The envelope, the payload where it did not decode, the fields, why it did not, and the host."""
-        envelope = [*list(SCHEMA)[:-1], SCHEMA.field("payload").with_nullable(True)]
-        return pa.schema([*envelope, *self.columns(), pa.field(ERROR, pa.string()), HOST])
+        return pa.schema([*decoded_fields(list(SCHEMA)[:-1]), PAYLOAD, *self.columns(), ERROR, *decoded_fields([HOST])])
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """A batch that has all columns of a recording and the host, as rows of `schema()`."""
@@ -78,7 +80,7 @@ class Decoding:
         if schema:
             try:
                 values, reasons = typed.decode_column(payload, typed.Schema.from_bytes(schema))
-                return _children(values, self.fields), reasons
+                return _children(values, self.fields, self.renamed.get(schema, {})), reasons
             except (RingmainError, pa.ArrowException) as error:  # a schema that this version cannot read
                 why = str(error)
         return [pa.nulls(len(payload), f.type) for f in self.fields], pa.repeat(pa.scalar(why), len(payload))
@@ -141,9 +143,9 @@ def conform(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     return array.cast(wanted)
 
 
-def _children(array: pa.Array, wanted: Iterable[pa.Field]) -> list[pa.Array]:
+def _children(array: pa.Array, wanted: Iterable[pa.Field], renamed: Mapping[str, str] = {}) -> list[pa.Array]:
     """The wanted fields of an array of structs. Those that it does not have are null."""
-    known = {f.name: at for at, f in enumerate(array.type)}
+    known = {renamed.get(f.name, f.name): at for at, f in enumerate(array.type)}
     return [
         conform(pc.struct_field(array, [known[f.name]]) if f.name in known else pa.nulls(len(array), f.type), f.type)
         for f in wanted

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from ringmain.recording._format import LOCK, sealed_name
-from ringmain.recording._recording import Recording
+from ringmain.recording._reader import Recording
 from ringmain.recording._segment.store import SegmentRef, list_here, read_retired
 from ringmain.recording._upkeep.lock import recorder_pid
 from ringmain.recording._upkeep.retention import consumers
@@ -34,6 +34,7 @@ class RecordingFigures:
         except OSError:  # the store of its sealed segments does not answer: what is here is told
             refs = list_here(recording.store)
         retired = read_retired(recording.store)
+        kept = recording.incidents() if directory is not None else []
         uploaded = {number: rows for number, rows in self._sealed_rows.items() if number >= retired.first_segment}
         counts = uploaded | {ref.number: self._rows_of(recording, ref) for ref in refs}
         values: dict[str, float] = {
@@ -42,6 +43,8 @@ class RecordingFigures:
             "ringmain_recording_segments": len(refs),
             "ringmain_recording_unsealed_segments": sum(not ref.sealed for ref in refs),
             "ringmain_recording_waiting_uploads": sum(ref.waiting for ref in refs),
+            "ringmain_recording_incidents": len(kept),
+            "ringmain_recording_incidents_open": sum(incident.is_open for incident in kept),
         }
         found: list[Figures] = [(labels, values)]
         if directory is None:

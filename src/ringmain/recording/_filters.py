@@ -70,7 +70,7 @@ class Filter:
 
     def apply(self, first_row: int, batch: pa.RecordBatch) -> tuple[pa.Array, pa.RecordBatch]:
         """(row numbers, rows) that are wanted."""
-        rows = pa.array(range(first_row, first_row + len(batch)), pa.int64())
+        rows = pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), len(batch)), start=first_row - 1)
         mask = self._mask(batch)
         return (rows, batch) if mask is None else (rows.filter(mask), batch.filter(mask))
 

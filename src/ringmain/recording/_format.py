@@ -7,7 +7,10 @@
       000000001.arrows        the segment being written: an Arrow IPC stream that only grows
       retired.json            what retention deleted: the first segment left, the rows of those before it
       uploaded.json           with sealed_uri: what is there, so that the recorder need not ask (_segment/uploads.py)
+      000000000-ID.parquet    at sealed_uri: a sealed segment, with the recording's id in its name
       consumers/NAME.json     how far a registered consumer has read
+      incidents/ID.json       what a flight recorder keeps (_upkeep/incidents.py)
+      triggers/ID.json        what it has been asked to keep, until it does
 
 The invariant owned here: *a position (segment, row) never changes its meaning*. A row keeps its number when its segment
 is sealed, when earlier segments are deleted, and when rows before it turn out to be damaged. docs/spec/recording.md is
@@ -17,34 +20,49 @@ the full text; a test compares its tables with this file.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable
+from itertools import count
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import msgspec
 import pyarrow as pa
 
-FORMAT_VERSION = 1
+# Of the directory and of `sealed_uri`. 1: no id, and plain names there. 2: no properties of topics, no incidents.
+# All are read and continued.
+FORMAT_VERSION = 3
+SEGMENT_VERSION = 1  # of the files of segments
 
 META = "meta.json"
 LOCK = "lock"
 RETIRED = "retired.json"
 UPLOADED = "uploaded.json"
 CONSUMERS = "consumers"
+INCIDENTS = "incidents"
+REQUESTS = "triggers"
 DAMAGED = "damaged"  # repair() moves what it cannot read here, and deletes none of it
 
 FRAMES = "frames"  # the contract of a frame topic; _frames.py describes its payloads
 
-# The columns of the batches that a live topic's recv_batch() gives.
-RING_SCHEMA = pa.schema(
-    [
-        pa.field("seq", pa.uint64(), nullable=False),
-        pa.field("time_ns", pa.int64(), nullable=False),
-        pa.field("sender", pa.string(), nullable=False),
-        pa.field("kind", pa.string(), nullable=False),
-        pa.field("lost", pa.uint64(), nullable=False),
-        pa.field("data", pa.binary(), nullable=False),
-    ]
+
+class RingColumn(NamedTuple):
+    """A column of the batches that a live topic's recv_batch() gives."""
+
+    name: str
+    type: pa.DataType
+    absent: object = None
+    """Its value for a message that came from no ring, if that is always the same."""
+
+
+RING_COLUMNS = (
+    RingColumn("seq", pa.uint64()),
+    RingColumn("time_ns", pa.int64()),
+    RingColumn("sender", pa.string(), ""),
+    RingColumn("kind", pa.string(), ""),
+    RingColumn("lost", pa.uint64(), 0),
+    RingColumn("data", pa.binary()),
 )
+RING_SCHEMA = pa.schema([pa.field(column.name, column.type, nullable=False) for column in RING_COLUMNS])
 
 
 class Column(NamedTuple):
@@ -91,10 +109,52 @@ SCHEMA = pa.schema([pa.field(column.name, column.type, nullable=False) for colum
 COLUMNS: tuple[str, ...] = tuple(SCHEMA.names)
 ENVELOPE_COLUMNS: tuple[str, ...] = COLUMNS[:-1]  # all but the payload
 HOST = pa.field("host", pa.string(), nullable=False)  # not in segments: readers add it, from meta.json
+
+# Where messages are decoded, their fields are columns, and a field may have the name of one of ours: `size`, `topic`.
+# The field keeps its name. So there, and only there, every column of ours has this prefix. It needs no quotes in SQL
+# and is an attribute in pandas, whose `itertuples` renames columns that begin with an underscore.
+PREFIX = "rm_"
+_LIKE_OURS = re.compile(rf"(field_)*{PREFIX}", re.IGNORECASE)  # Spark and DuckDB ignore case in names
+
+
+def decoded_name(column: str) -> str:
+    """What a column of ours is called where messages are decoded."""
+    return PREFIX + column
+
+
+def is_ours(column: str) -> bool:
+    """Is it a column of ours, where messages are decoded?"""
+    return column.startswith(PREFIX)
+
+
+def field_columns(fields: Iterable[str], known: Collection[str] = ()) -> list[str]:
+    """The columns of a message's fields: each has its own name, but for two kinds. One that begins with our prefix is
+    called field_NAME, and so is one that begins like that. Of those that differ only in case, which SQL takes for one
+    name, the one that the table has, or else the first, keeps it, and the others are called NAME_2, NAME_3, ..."""
+    wanted = [f"field_{name}" if _LIKE_OURS.match(name) else name for name in fields]
+    chosen = {name: name for name in wanted if name in known}
+    taken = {name.lower() for name in chosen}
+    others = {name.lower() for name in known} - taken
+    for name in wanted:
+        if name in chosen:
+            continue
+        numbered = (name if n == 1 else f"{name}_{n}" for n in count(1))
+        chosen[name] = next(
+            one for one in numbered if one.lower() not in taken and (one in known or one.lower() not in others)
+        )
+        taken.add(chosen[name].lower())
+    return [chosen[name] for name in wanted]
+
+
+def decoded_fields(fields: Iterable[pa.Field]) -> list[pa.Field]:
+    """Columns of ours as they are where messages are decoded."""
+    return [field.with_name(decoded_name(field.name)) for field in fields]
+
+
 ENVELOPE_BYTES = 80  # about, of a row without its payload
 MAX_PAYLOAD_BYTES = 1 << 30  # of a batch: a `binary` column counts its bytes in 31 bits
 
-_SEGMENT = re.compile(r"(\d{9})\.(arrows|parquet)\Z")
+_SEGMENT = re.compile(r"(\d{9})(?:-([0-9a-f]{8}))?\.(arrows|parquet)\Z")
 MAX_SEGMENT = 999_999_999
 
 
@@ -122,14 +182,23 @@ def stream_name(segment: int) -> str:
     return f"{segment:09d}.arrows"
 
 
-def sealed_name(segment: int) -> str:
-    return f"{segment:09d}.parquet"
+def sealed_name(segment: int, recording: str = "") -> str:
+    """With the recording's id: its name at `sealed_uri`, which no other recording has."""
+    return f"{segment:09d}-{recording}.parquet" if recording else f"{segment:09d}.parquet"
 
 
-def parse_segment_name(name: str) -> tuple[int, bool] | None:
-    """(number, is sealed) of a segment's file name, None for any other name."""
+class SegmentName(NamedTuple):
+    """What the name of a segment's file says."""
+
+    number: int
+    sealed: bool
+    recording: str  # its id; empty in the recorder's directory, and everywhere in format 1
+
+
+def parse_segment_name(name: str) -> SegmentName | None:
+    """None for a name that is not a segment's."""
     match = _SEGMENT.match(name)
-    return (int(match[1]), match[2] == "parquet") if match else None
+    return SegmentName(int(match[1]), match[3] == "parquet", match[2] or "") if match else None
 
 
 class Retired(msgspec.Struct):

@@ -20,7 +20,8 @@ import msgspec
 from ringmain.recording._format import FRAMES, TABLE
 from ringmain.recording._message import RecordedMessage
 from ringmain.recording._meta import TopicMeta
-from ringmain.recording._recording import Recording
+from ringmain.recording._reader import Recording
+from ringmain.typed import Schema
 
 RAW_ENCODING = "ringmain"
 _CHANNEL_FIELDS = tuple(column.field for column in TABLE if column.channel)
@@ -159,6 +160,8 @@ def _form_of(meta: TopicMeta, raw: bool) -> _Form:
 
     try:
         schema = typed.Schema.from_bytes(meta.schema)
+        if schema.codec == "struct":
+            return _form_of_structs(schema)
         described = _json_schema(materialise(schema)) if schema.codec == "msgpack" else {}
     except (ValueError, LookupError, TypeError, ImportError):
         return as_it_is
@@ -166,6 +169,17 @@ def _form_of(meta: TopicMeta, raw: bool) -> _Form:
         return as_it_is
     encode = msgspec.json.Encoder().encode
     return _Form("json", schema.type_name, "jsonschema", encode(described), lambda message: encode(message.value))
+
+
+def _form_of_structs(schema: Schema) -> _Form:
+    from ringmain.typed import _structs
+
+    described = {"title": schema.type_name, **_structs.json_schema(_structs.dtype_of_schema(schema))}
+    encode = msgspec.json.Encoder().encode
+    return _Form(
+        "json", schema.type_name, "jsonschema", encode(described),
+        lambda message: encode(_structs.to_builtins(message.value)),
+    )  # fmt: skip
 
 
 def _json_schema(type_: Any) -> dict[str, Any]:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import os
 import socket
 import time
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
+from ringmain import _crash
 from ringmain.errors import RecordingCorrupt
-from ringmain.recording import _checksum, _crash
+from ringmain.recording import _checksum
 from ringmain.recording._format import FORMAT_VERSION, META
 
 
@@ -36,6 +38,20 @@ class Session(msgspec.Struct, frozen=True):
     clocks: Clocks
 
 
+class Properties(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a topic was created with, so that a replay can create it as it was. 0: not known, as in formats 1 and 2.
+    Who may open it is not among them: that is for the machine to say on which it is created."""
+
+    capacity_bytes: int = 0
+    max_participants: int = 0
+    kept_kinds: int = 0  # of how many kinds it keeps the last message; 0: of none
+    persist: bool = False
+    buffers: int = 0  # of a frame topic
+
+
+NOT_KNOWN = Properties()
+
+
 class TopicMeta(msgspec.Struct, frozen=True):
     """One life of a topic (`epoch`), as it was when it was recorded."""
 
@@ -44,6 +60,7 @@ class TopicMeta(msgspec.Struct, frozen=True):
     contract: str = ""
     schema: bytes = b""  # what `Schema.from_bytes` takes; empty for a topic of plain bytes
     first_seq: int = 0  # where its recording began: from here on every message is a row, or counted in a row's `lost`
+    properties: Properties = NOT_KNOWN
 
 
 class Meta(msgspec.Struct):
@@ -55,6 +72,7 @@ class Meta(msgspec.Struct):
     sealed_uri: str = ""  # where sealed segments go, when not here
     sessions: list[Session] = []
     topics: list[TopicMeta] = []
+    id: str = ""  # random; in the names of the segments at `sealed_uri`. Format 1 has none
 
 
 def host_of(meta: Meta | None, segment: int) -> str:
@@ -77,7 +95,8 @@ def read_meta(files: Files) -> Meta | None:
 
 def new_meta(recorder: str | None, sealed_uri: str) -> Meta:
     """What a recording begins with."""
-    return Meta("", FORMAT_VERSION, recorder or f"{socket.gethostname()}-{os.urandom(4).hex()}", sealed_uri)
+    name = recorder or f"{socket.gethostname()}-{os.urandom(4).hex()}"
+    return Meta("", FORMAT_VERSION, name, sealed_uri, id=os.urandom(4).hex())
 
 
 class MetaFile:
@@ -97,23 +116,27 @@ class MetaFile:
     def sealed_uri(self) -> str:
         return self._meta.sealed_uri
 
+    @property
+    def id(self) -> str:
+        return self._meta.id
+
     def begin_session(self, first_segment: int) -> None:
         clocks = Clocks(time.time_ns(), time.monotonic_ns(), _boot_id())
         self._meta.sessions.append(Session(first_segment, os.getpid(), socket.gethostname(), clocks))
 
-    def declare(self, topic: str, epoch: int, contract: str, schema: bytes, first_seq: int) -> None:
-        known = self.topics.get((topic, epoch))
-        entry = TopicMeta(topic, epoch, contract, schema, first_seq if known is None else known.first_seq)
+    def declare(self, meta: TopicMeta) -> None:
+        known = self.topics.get((meta.name, meta.epoch))
+        entry = meta if known is None else msgspec.structs.replace(meta, first_seq=known.first_seq)
         if known != entry:
-            self.topics[topic, epoch] = entry
+            self.topics[meta.name, meta.epoch] = entry
             self.changed = True
 
     def save(self, *, sync: bool) -> bytes:
         """Replace the file; returns what was written."""
         self._meta.topics = list(self.topics.values())
         data = _checksum.dump_json(self._meta)
-        # [CRASH-R8] the new meta.json is written under its temporary name: readers still see the old one
-        _checksum.replace_file(self._path, data, sync=sync, before_rename=lambda: _crash.point("R8"))
+        unnamed = partial(_crash.point, "meta: written, not named")  # readers still see the old one
+        _checksum.replace_file(self._path, data, sync=sync, before_rename=unnamed)
         self.changed = False
         return data
 
@@ -124,9 +147,9 @@ class MetaFile:
             raise RecordingCorrupt(
                 f"{self._path} does not pass its checksum; Recording({str(directory)!r}).repair() makes a new one"
             )
-        if meta.format != FORMAT_VERSION:
+        if meta.format > FORMAT_VERSION:
             raise RecordingCorrupt(
-                f"{directory} is a recording of format {meta.format}, this ringmain writes {FORMAT_VERSION}; "
+                f"{directory} is a recording of format {meta.format}, this ringmain knows {FORMAT_VERSION}; "
                 "record to a new directory"
             )
         for what, given, known in (

@@ -5,6 +5,7 @@
     spark = ringmain.spark.session()
     ringmain.spark.read(spark, "recordings/")                             # the fastest batch DataFrame
     ringmain.spark.read_lake(spark, "lake/", "silver/imu")                # a table that the pipeline made
+    ringmain.spark.aligned(frames, {"imu": imus})                         # the newest value of each at every message
     spark.readStream.format("ringmain").load("recordings/")               # while it is being recorded
     frame.writeStream.format("ringmain").option("topic", "plan")          # publish
 
@@ -20,17 +21,19 @@ from typing import TYPE_CHECKING, Any
 from ringmain.spark._session import session
 
 if TYPE_CHECKING:
+    from ringmain.recording._scan import gaps
+    from ringmain.spark._aligned import aligned
     from ringmain.spark._read import read
     from ringmain.spark._read_lake import read_lake
-    from ringmain.spark._scan import gaps
     from ringmain.spark._sink import RepeatFilter
 
-__all__ = ["RepeatFilter", "gaps", "read", "read_lake", "session"]
+__all__ = ["RepeatFilter", "aligned", "gaps", "read", "read_lake", "session"]
 
 _WHERE = {
+    "aligned": "ringmain.spark._aligned",
     "read": "ringmain.spark._read",
     "read_lake": "ringmain.spark._read_lake",
-    "gaps": "ringmain.spark._scan",
+    "gaps": "ringmain.recording._scan",
     "RepeatFilter": "ringmain.spark._sink",
 }
 

@@ -13,19 +13,19 @@ from typing import Any
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
 
 from ringmain.recording._filters import is_pattern
-from ringmain.spark._scan import Scan
+from ringmain.recording._format import decoded_name
+from ringmain.recording._scan import Scan
 
 
 def narrow(scan: Scan, filters: Iterable[Filter]) -> Scan:
     """The scan, with the bounds that the filters allow."""
+    by_column = {"topic": _narrow_topic, "publish_time": _narrow_time, "seq": _narrow_seq}
+    if scan.decoding is not None:  # a column that is called `topic` is then a field of the messages
+        by_column = {decoded_name(name): narrow_by for name, narrow_by in by_column.items()}
     for item in filters:
-        attribute = getattr(item, "attribute", None)
-        if attribute == ("topic",):
-            scan = _narrow_topic(scan, item)
-        elif attribute == ("publish_time",):
-            scan = _narrow_time(scan, item)
-        elif attribute == ("seq",):
-            scan = _narrow_seq(scan, item)
+        path: tuple[str, ...] = getattr(item, "attribute", ())
+        narrow_by = by_column.get(path[0]) if len(path) == 1 else None
+        scan = scan if narrow_by is None else narrow_by(scan, item)
     return scan
 
 

@@ -25,8 +25,8 @@ import ringmain as rm
 from ringmain._contracts import CONTRACTS
 from ringmain.errors import Timeout, TopicNotFound
 from ringmain.recording._record.row_builder import RowBuilder, ring_batch
+from ringmain.recording._scan import Scan
 from ringmain.spark._options import Options
-from ringmain.spark._scan import Scan
 
 RECORDER = "live"
 _JOIN_TIMEOUT_S = 5.0
@@ -93,7 +93,7 @@ def read_ring(scan: Scan, topic: str, epoch: int, first: int | None, end: int) -
     """Messages [first, end) of one life of a topic that are still in the ring. `first` None: all."""
     rows = RowBuilder(RECORDER)
     try:
-        subscriber = rm.Subscriber(topic, start="oldest", on_lap="oldest", name="spark (live)")
+        subscriber = rm.Subscriber(topic, start="oldest", name="spark (live)")
     except TopicNotFound:
         return
     with subscriber:

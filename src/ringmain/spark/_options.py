@@ -10,18 +10,18 @@ from typing import Literal
 from ringmain import _names
 from ringmain.recording import Store
 from ringmain.recording._format import COLUMNS
-from ringmain.spark._locations import find_recordings
-from ringmain.spark._plan import SPLIT_BYTES
+from ringmain.recording._locations import find_recordings
+from ringmain.recording._plan import SPLIT_BYTES
+from ringmain.recording._scan import POSITION_COLUMNS
 
 PUSHDOWN_VARIABLE = "RINGMAIN_SPARK_PUSHDOWN"
-POSITION_COLUMNS = ("segment", "row")
 STORAGE = "storage."  # how options of the recordings' object store begin; Spark hides the secret ones by their names
 
 _KNOWN = {
     "path": "the recording, a directory of recordings, or a pattern of either",
     "mode": "recording (the default) or live",
     "topic": "names or patterns, separated by commas: imu,camera/*",
-    "decode": "true: the fields of the topic's schema as columns",
+    "decode": "true: the fields of the topic's schema as columns; the others then begin with rm_",
     "columns": "the columns to read, separated by commas",
     "positions": "true: the columns segment and row, each message's position in its recording",
     "host": "true: the column host, where each message was recorded",
@@ -31,7 +31,7 @@ _KNOWN = {
     "maxpayload": "a larger payload is an error, in bytes or like 256MiB; no limit by default",
     "failondataloss": "true (the default): rows that cannot be read are an error; false: a counted gap",
     "consumer": "the name under which retention knows the stream; none: it is not registered",
-    "pushdown": "true: filters on topic, publish_time and seq are pushed down",
+    "pushdown": "true: filters on topic, publish_time and seq (rm_topic, ...) are pushed down",
     "splitbytes": "about how much one partition reads, in bytes or like 32MiB",
     "storage.name": "an option of the object store, like storage.AWS_REGION",
     "ranges": "which rows of which segments, as ringmain.spark.read passes it",

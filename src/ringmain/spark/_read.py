@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ringmain.recording import SegmentRef, Store, list_segments
+from ringmain.recording import Position, SegmentRef, Store, list_segments
 from ringmain.recording._filters import Filter, is_pattern
 from ringmain.recording._format import HOST, SCHEMA, sealed_name
+from ringmain.recording._locations import absolute, find_recordings
 from ringmain.recording._meta import host_of, read_meta
-from ringmain.spark._locations import absolute, find_recordings
+from ringmain.recording._plan import SPLIT_BYTES, Range, between, open_plan
 from ringmain.spark._options import STORAGE
-from ringmain.spark._plan import SPLIT_BYTES, Range, cut, open_plan
 from ringmain.spark._source import format_ranges, spark_schema
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 WIDE_BYTES = 256 << 20  # of a row group's payloads; sealed ones are far smaller, unless one message is that large
 _FILE = "_ringmain_file"
-_OBJECT_STORE_SCHEMES = {"s3": "s3a", "gcs": "gs"}  # what pyarrow calls them -> what Hadoop does
+HADOOP_SCHEMES = {"s3": "s3a", "gcs": "gs"}  # what pyarrow calls them -> what Hadoop does
 
 
 def read(
@@ -60,14 +60,13 @@ def read(
     for key, store in find_recordings(path, storage=storage_options).items():
         scheme = _scheme(store)
         if scheme not in native:
-            native[scheme] = scheme == "file" or (not storage_options and _has_file_system(spark, scheme))
+            native[scheme] = scheme == "file" or (not storage_options and has_file_system(spark, scheme))
         meta = read_meta(store)
         for ref in list_segments(store):
             if ref.sealed and not ref.waiting and native[scheme] and not _is_wide(ref):
-                sealed[_address(store, ref.number)] = host_of(meta, ref.number)
+                sealed[_address(ref)] = host_of(meta, ref.number)
                 continue
-            plan = open_plan(ref)
-            growing += cut(key, plan, 0, plan.end_row, split_bytes)
+            growing += between(key, [open_plan(ref)], Position(0, 0), None, split_bytes)
     parts = []
     schema = spark_schema(SCHEMA)
     if sealed:
@@ -115,10 +114,10 @@ def _is_wide(ref: SegmentRef) -> bool:
 def _scheme(store: Store) -> str:
     """Of the sealed segments' address, as Hadoop calls it."""
     scheme = store.sealed_uri.partition("://")[0] if store.sealed_uri else "file"
-    return _OBJECT_STORE_SCHEMES.get(scheme, scheme)
+    return HADOOP_SCHEMES.get(scheme, scheme)
 
 
-def _has_file_system(spark: SparkSession, scheme: str) -> bool:
+def has_file_system(spark: SparkSession, scheme: str) -> bool:
     """Can the session's JVM read such addresses? Otherwise pyarrow does, in Spark's Python workers. A client of Spark
     Connect cannot ask."""
     try:
@@ -130,11 +129,12 @@ def _has_file_system(spark: SparkSession, scheme: str) -> bool:
     return True
 
 
-def _address(store: Store, number: int) -> str:
+def _address(ref: SegmentRef) -> str:
+    store = ref.store
     if not store.sealed_uri:
-        return f"file://{store.directory.absolute() if store.directory else ''}/{sealed_name(number)}"
+        return f"file://{store.directory.absolute() if store.directory else ''}/{ref.stored_name}"
     rest = store.sealed_uri.partition("://")[2].partition("?")[0]
-    return f"{_scheme(store)}://{rest.rstrip('/')}/{sealed_name(number)}"
+    return f"{_scheme(store)}://{rest.rstrip('/')}/{ref.stored_name}"
 
 
 def _matches(wanted: Filter):  # type: ignore[no-untyped-def]

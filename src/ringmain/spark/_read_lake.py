@@ -1,5 +1,6 @@
-"""`read_lake()`: a table of a lake as a DataFrame. pyarrow reads the files of the table's snapshot in Spark's Python
-workers, through the table's own store. So a session needs no jar, and no file system for S3, GCS or Azure.
+"""`read_lake()`: a table of a lake as a DataFrame of the files of its snapshot, so a session needs no jar. Spark's own
+Parquet reader reads them, which leaves out columns, files and row groups that a query does not need. In a store for
+which the session has no file system, or whose credentials only the lake has, pyarrow does, in Spark's Python workers.
 """
 
 from __future__ import annotations
@@ -10,8 +11,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ringmain.spark._source import arrow_of, spark_schema
-from ringmain.spark._tables import Tables
+from ringmain.lake._bronze import ALWAYS, BRONZE, sources_of, taken
+from ringmain.lake._column_types import delta_type, fitted
+from ringmain.lake._ledger import Source
+from ringmain.lake._tables import Tables, overlapping
+from ringmain.spark._options import STORAGE
+from ringmain.spark._read import HADOOP_SCHEMES, has_file_system
+from ringmain.spark._source import arrow_of, format_ranges, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,28 +39,66 @@ class _ReadFiles:
                     yield from fitted(rows, self.schema).to_batches(65536)
 
 
-def fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """With exactly these columns; one that a file does not have is null."""
-    there = set(rows.column_names)
-    columns = [rows.column(f.name).cast(f.type) if f.name in there else pa.nulls(len(rows), f.type) for f in schema]
-    return pa.Table.from_arrays(columns, schema=schema)
-
-
 def frame_of(spark: SparkSession, lake: Tables, table: str, names: Sequence[str], schema: pa.Schema) -> DataFrame:
     """Some files of a table."""
     plain = arrow_of(spark_schema(pa.schema([f.with_type(delta_type(f.type)) for f in schema])))
+    address = _address(spark, lake)
+    if names and address is not None:
+        return spark.read.schema(spark_schema(plain)).parquet(*(f"{address}/{table}/{name}" for name in names))
     tasks = max(1, min(_READERS, len(names)))
     parts = tuple(tuple(names[n::tasks]) for n in range(tasks))
     return spark.range(0, tasks, 1, tasks).mapInArrow(_ReadFiles(lake, table, parts, plain), spark_schema(plain))
+
+
+def _address(spark: SparkSession, lake: Tables) -> str | None:
+    """The lake's address for Spark's own reader; None if that cannot read it. It takes some characters for patterns."""
+    if set(lake.uri) & set("*?[]{}\\"):
+        return None
+    if lake.is_local:
+        return f"file://{lake.uri}"
+    scheme, _, rest = lake.uri.partition("://")
+    scheme = HADOOP_SCHEMES.get(scheme, scheme)
+    return f"{scheme}://{rest}" if not lake.storage_options and has_file_system(spark, scheme) else None
+
+
+def frame_between(
+    spark: SparkSession, lake: Tables, table: str, time: str, first_us: int, last_us: int
+) -> DataFrame | None:
+    """The rows of a table that may be within these times, None when there is no such table."""
+    found = lake.load(table)
+    if found is None:
+        return None
+    names = [one.name for one in overlapping(found, time, first_us, last_us)]
+    return frame_of(spark, lake, table, names, pa.schema(found.schema().to_arrow()))
+
+
+def bronze_frame(
+    spark: SparkSession,
+    lake: Tables,
+    sources: list[Source],
+    span: tuple[int, int] = ALWAYS,
+    fail_on_loss: bool = True,
+) -> DataFrame:
+    """Messages as recorded, of the recordings up to where the ledger says, that may be within a span of time."""
+    found = frame_between(spark, lake, BRONZE, "publish_time", *span)
+    if found is not None:
+        return found.drop("recording")
+    ranges = format_ranges(taken(sources, lake.storage_options, *span, fail_on_loss))
+    reader = spark.read.format("ringmain").option("positions", "true").option("host", "true").option("ranges", ranges)
+    reader = reader.options(**{f"{STORAGE}{name}": value for name, value in lake.storage_options.items()})
+    return reader.option("failOnDataLoss", str(fail_on_loss).lower()).load(lake.uri)
 
 
 def read_lake(
     spark: SparkSession, lake: str | Tables, table: str, *, version: int | None = None,
     storage_options: dict[str, str] | None = None,
 ) -> DataFrame:  # fmt: skip
-    """A table of a lake, now or at a version: by Spark's own Delta where the session has it, else the files of the
-    snapshot, which needs no jar and no file system for the store."""
+    """A table of a lake, now or at a version: by Spark's own Delta where the session has it, else from the files of
+    the snapshot, which needs no jar and no file system for the store. `bronze` is every message that the lake has
+    taken, as recorded, also where it is no table."""
     found = lake if isinstance(lake, Tables) else Tables(lake, storage_options or {})
+    if table == BRONZE:
+        return bronze_frame(spark, found, sources_of(found))
     handle = found.table(table, version)
     if "io.delta" in (spark.conf.get("spark.sql.extensions", "") or ""):
         reader = spark.read.format("delta")
@@ -62,16 +106,3 @@ def read_lake(
     schema = pa.schema(handle.schema().to_arrow())
     names = [str(uri).rsplit("/", 1)[-1] for uri in handle.file_uris()]
     return frame_of(spark, found, table, names, schema)
-
-
-def delta_type(type_: pa.DataType) -> pa.DataType:
-    """The type that a Delta table has for it: a duration is whole microseconds."""
-    if pa.types.is_duration(type_):
-        return pa.int64()
-    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
-        return pa.list_(delta_type(type_.value_type))
-    if pa.types.is_struct(type_):
-        return pa.struct([pa.field(f.name, delta_type(f.type)) for f in type_])
-    if pa.types.is_map(type_):
-        return pa.map_(delta_type(type_.key_type), delta_type(type_.item_type))
-    return type_

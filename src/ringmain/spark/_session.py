@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
+import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOOPBACK = "127.0.0.1"
+_PORTS = {"spark": 7077, "sc": 15002}  # of a standalone master, and of Spark Connect
+_ANSWER_S = 10.0
+_JAVA_ERROR = re.compile(r"(: )?[\w.]+(Exception|Error): ")
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 # Set on every session, also an existing one: without them the source or the pipeline would be wrong.
@@ -48,8 +53,11 @@ def session(*, app_name: str = "ringmain", master: str | None = None, brief: boo
     settings = {_checked(key): _text(value) for key, value in conf.items()}
     remote = master if master is not None and master.startswith("sc://") else os.environ.get("SPARK_REMOTE")
     if remote and (master is None or master == remote):
+        _check_answers(remote)
         return _connect(remote, app_name, settings)
 
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     existing = SparkSession.getActiveSession()
@@ -58,11 +66,15 @@ def session(*, app_name: str = "ringmain", master: str | None = None, brief: boo
         return existing
     chosen = master or settings.pop("spark.master", None) or "local[*]"
     local = chosen.startswith("local")
+    _check_answers(chosen)
     _prepare_environment(on_this_machine=local or _is_loopback(chosen))
     builder = SparkSession.builder.appName(app_name).master(chosen)
     for key, value in {**_defaults(local, chosen, brief), **settings}.items():
         builder = builder.config(key, value)
-    made = builder.getOrCreate()
+    try:
+        made = builder.getOrCreate()
+    except (Py4JError, PySparkException) as error:
+        raise SparkUnavailable(f"Spark does not start on {chosen}: {_reason(error)}") from error
     made.sparkContext.setLogLevel("ERROR")
     return made
 
@@ -87,6 +99,47 @@ def _connect(remote: str, app_name: str, settings: dict[str, str]) -> SparkSessi
         builder = builder.config(key, value)
     made: SparkSession = builder.getOrCreate()
     return made
+
+
+def _check_answers(address: str) -> None:
+    """Raises if nothing listens at a cluster's address: Spark itself tries for a minute, with pages of errors."""
+    scheme, found, rest = address.partition("://")
+    if not found or scheme not in _PORTS:
+        return
+    reason: Exception | None = None
+    for one in re.split(r"[/;]", rest)[0].split(","):
+        host, _, port = one.partition(":") if one.count(":") < 2 else one.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port or _PORTS[scheme])), _ANSWER_S).close()
+        except (OSError, ValueError) as error:
+            reason = error
+        else:
+            return
+    raise SparkUnavailable(f"no Spark answers at {address} ({reason}): is it running, and is that its address?")
+
+
+def _reason(error: Exception) -> str:
+    """The first line of what went wrong, without Java's names around it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    said = next(filter(_JAVA_ERROR.match, lines), lines[0] if lines else type(error).__name__)
+    return _JAVA_ERROR.sub("", said)
+
+
+def label_jobs(spark: SparkSession, group: str, about: str) -> None:
+    """How the jobs that this thread starts are shown by Spark. Spark Connect has tags in place of groups."""
+    if is_connect(spark):
+        spark.addTag(f"{group} ({about})".replace(",", ""))
+    else:
+        spark.sparkContext.setJobGroup(group, about)
+
+
+def is_connect(spark: SparkSession) -> bool:
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def cores_of(spark: SparkSession) -> int:
+    """How many tasks it runs at once. A client of Spark Connect cannot ask: 1."""
+    return 1 if is_connect(spark) else max(1, spark.sparkContext.defaultParallelism)
 
 
 def prepare(existing: SparkSession) -> SparkSession:

@@ -10,17 +10,19 @@ crash, publish their rows again. Every message says which attempt it belongs to,
 If the query is deterministic, the k-th message of one attempt at a partition is the k-th of every other attempt, so a
 consumer that counts can drop repeats: `RepeatFilter` does. Readers get what the topic's contract promises.
 
-Each row is one message. A column `payload` (binary or string) is its payload. Without one, all columns but `topic` and
-`kind` are the fields of the topic's type, encoded as msgpack, with a schema.
+Each row is one message. Its columns are the fields of the topic's type, encoded as msgpack, with a schema; those of
+ringmain begin with `rm_`, as wherever messages are decoded: `rm_topic` and `rm_kind` are used, others are not sent. A
+frame with a column `payload` and none of these is not decoded: `payload` (binary or string) is the message's data, and
+`topic` and `kind` have their names from the recording.
 """
 
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -32,12 +34,14 @@ import ringmain as rm
 from ringmain import _names
 from ringmain._contracts import CONTRACTS, ContractName
 from ringmain.errors import TopicNotFound
+from ringmain.recording._format import COLUMNS, HOST, decoded_name, is_ours
+from ringmain.recording._scan import POSITION_COLUMNS
 from ringmain.spark._options import known_options
 from ringmain.typed._materialise import materialise
 
 _NEW_TOPIC: ContractName = "bus"  # several writers, because tasks run side by side, and no wait for readers
 _OPTIONS = {
-    "topic": "where to publish, unless the rows have a column of that name",
+    "topic": "where to publish, unless the rows have a column rm_topic (topic, beside a payload)",
     "contract": f"{', '.join(CONTRACTS)}; by default that of the topic, or {_NEW_TOPIC} for a new topic",
     "capacity": "of the ring, for a new topic",
     "timeout": "seconds to wait for slow readers, where the contract waits, before the task fails; default 60",
@@ -46,7 +50,6 @@ _OPTIONS = {
     "path": "ignored",
     "checkpointlocation": "Spark's own",
 }
-_RESERVED = ("topic", "kind", "payload")
 _OPEN_TOPICS = 64  # publishers kept open by a task
 
 
@@ -55,6 +58,33 @@ class Published(WriterCommitMessage):
     """What one task published."""
 
     messages: int
+
+
+class Roles(NamedTuple):
+    """Which columns of a frame say what of a message."""
+
+    topic: str | None
+    kind: str | None
+    payload: str | None
+    fields: list[str]
+
+    @classmethod
+    def of(cls, names: Sequence[str]) -> Roles:
+        raw = "payload" in names and not any(map(is_ours, names))
+        fields = [] if raw else [name for name in names if not is_ours(name)]
+        topic, kind, payload = (name if raw else decoded_name(name) for name in ("topic", "kind", "payload"))
+        unknown = [name for name in names if name not in (*COLUMNS, HOST.name, *POSITION_COLUMNS)] if raw else []
+        if unknown:
+            raise ValueError(
+                f"payload is the message's data, so {', '.join(unknown)} would not be sent: drop that, or, if payload "
+                "is a field like the others, add the column rm_topic"
+            )
+        return cls(
+            topic if topic in names else None,
+            kind if kind in names else None,
+            payload if payload in names and not fields else None,
+            fields,
+        )
 
 
 @dataclass(frozen=True)
@@ -72,12 +102,14 @@ class Target:
     def parse(cls, given: Mapping[str, str], schema: StructType) -> Target:
         options = known_options(given, _OPTIONS, "writing with format('ringmain')")
         topic = options.get("topic")
-        if topic is None and "topic" not in schema.names:
-            raise ValueError("which topic? Give the option topic=NAME, or a column `topic`")
+        roles = Roles.of(schema.names)
+        if topic is None and roles.topic is None:
+            raise ValueError("which topic? Give the option topic=NAME, or a column rm_topic (topic, beside a payload)")
         if topic is not None:
             _names.check_topic(topic)
-        if "payload" in schema.names and not isinstance(schema["payload"].dataType, BinaryType | StringType):
-            raise ValueError(f"payload must be binary or string, not {schema['payload'].dataType.simpleString()}")
+        data = schema[roles.payload].dataType if roles.payload is not None else BinaryType()
+        if not isinstance(data, BinaryType | StringType):
+            raise ValueError(f"{roles.payload} must be binary or string, not {data.simpleString()}")
         return cls(
             topic,
             options.get("contract"),
@@ -133,7 +165,7 @@ def _publish(target: Target, batches: Iterator[pa.RecordBatch], query: str, batc
         if found is None:
             if len(open_topics) >= _OPEN_TOPICS:
                 open_topics.popitem(last=False)[1].close()
-            contract, types[topic] = _agree(topic, schema)
+            contract, types[topic] = _agree(topic, schema, Roles.of(schema.names))
             found = rm.Publisher(
                 topic, contract=target.contract or contract, capacity=target.capacity, type=types[topic],
                 sender=sender, name="spark", persist=target.persist,
@@ -146,9 +178,10 @@ def _publish(target: Target, batches: Iterator[pa.RecordBatch], query: str, batc
 
     try:
         for rows in batches:
-            topics = rows.column("topic").to_pylist() if "topic" in rows.schema.names else None
-            kinds = rows.column("kind").to_pylist() if "kind" in rows.schema.names else None
-            for index, message in enumerate(_messages(rows)):
+            roles = Roles.of(rows.schema.names)
+            topics = rows.column(roles.topic).to_pylist() if roles.topic is not None else None
+            kinds = rows.column(roles.kind).to_pylist() if roles.kind is not None else None
+            for index, message in enumerate(_messages(rows, roles)):
                 topic = topics[index] if topics is not None else target.topic
                 if topic is None or message is None:
                     raise ValueError(
@@ -165,18 +198,18 @@ def _publish(target: Target, batches: Iterator[pa.RecordBatch], query: str, batc
     return Published(count)
 
 
-def _agree(topic: str, schema: pa.Schema) -> tuple[Any, Any]:
+def _agree(topic: str, schema: pa.Schema, roles: Roles) -> tuple[Any, Any]:
     """(contract, type) to publish rows with: those of the topic if it exists. A new topic has the rows' columns as the
     fields of its type."""
 
     def own_type() -> Any:
-        return None if "payload" in schema.names else row_type([f for f in schema if f.name not in _RESERVED])
+        return None if roles.payload is not None else row_type([schema.field(name) for name in roles.fields])
 
     try:
         there = rm.info(topic)
     except TopicNotFound:
         return _NEW_TOPIC, own_type()
-    if "payload" in schema.names or there.schema is None:
+    if roles.payload is not None or there.schema is None:
         return there.contract, own_type()
     if there.schema.codec != "msgpack":
         raise ValueError(
@@ -193,10 +226,10 @@ def _fitted(row: Any, type_: Any, topic: str, number: int) -> Any:
         raise ValueError(f"row {number} does not fit topic {topic!r}: {error}") from error
 
 
-def _messages(rows: pa.RecordBatch) -> Iterator[Any]:
-    if "payload" in rows.schema.names:
-        return iter(rows.column("payload").cast(pa.binary()).to_pylist())
-    return iter(rows.select([name for name in rows.schema.names if name not in _RESERVED]).to_pylist())
+def _messages(rows: pa.RecordBatch, roles: Roles) -> Iterator[Any]:
+    if roles.payload is not None:
+        return iter(rows.column(roles.payload).cast(pa.binary()).to_pylist())
+    return iter(rows.select(roles.fields).to_pylist())
 
 
 def row_type(fields: list[pa.Field]) -> Any:
@@ -227,13 +260,21 @@ def _python_type(type_: pa.DataType) -> Any:
     raise TypeError(f"a column of type {type_} cannot be part of a message: cast it, or give a column `payload`")
 
 
+@dataclass(slots=True)
+class _Sent:
+    """Messages of a partition of a batch."""
+
+    new: int = 0
+    by_attempt: Counter[str] = field(default_factory=Counter)
+
+
 class RepeatFilter:
     """Recognises messages that a sink sent again: `if repeats.is_new(message.sender): use(message)`, for each message
     in the order received. Remembers the newest `batches` batches of each query."""
 
     def __init__(self, batches: int = 64) -> None:
         self._batches = batches
-        self._done: dict[str, OrderedDict[str, dict[str, list[Any]]]] = {}
+        self._done: dict[str, OrderedDict[str, dict[str, _Sent]]] = {}
 
     def is_new(self, sender: str) -> bool:
         """Is this message new, and not sent before by another attempt? Messages from other senders are always new."""
@@ -245,9 +286,9 @@ class RepeatFilter:
         of_batch = of_query.setdefault(batch, {})
         while len(of_query) > self._batches:
             of_query.popitem(last=False)
-        state = of_batch.setdefault(partition, [0, {}])  # how many were new, how many each attempt has sent
-        state[1][attempt] = state[1].get(attempt, 0) + 1
-        if state[1][attempt] > state[0]:
-            state[0] += 1
+        sent = of_batch.setdefault(partition, _Sent())
+        sent.by_attempt[attempt] += 1
+        if sent.by_attempt[attempt] > sent.new:
+            sent.new += 1
             return True
         return False

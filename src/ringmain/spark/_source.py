@@ -1,8 +1,8 @@
 """`format("ringmain")`: recordings and rings as a PySpark data source, and topics as its sink.
 
-This file has the schema and makes the readers and writers. What they do is in _scan.py (rows), _plan.py (partitions),
-_stream.py (offsets), _live.py (rings) and _sink.py (topics). Spark copies instances to other processes: everything here
-must be picklable, and files are opened only where rows are read.
+This file has the schema and makes the readers and writers. What they do is in _stream.py (offsets), _live.py (rings),
+_sink.py (topics), and, for ranges and rows, in ringmain.recording. Spark copies instances to other processes:
+everything here must be picklable, and files are opened only where rows are read.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from ringmain.recording import SegmentRef, Store
+from ringmain.recording import Position, SegmentRef, Store
 from ringmain.recording._decode import Decoding
+from ringmain.recording._plan import Range, between, plan_all
+from ringmain.recording._scan import Gaps, Scan, known_topics, lives_of, source_schema
 from ringmain.spark._filters import narrow
 from ringmain.spark._options import Options
-from ringmain.spark._plan import Range, cut, plan_all
-from ringmain.spark._scan import Gaps, Scan, known_topics, lives_of, source_schema
 
 
 class RingmainSource(DataSource):
@@ -90,9 +90,8 @@ class RecordingReader(DataSourceReader):
         found: list[Range] = []
         for key, store in self._options.find_recordings().items():
             gaps = Gaps(store, key, self._scan.consumer, self._scan.fail_on_loss)
-            for plan in plan_all(store, gaps.unreadable):
-                if plan.may_match(wanted):
-                    found += cut(key, plan, 0, plan.end_row, self._options.split_bytes, wanted)
+            plans = plan_all(store, gaps.unreadable)
+            found += between(key, plans, Position(0, 0), None, self._options.split_bytes, wanted)
         return [InputPartition(item) for item in found]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -162,14 +161,19 @@ def arrow_of(schema: StructType) -> pa.Schema:
 
 
 def format_ranges(ranges: list[Range]) -> str:
-    stored = [(r, r.ref.store) for r in ranges]
-    return json.dumps([[r.key, str(s.directory or ""), s.sealed_uri, r.ref.number, r.first, r.end] for r, s in stored])
+    return json.dumps(
+        [
+            [r.key, str(r.ref.store.directory or ""), r.ref.store.sealed_uri, r.ref.recording or r.ref.store.id,
+             r.ref.number, r.first, r.end]
+            for r in ranges
+        ]
+    )  # fmt: skip
 
 
 def parse_ranges(text: str, storage: tuple[tuple[str, str], ...] = ()) -> list[Range]:
     found = []
-    for key, directory, uri, number, first, end in json.loads(text):
-        store = Store(Path(directory) if directory else None, uri, storage)
+    for key, directory, uri, recording, number, first, end in json.loads(text):
+        store = Store(Path(directory) if directory else None, uri, storage, recording)
         ref = SegmentRef(number, store.directory is None, store, 0)
         found.append(Range(key, ref, first, end))
     return found

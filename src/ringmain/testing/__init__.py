@@ -11,15 +11,13 @@ from ringmain.backends.fake._schedule import Deadlock, Stuck
 from ringmain.backends.fake._world import Killed, World
 from ringmain.testing._crash import crash_points, die_at, stop_at
 from ringmain.testing._fake import fake
-from ringmain.testing._lockstep import Held, Lockstep, NotHeld, NotPaused, Paused
+from ringmain.testing._lockstep import Lockstep, NotPaused, Paused
 from ringmain.testing._sequencer import Sequencer
 
 __all__ = [
     "Deadlock",
-    "Held",
     "Killed",
     "Lockstep",
-    "NotHeld",
     "NotPaused",
     "Paused",
     "Sequencer",

@@ -5,28 +5,25 @@
         child.wait()            # -SIGKILL, if it reached that step
         ...                     # does your program go on?
 
-A label names a step of the ring or of the recorder; "label#3" is the third time that the child reaches it. For a step
-of the ring the child runs `_ring_lab`, the same code as `_ring` with the steps compiled in. Nothing changes here.
+A label names a step of the ring, of the recorder or of the pipeline; "label#3" is the third time that the child reaches
+it. For a step of the ring the child runs `_ring_lab`, the same code as `_ring` with the steps compiled in. Nothing
+changes here.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Literal
+
+from ringmain import _crash
 
 
-def crash_points() -> tuple[str, ...]:
-    """The labels of the ring's steps at which a process can die, as "what it does: what is done, what is not"."""
+def crash_points(part: Literal["ring", "recorder", "pipeline"] = "ring") -> tuple[str, ...]:
+    """The labels of the steps at which a process can die, as "what it does: what is done, what is not"."""
+    if part != "ring":
+        return _crash.RECORDER if part == "recorder" else _crash.PIPELINE
     labels: tuple[str, ...] = import_module("ringmain._ring_lab").crash_points()
     return labels
-
-
-def _recorder_points() -> tuple[str, ...]:
-    try:
-        return tuple(import_module("ringmain.recording._crash").POINTS)
-    except ModuleNotFoundError as error:  # without the extra `record` there is no recorder
-        if (error.name or "").partition(".")[0] not in ("pyarrow", "isal"):
-            raise
-        return ()
 
 
 def die_at(label: str, nth: int = 1) -> dict[str, str]:
@@ -47,10 +44,9 @@ def _environment(how: str, label: str, nth: int) -> dict[str, str]:
         raise ValueError(f"the times that a step is reached are counted from 1, not {nth}")
     armed = {"RINGMAIN_CRASH": f"{how}{label}#{nth}"}
     ring = crash_points()
-    if label in ring:  # without the recorder, whose import takes a second
+    if label in ring:
         return {**armed, "RINGMAIN_LAB": "1"}
-    recorder = _recorder_points()
-    if label not in recorder:
-        known = "".join(f"\n  - {known}" for known in (*ring, *recorder))
-        raise ValueError(f"there is no crash point {label!r}; crash_points() and the recorder have:{known}")
+    if label not in _crash.POINTS:
+        known = "".join(f"\n  - {known}" for known in (*ring, *_crash.POINTS))
+        raise ValueError(f"there is no crash point {label!r}; crash_points() has:{known}")
     return armed

@@ -17,7 +17,6 @@ from typing import Any
 
 from ringmain import backends
 from ringmain.backends.fake import _world as worlds
-from ringmain.backends.fake._schedule import START_NS
 from ringmain.backends.fake._virtual_loop import VirtualLoop
 from ringmain.backends.fake._world import World
 
@@ -84,8 +83,8 @@ def _replace(world: World) -> Callable[[], None]:
         "sleep": world.sleep,
         "time": lambda: world.now_ns / 1e9,
         "time_ns": lambda: world.now_ns,
-        "monotonic": lambda: (world.now_ns - START_NS) / 1e9,
-        "monotonic_ns": lambda: world.now_ns - START_NS,
+        "monotonic": lambda: world.monotonic_ns / 1e9,
+        "monotonic_ns": lambda: world.monotonic_ns,
     }
     replacements: list[tuple[Any, str, Any]] = [
         (threading.Thread, "start", start),

@@ -27,7 +27,7 @@ import msgspec
 from ringmain import _names
 from ringmain._publisher import Publisher
 from ringmain.backends.shm import LOCKSTEP_VARIABLE
-from ringmain.backends.shm._lockstep_client import Orders, Step
+from ringmain.backends.shm._lockstep_client import LockstepPlan, Step
 from ringmain.errors import RingmainError, Timeout
 
 PATIENCE_S = 30.0
@@ -101,23 +101,18 @@ class Lockstep:
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listener.bind(path)
         self._listener.listen(128)
-        self._orders = msgspec.json.encode(Orders(path, self.topics, polls)).decode()
+        self._plan = msgspec.json.encode(LockstepPlan(path, self.topics, polls)).decode()
         self._before: str | None = None
         self._is_open = False
 
     @property
-    def held(self) -> list[Paused]:
-        """Another name for `paused`."""
-        return self.paused
-
-    @property
     def environment(self) -> dict[str, str]:
         """What a process needs in its environment to be paused; children inherit it while the block is open."""
-        return {LOCKSTEP_VARIABLE: self._orders}
+        return {LOCKSTEP_VARIABLE: self._plan}
 
     def __enter__(self) -> Self:
         self._before = os.environ.get(LOCKSTEP_VARIABLE)
-        os.environ[LOCKSTEP_VARIABLE] = self._orders
+        os.environ[LOCKSTEP_VARIABLE] = self._plan
         self._is_open = True
         return self
 
@@ -217,7 +212,3 @@ class Lockstep:
         for one in paused:
             one.go()
         return number
-
-
-Held, NotHeld = Paused, NotPaused
-"""The names they had before."""

@@ -23,7 +23,6 @@ from ringmain.typed._codec import Buffer
 CODE = 78
 _EXT32 = struct.Struct(">BIb")
 _TOKEN = os.urandom(8)
-_TOKEN_BYTES = 16
 
 
 def encoder(*, expected: bool) -> Callable[[Any], Buffer]:

@@ -28,6 +28,7 @@ import numpy
 
 from ringmain.errors import SchemaError
 from ringmain.typed import _model
+from ringmain.typed._aliases import without_alias
 from ringmain.typed._codec import Buffer, Codec, SimpleCodec
 from ringmain.typed._schema import Schema
 
@@ -42,7 +43,7 @@ def array_codec(type_: Any) -> Codec:
 
 def fixed_dtype(type_: Any) -> numpy.dtype[Any] | None:
     """That of `numpy.typing.NDArray[numpy.float32]`; None if the type does not say."""
-    for argument in typing.get_args(type_):
+    for argument in map(without_alias, typing.get_args(without_alias(type_))):
         if typing.get_origin(argument) is numpy.dtype:
             (scalar,) = typing.get_args(argument)
             if isinstance(scalar, type):

@@ -17,6 +17,7 @@ import msgspec
 
 from ringmain.errors import CodecNotFound, SchemaError
 from ringmain.typed import _array_values, _model
+from ringmain.typed._aliases import without_alias
 from ringmain.typed._codec import Codec, SimpleCodec
 from ringmain.typed._describe import describe
 from ringmain.typed._materialise import materialise
@@ -28,7 +29,7 @@ Match: TypeAlias = type | Callable[[Any], bool]
 
 _registered: list[tuple[Match, Factory]] = []
 _from_schema: dict[str, Callable[[Schema], Codec]] = {}
-_BUILTIN = frozenset({"bytes", "str", "msgpack", "ndarray", "arrow"})
+_BUILTIN = frozenset({"bytes", "str", "msgpack", "ndarray", "struct", "arrow"})
 
 
 def register_codec(
@@ -65,6 +66,7 @@ def is_builtin(name: str) -> bool:
 
 def codec_for(type_: Any) -> Codec:
     """The codec for a type: registered ones first, then those for bytes, str, numpy, pyarrow and msgspec's types."""
+    type_ = without_alias(type_)
     for match, factory in _registered:
         if _matches(match, type_):
             return factory(type_)
@@ -74,10 +76,15 @@ def codec_for(type_: Any) -> Codec:
         return _str_codec()
     origin = typing.get_origin(type_) or type_
     # A type of numpy's or pyarrow's exists only where the library is already imported.
-    if (numpy := sys.modules.get("numpy")) is not None and origin is numpy.ndarray:
-        from ringmain.typed._arrays import array_codec
+    if (numpy := sys.modules.get("numpy")) is not None:
+        if origin is numpy.ndarray:
+            from ringmain.typed._arrays import array_codec
 
-        return array_codec(type_)
+            return array_codec(type_)
+        if isinstance(type_, numpy.dtype):
+            from ringmain.typed._structs import struct_codec
+
+            return struct_codec(type_)
     if (arrow := sys.modules.get("pyarrow")) is not None and (
         type_ in (arrow.RecordBatch, arrow.Table) or isinstance(type_, arrow.Schema)
     ):
@@ -114,6 +121,10 @@ def codec_from_schema(schema: Schema) -> Codec:
             from ringmain.typed._arrays import array_codec_from_schema
 
             return array_codec_from_schema(schema)
+        case "struct":
+            from ringmain.typed._structs import struct_codec_from_schema
+
+            return struct_codec_from_schema(schema)
         case "arrow":
             from ringmain.typed._tables import table_codec_from_schema
 
@@ -139,7 +150,7 @@ def _msgpack_codec(type_: Any) -> Codec:
     except TypeError as error:
         raise CodecNotFound(
             f"no codec for {type_!r}: {error}. Use a msgspec.Struct, a dataclass, dict, list, str, bytes, "
-            "numpy.ndarray, pyarrow.RecordBatch or Table, or register a codec for it"
+            "numpy.ndarray, a structured numpy.dtype, pyarrow.RecordBatch or Table, or register a codec for it"
         ) from error
     name = getattr(type_, "__name__", str(type_))
     if typing.get_args(type_):

@@ -20,6 +20,11 @@ cannot be decoded becomes a null row with a reason; it neither raises nor remove
 | any, other unions, tagged unions, recursive types, dicts with other keys | JSON, an array as a list | STRING |
 | numpy.ndarray | struct with the columns of an array, see below | STRUCT |
 
+A struct (a structured `numpy.dtype`) has a column for each field, as wide as the field: float32 is float, int16 is
+int16. Spark has no unsigned numbers and no half floats: they are the next wider type (uint64: decimal(20, 0)). Nested
+structs are structs, arrays are lists, `S` is binary without its zeros at the end, `U` is string, complex numbers are
+structs of `real` and `imag`, times are in microseconds.
+
 A root that is not a record is one column, `value`. Arrays give `dtype`, `shape` and `data` (`values`, a list,
 if the dtype is fixed); tables give `num_rows` and `ipc` (`rows`, structs, if the Arrow schema is fixed).
 A user's codec gives `value`, the payload unchanged.
@@ -43,6 +48,10 @@ def arrow_schema(schema: Schema) -> pa.Schema:
 
     if schema.codec == "ndarray":
         return pa.schema(_array_columns.array_fields(schema.params.get("dtype"), schema))
+    if schema.codec == "struct":
+        from ringmain.typed import _struct_columns
+
+        return pa.schema(_struct_columns.struct_fields(schema))
     if schema.codec == "arrow":
         return pa.schema(_table_columns.table_fields(schema))
     return pa.schema(_arrow_types.message_fields(schema))

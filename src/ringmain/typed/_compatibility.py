@@ -18,6 +18,7 @@ from ringmain.errors import SchemaMismatch
 from ringmain.typed import _model
 from ringmain.typed._model import Array, Choice, Map, Record, Ref, Scalar, Tuple, Type, Union, show
 from ringmain.typed._schema import Schema
+from ringmain.typed._struct_layout import layout_differences, layout_of
 
 # What each scalar of a reader accepts, besides its own. A naive datetime is encoded as a string: see _scalar().
 _ACCEPTS: dict[str, frozenset[str]] = {
@@ -48,6 +49,8 @@ def differences(writer: Schema, reader: Schema) -> list[str]:
         ]
     if writer.codec == "msgpack":
         return list(dict.fromkeys(_Comparison(writer, reader).differences(writer.root, reader.root, "")))
+    if writer.codec == "struct":
+        return list(layout_differences(layout_of(writer), layout_of(reader)))
     if writer.codec in ("ndarray", "arrow"):
         wanted = [(name, value) for name, value in reader.params.items() if writer.params.get(name) != value]
         return [f"{name}: written as {writer.params.get(name, 'any')}, read as {value}" for name, value in wanted]

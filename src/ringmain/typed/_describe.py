@@ -16,6 +16,7 @@ import msgspec
 from msgspec import inspect
 
 from ringmain.typed import _model
+from ringmain.typed._aliases import without_alias
 
 _LIMITS = ("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern", "tz")
 _SCALARS: dict[type[inspect.Type], _model.ScalarName] = {
@@ -65,7 +66,8 @@ class _Description:
                 self.keeps_views = True
                 return _model.Scalar("ndarray", _dtype_limit(hint))
             case inspect.UnionType(types=types):
-                one = next((t for t in typing.get_args(hint) if _is_array(typing.get_origin(t))), None)
+                hints = map(without_alias, typing.get_args(without_alias(hint)))
+                one = next((t for t in hints if _is_array(typing.get_origin(t))), None)
                 return _model.Union(tuple(self.word(t, path, one) for t in types))
             case inspect.EnumType(cls=cls):
                 # Values of a Flag can be combined, so its members are not all that may be sent.
@@ -153,7 +155,7 @@ def _omittable(info: _Fielded) -> set[str]:
     if isinstance(info, inspect.NamedTupleType) or getattr(info, "array_like", False):
         return set()
     hints = typing.get_type_hints(info.cls)
-    names = {name for name, hint in hints.items() if msgspec.UnsetType in (hint, *typing.get_args(hint))}
+    names = {name for name, hint in hints.items() if msgspec.UnsetType in (hint, *typing.get_args(without_alias(hint)))}
     if isinstance(info, inspect.StructType) and info.cls.__struct_config__.omit_defaults:
         names |= {
             field.name

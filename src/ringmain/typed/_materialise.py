@@ -42,9 +42,10 @@ _SCALARS: dict[str, Any] = {
 }
 
 
-def materialise(schema: Schema) -> Any:
-    """A type that msgspec decodes the schema's messages into."""
-    maker = _Maker(schema)
+def materialise(schema: Schema, *, by_field: bool = False) -> Any:
+    """A type that msgspec decodes the schema's messages into. `by_field`: a type of the same fields that reads records
+    by their names, also those that are sent as arrays."""
+    maker = _Maker(schema, by_field)
     try:
         made = maker.type(schema.root)
         maker.settle()
@@ -65,8 +66,8 @@ def is_dict_like(record: _model.Record) -> bool:
 
 
 class _Maker:
-    def __init__(self, schema: Schema) -> None:
-        self._schema = schema
+    def __init__(self, schema: Schema, by_field: bool) -> None:
+        self._schema, self._by_field = schema, by_field
         self._made: dict[tuple[str, bool], Any] = {}
         # A record being made → its forward reference. A record inside a key is made separately, with tuples instead of
         # lists, because it must be hashable.
@@ -135,7 +136,7 @@ class _Maker:
             fields,
             frozen=True,
             kw_only=True,
-            array_like=record.positional,
+            array_like=record.positional and not self._by_field,
             tag_field=record.tag_field,
             tag=record.tag,
             rename={field.name: field.key for field in record.fields},

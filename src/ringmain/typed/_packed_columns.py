@@ -1,4 +1,4 @@
-"""MessagePack → Arrow arrays, natively: native/columns.hpp makes the buffers, for schemas of the types below.
+"""MessagePack → Arrow arrays, natively: native/recorder/columns.hpp makes the buffers, for schemas of the types below.
 
 Invariant: the arrays are those that _rows.py makes. A message that the native code refuses is one for _rows.py, which
 decodes it or has the reason; a schema with other types has no plan and goes there whole.

@@ -38,6 +38,10 @@ def decode_rows(payload: pa.Array, schema: Schema, columns: pa.Schema) -> tuple[
     """See `ringmain.typed.decode_column`."""
     if schema.codec == "bytes" or not is_builtin(schema.codec):
         return _unchanged(payload, columns)
+    if schema.codec == "struct":
+        from ringmain.typed._struct_columns import decode_structs
+
+        return decode_structs(payload, schema, columns)
     packed = decode_packed(payload, schema, columns)
     if packed is None:
         return _decode_objects(payload, schema, columns)

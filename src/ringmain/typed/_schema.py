@@ -50,6 +50,11 @@ class Schema(msgspec.Struct, frozen=True, omit_defaults=True):
         return {word.name for word in self._words() if isinstance(word, _model.Scalar)}
 
     @property
+    def has_positional(self) -> bool:
+        """Is any record sent as an array, without the names of its fields?"""
+        return any(record.positional for record in self.records.values())
+
+    @property
     def fingerprint(self) -> str:
         """32 hexadecimal digits, equal if and only if the schemas are."""
         return hashlib.blake2b(self.to_bytes(), digest_size=16).hexdigest()

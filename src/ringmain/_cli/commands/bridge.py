@@ -5,14 +5,17 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-import warnings
 from contextlib import suppress
+from typing import get_args
 
-from ringmain._bridge import bridge, parse_end
+from ringmain._bridge import bridge
+from ringmain._bridge_ends import parse_end
 from ringmain._cli.arguments import positive_seconds
-from ringmain._cli.exit_codes import Exit, UsageError, missing_part
+from ringmain._cli.exit_codes import Exit, UsageError, needs
 from ringmain._cli.text_format import bytes_text, count_text
 from ringmain._cli.topic_summary import dump_json
+from ringmain._cli.warning_text import show_warnings
+from ringmain._subscriber import Start
 
 EXAMPLES = [
     (
@@ -24,7 +27,7 @@ EXAMPLES = [
         "ringmain bridge zmq:imu@tcp://robot:5555 imu --server-key robot.key",
     ),
     ("without keys, open to every machine on the network", "ringmain bridge imu 'zmq:imu@tcp://*:5555' --insecure"),
-    ("a copy under another name", "ringmain bridge imu imu/copy"),
+    ("a copy under another name, with what is still in the ring", "ringmain bridge imu imu/copy --start oldest"),
 ]
 SECURITY = ("keys", "server_key", "clients", "insecure")
 
@@ -32,6 +35,12 @@ SECURITY = ("keys", "server_key", "clients", "insecure")
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", help="a topic, zmq:topic or zmq:topic@tcp://host:port")
     parser.add_argument("target", help="the same")
+    parser.add_argument(
+        "--start",
+        choices=get_args(Start),
+        default="next",
+        help="begin with what comes from now on (default), with the oldest message in the ring, or with the newest",
+    )
     parser.add_argument("--keys", metavar="FILE", help="this side's own CURVE keys, the file that ends in _secret")
     parser.add_argument(
         "--server-key",
@@ -58,11 +67,10 @@ def run(args: argparse.Namespace) -> int:
     security = {name: getattr(args, name) for name in SECURITY}
     if any(security.values()) and not any("address" in end for end in ends):
         raise UsageError("keys are for an end with an address: zmq:topic@tcp://host:port")
-    warnings.showwarning = _warn
-    try:
-        carrying = bridge(args.source, args.target, **security, start=False)
-    except ImportError as error:
-        raise missing_part("zmq", error) from None
+    show_warnings("bridge")
+    with needs("zmq"):
+        carrying = bridge(args.source, args.target, start=args.start, **security, thread=False)
+    show_warnings("bridge", unless=lambda: carrying.error)  # which ends the command, and is told then
     end_s = time.monotonic() + args.duration if args.duration else float("inf")
     with carrying:
         with suppress(KeyboardInterrupt):  # before anything is carried: Ctrl-C ends it well from the first message on
@@ -76,7 +84,3 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(f"{count_text(traffic.carried)} messages, {bytes_text(traffic.carried_bytes)}, {traffic.dropped} dropped")
     return Exit.OK
-
-
-def _warn(message: Warning | str, *rest: object, **more: object) -> None:
-    print(f"ringmain bridge: {message}", file=sys.stderr, flush=True)

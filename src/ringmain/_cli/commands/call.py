@@ -11,6 +11,7 @@ from ringmain._cli.arguments import add_timeout
 from ringmain._cli.exit_codes import CommandError, Exit
 from ringmain._cli.message_input import Encoder
 from ringmain._cli.message_text import Decoder, value_lines
+from ringmain._cli.missing_topic import did_you_mean
 
 EXAMPLES = [
     ("JSON, if the service is typed", "ringmain call infer '{\"x\": 1.5}'"),
@@ -30,7 +31,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     timeout = 10.0 if args.timeout is None else args.timeout
-    if rm.service(args.service).servers == []:
+    try:
+        has_server = rm.service(args.service).servers != []
+    except rm.TopicNotFound as error:
+        similar = did_you_mean(args.service, [known.name for known in rm.services()])
+        raise CommandError(f"{error}{similar}", Exit.NOT_FOUND) from None
+    if not has_server:
         raise CommandError(f"service '{args.service}' has no server", Exit.NOT_FOUND)
     payload = Encoder(rm.info(args.service).schema, as_hex=args.hex).encode(args.request)
     with rm.Client(args.service, name="ringmain call", reply_capacity="16MiB") as client:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 
 import ringmain as rm
 from ringmain._cli.arguments import add_topic
 from ringmain._cli.exit_codes import Exit, UsageError
+from ringmain._cli.missing_topic import ask
 from ringmain._cli.topic_summary import dump_json, survey
 
 EXAMPLES = [
@@ -28,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--force needs the topic's name: it removes a topic that is in use")
     if args.topic:
         for name in args.topic:
-            rm.unlink(name, force=args.force)
+            ask(functools.partial(rm.unlink, force=args.force), name)
         removed = args.topic
     else:
         removed = rm.clean()

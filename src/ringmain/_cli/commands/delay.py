@@ -19,6 +19,9 @@ EXAMPLES = [
     ("one measurement over ten seconds, in nanoseconds", "ringmain delay imu --interval 10 --count 1 --json"),
 ]
 PERCENTILES = (50, 90, 99, 100)
+_NOISE_NS = 10_000
+"""Two processes read the same clock a little apart, and a publisher follows one that is slewed a little later: a delay
+below zero by less than this is none."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     left = args.count or -1
     # Conflating: only the newest message counts, so our own slowness is not measured as the topic's.
-    with suppress(KeyboardInterrupt), watch(args.topic, "delay", conflate=True) as sub:
+    with suppress(KeyboardInterrupt), watch(args.topic, "delay", timeout=args.timeout, conflate=True) as sub:
         while left != 0:
             _print(args, collect(sub, args.interval, args.timeout))
             left -= 1
@@ -49,8 +52,13 @@ def collect(sub: Subscriber, interval_s: float, timeout_s: float | None) -> list
             if delays:
                 break
             raise CommandError(str(error), Exit.TIMEOUT) from None
-        delays.append(time.time_ns() - message.time_ns)
+        delays.append(delay_ns(message.time_ns, time.time_ns()))
     return sorted(delays)
+
+
+def delay_ns(sent_ns: int, received_ns: int) -> int:
+    passed_ns = received_ns - sent_ns
+    return 0 if -_NOISE_NS < passed_ns < 0 else passed_ns
 
 
 def percentile(ordered: list[int], percent: float) -> int:

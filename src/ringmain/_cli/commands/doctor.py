@@ -10,10 +10,11 @@ import ringmain as rm
 from ringmain._cli.arguments import add_interval
 from ringmain._cli.exit_codes import Exit
 from ringmain._cli.machine_checks import Finding, examine
+from ringmain._cli.missing_topic import ask
 from ringmain._cli.service_text import check_service, service_named
 from ringmain._cli.text_format import coloured, printable
 from ringmain._cli.topic_checks import diagnose
-from ringmain._cli.topic_summary import dump_json, stream_of
+from ringmain._cli.topic_summary import dump_json, frames_of
 
 EXAMPLES = [
     ("kernel, memory, limits, leftovers, Java, optional parts", "ringmain doctor"),
@@ -31,9 +32,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.topic:
-        before = rm.info(args.topic)
+        before = ask(rm.info, args.topic)
         time.sleep(args.interval)
-        findings = list(diagnose(before, rm.info(args.topic), args.interval, stream_of(args.topic)))
+        findings = list(diagnose(before, ask(rm.info, args.topic), args.interval, frames_of(args.topic)))
         if known := service_named(args.topic):
             findings += check_service(known)
     else:

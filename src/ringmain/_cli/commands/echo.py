@@ -13,6 +13,7 @@ from ringmain._cli.message_text import block, fields_of, json_line
 from ringmain._cli.observe import messages, watch
 from ringmain._message import Message
 from ringmain.typed import Schema
+from ringmain.typed._struct_layout import layout_of
 
 EXAMPLES = [
     ("every message, until Ctrl-C", "ringmain echo imu"),
@@ -46,7 +47,8 @@ def run(args: argparse.Namespace) -> int:
     lost = unclear = 0
     why = ""
     try:
-        with suppress(KeyboardInterrupt), watch(args.topic, "echo", start="oldest" if args.oldest else "latest") as sub:
+        start = "oldest" if args.oldest else "next"
+        with suppress(KeyboardInterrupt), watch(args.topic, "echo", timeout=args.timeout, start=start) as sub:
             if wanted and sub.schema:
                 _check_names(wanted, sub.schema)
             for message in messages(sub, args.timeout, decode=not args.raw):
@@ -88,8 +90,10 @@ def _filter(text: str | None) -> Filter | None:
 
 def _check_names(wanted: Filter, schema: Schema) -> None:
     """Without this check, a mistyped field would silently match nothing."""
-    known = {field.key for field in schema.fields} | {"data", "message"}
-    unknown = sorted(wanted.names - known)
-    if schema.fields and unknown:
-        fields = ", ".join(sorted(known - {"data", "message"}))
+    own = {field.key for field in schema.fields}
+    if schema.codec == "struct":
+        own = {field.name for field in layout_of(schema).fields}
+    unknown = sorted(wanted.names - own - {"data", "message"})
+    if own and unknown:
+        fields = ", ".join(sorted(own))
         raise UsageError(f"--filter: {schema.type_name} has no field '{unknown[0]}'; it has {fields}")

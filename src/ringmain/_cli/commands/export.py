@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ringmain._cli.arguments import add_storage_option
-from ringmain._cli.exit_codes import Exit, UsageError, missing_part
+from ringmain._cli.arguments import add_incident, add_storage_option
+from ringmain._cli.exit_codes import Exit, UsageError, needs
 
 EXAMPLES = [
     ("for Foxglove and PlotJuggler: drive.mcap", "ringmain export --mcap drive"),
@@ -26,6 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--decode", action="store_true", help="Parquet: the fields of one topic's messages as columns (JSON always is)"
     )
+    add_incident(parser)
     add_storage_option(parser)
 
 
@@ -38,18 +39,16 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"{args.out!r}: the format comes from the file's suffix, one of {', '.join(FORMATS)}")
     if args.decode and suffix != ".parquet":
         raise UsageError("--decode is for .parquet; .jsonl is always decoded, and .mcap unless --raw")
-    try:
+    with needs("mcap" if suffix == ".mcap" else "record"):
         from ringmain._cli import export_file
         from ringmain.recording import Recording
 
-        recording = Recording(args.path, storage_options=dict(args.storage_option))
+        recording = Recording(args.path, storage_options=dict(args.storage_option), incident=args.incident)
         if args.decode and len(args.topic or recording.topics()) != 1:
             raise UsageError(
                 f"--decode writes one topic: name it after the file, one of {', '.join(recording.topics())}"
             )
         count = export_file.export(recording, args.out, suffix, args.topic or None, raw=args.raw, decode=args.decode)
-    except ImportError as error:
-        raise missing_part("mcap" if suffix == ".mcap" else "record", error) from None
     if args.out != "-":
         print(f"{count} messages: {args.out}")
     return Exit.OK

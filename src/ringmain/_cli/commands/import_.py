@@ -8,7 +8,7 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from ringmain._cli.exit_codes import missing_part
+from ringmain._cli.exit_codes import needs
 from ringmain._cli.text_format import Right, bytes_text, count_text, table
 from ringmain._cli.topic_summary import dump_json
 
@@ -31,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    try:
+    with needs("import"):
         from ringmain.recording import import_bag
 
         progress = _Progress(shown=not args.quiet and not args.json and sys.stderr.isatty())
@@ -39,8 +39,6 @@ def run(args: argparse.Namespace) -> None:
             status = import_bag(args.bag, args.directory, progress=progress.show)
         finally:
             progress.end()
-    except ImportError as error:
-        raise missing_part("import", error) from None
     print(dump_json(asdict(status)) if args.json else _summary(status, progress.elapsed_s))
     if status.ends_early:
         print(f"ringmain import: {args.bag}: {status.ends_early}", file=sys.stderr)

@@ -8,10 +8,11 @@ import time
 from pathlib import Path
 
 import ringmain as rm
-from ringmain._cli.arguments import add_storage_option
-from ringmain._cli.exit_codes import missing_part
+from ringmain._cli.arguments import add_incident, add_storage_option
+from ringmain._cli.exit_codes import needs
+from ringmain._cli.missing_topic import ask
 from ringmain._cli.service_text import describe_service, service_dict, service_named
-from ringmain._cli.topic_summary import dump_json, stream_of, topic_dict
+from ringmain._cli.topic_summary import dump_json, frames_of, topic_dict
 from ringmain._cli.topic_text import describe
 
 EXAMPLES = [
@@ -24,22 +25,23 @@ EXAMPLES = [
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("topic", metavar="topic|recording", help="the topic's name, or a recording's directory or URI")
     parser.add_argument("--json", action="store_true", help="print a JSON object")
+    add_incident(parser)
     add_storage_option(parser)
 
 
 def run(args: argparse.Namespace) -> None:
     if _is_recording(args.topic):
-        _show_recording(args.topic, dict(args.storage_option), as_json=args.json)
+        _show_recording(args.topic, dict(args.storage_option), args.incident, as_json=args.json)
         return
-    topic, stream, known = rm.info(args.topic), stream_of(args.topic), service_named(args.topic)
+    topic, frames, known = ask(rm.info, args.topic), frames_of(args.topic), service_named(args.topic)
     if args.json:
         schema = json.loads(topic.schema.to_bytes()) if topic.schema else None
         served = service_dict(known) if known else None
-        print(dump_json({**topic_dict(topic, stream), "schema": schema, "service": served}))
+        print(dump_json({**topic_dict(topic, frames), "schema": schema, "service": served}))
     else:
-        print(describe(topic, time.time_ns(), stream))
+        print(describe(topic, time.time_ns(), frames))
         if known:
-            print(f"\n{describe_service(known, time.time_ns())}")
+            print(f"\n{describe_service(known)}")
 
 
 def _is_recording(name: str) -> bool:
@@ -55,11 +57,9 @@ def _is_recording(name: str) -> bool:
     return False
 
 
-def _show_recording(location: str, storage_options: dict[str, str], *, as_json: bool) -> None:
-    try:
+def _show_recording(location: str, storage_options: dict[str, str], incident: str | None, *, as_json: bool) -> None:
+    with needs("record"):
         from ringmain._cli.recording_text import describe_recording, recording_dict
         from ringmain.recording import Recording
-    except ImportError as error:
-        raise missing_part("record", error) from None
-    known = recording_dict(Recording(location, storage_options=storage_options), location)
+    known = recording_dict(Recording(location, storage_options=storage_options, incident=incident), location)
     print(dump_json(known) if as_json else describe_recording(known))

@@ -9,7 +9,7 @@ import sys
 from ringmain._cli.exit_codes import Exit
 from ringmain._cli.service_text import service_dict, services_table, without_parts
 from ringmain._cli.text_format import Right, bytes_text, count_text, table
-from ringmain._cli.topic_summary import capacity_bytes, dump_json, stream_of, survey, topic_dict, type_name, used_share
+from ringmain._cli.topic_summary import capacity_bytes, dump_json, frames_of, survey, topic_dict, type_name, used_share
 from ringmain._inspect import Participant, TopicInfo
 from ringmain._service import ServiceInfo
 from ringmain._service import services as all_services
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.all:
         found = without_parts(found, services)
     if args.json:
-        print(dump_json([topic_dict(topic, stream_of(topic.name)) for topic in found]))
+        print(dump_json([topic_dict(topic, frames_of(topic.name)) for topic in found]))
     elif args.names:
         print("".join(f"{topic.name}\n" for topic in found), end="")
     elif found:
@@ -70,16 +70,16 @@ def _list_services(services: list[ServiceInfo], args: argparse.Namespace) -> int
 
 
 def _row(topic: TopicInfo) -> list[object]:
-    stream = stream_of(topic.name)
+    frames = frames_of(topic.name)
     return [
         topic.name,
         topic.contract,
-        type_name(topic, stream),
+        type_name(topic, frames),
         _alive(topic.writers),
         _alive(topic.readers),
         Right(count_text(topic.next_sequence)),
-        Right(f"{100 * used_share(topic, stream):.0f}%"),
-        Right(bytes_text(capacity_bytes(topic, stream))),
+        Right(f"{100 * used_share(topic, frames):.0f}%"),
+        Right(bytes_text(capacity_bytes(topic, frames))),
         Right(count_text(sum(reader.lost for reader in topic.readers))),
     ]
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from ringmain._cli.arguments import natural
-from ringmain._cli.exit_codes import missing_part
+from ringmain._cli.exit_codes import needs
 from ringmain._cli.topic_summary import dump_json
 from ringmain._metrics import Collector, metrics
 
@@ -32,15 +32,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     if args.recording:
-        try:
+        with needs("record"):
             import ringmain.recording
-        except ImportError as error:
-            raise missing_part("record", error) from None
     if args.lake:
-        try:
-            import ringmain.pipeline  # noqa: F401
-        except ImportError as error:
-            raise missing_part("spark", error) from None
+        with needs("lake"):
+            import ringmain.lake  # noqa: F401
     if args.json:
         print(dump_json(metrics(args.recording, args.lake)))
     elif args.once:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from ringmain._cli.arguments import add_storage_option, natural, rate
-from ringmain._cli.exit_codes import Exit, UsageError, missing_part
+from ringmain._cli.arguments import add_incident, add_moments, add_storage_option, moment, natural, rate
+from ringmain._cli.exit_codes import Exit, UsageError, needs
+from ringmain._cli.progress import Redrawn, Replaying
 from ringmain._cli.topic_summary import dump_json
+from ringmain._cli.warning_text import show_warnings
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from ringmain.recording import Player, Recording
 
-KEYS = "space pauses and resumes, s or the right arrow sends one message, q quits"
+KEYS = "space pauses and resumes, s or the right arrow sends one message, up and down change the speed, q quits"
 EXAMPLES = [
     ("with the timing of the recording", "ringmain play drive"),
     (
@@ -35,10 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--speed", type=_speed, default=1.0, metavar="X", help="2 is twice as fast, inf as fast as possible"
     )
     parser.add_argument("--map", nargs="+", default=[], metavar="OLD=NEW", help="publish OLD on the topic NEW")
-    parser.add_argument(
-        "--from", dest="since", metavar="WHEN", help="seconds after the first message, or a date and time (ISO 8601)"
-    )
-    parser.add_argument("--to", dest="until", metavar="WHEN", help="the same; messages from then on are left out")
+    add_moments(parser)
     parser.add_argument("--loop", action="store_true", help="start again at the end, until Ctrl-C")
     parser.add_argument("--lockstep", action="store_true", help="send a message only after all readers read the last")
     parser.add_argument("--original", action="store_true", help="keep sequence numbers and times as recorded")
@@ -46,23 +46,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--wait-readers", type=natural, default=0, metavar="N", help="wait for N readers on each topic")
     parser.add_argument("--capacity", metavar="BYTES", help="of the rings (default: fits the largest message)")
     parser.add_argument("--json", action="store_true", help="print the totals as a JSON object")
+    add_incident(parser)
     add_storage_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    try:
+    with needs("record"):
         from ringmain.recording import Player, Recording
-    except ImportError as error:
-        raise missing_part("record", error) from None
     from ringmain._cli.keyboard import Keyboard
 
-    recording = Recording(args.path, storage_options=dict(args.storage_option))
+    show_warnings("play")
+    recording = Recording(args.path, storage_options=dict(args.storage_option), incident=args.incident)
+    until = moment("--to", args.until, recording)
     with Player(
         recording,
         topics=args.topics,
         rename=_renames(args.map),
-        since=_when("--from", args.since, recording),
-        until=_when("--to", args.until, recording),
+        since=moment("--from", args.since, recording),
+        until=until,
         speed=args.speed,
         loop=args.loop,
         lockstep=args.lockstep,
@@ -76,7 +77,8 @@ def run(args: argparse.Namespace) -> int:
             with Keyboard(lambda key: _press(player, key)) as keyboard:
                 if keyboard.active:
                     print(f"ringmain play: {KEYS}", file=sys.stderr, flush=True)
-                player.run()
+                with Replaying(player, _end_ns(recording, until), Redrawn(sys.stderr)):
+                    player.run()
         except KeyboardInterrupt:
             code = Exit.OK if args.loop else Exit.INTERRUPTED
         status = player.status()
@@ -95,36 +97,28 @@ def _press(player: Player, key: str) -> None:
     elif key in ("s", "right"):
         player.step()
         said = "one message"
+    elif key in ("up", "down"):
+        speed = player.status().speed * (1.1 if key == "up" else 1 / 1.1)
+        player.set_speed(speed)
+        said = f"{speed:.3g} times as fast as recorded"
     elif key == "q":
         player.stop()
         said = "quits"
     else:
         said = KEYS
-    print(f"ringmain play: {said} ({player.status().messages} messages so far)", file=sys.stderr, flush=True)
+    print(f"\rringmain play: {said} ({player.status().messages} messages so far)\033[K", file=sys.stderr, flush=True)
+
+
+def _end_ns(recording: Recording, until: int | datetime | None) -> int | None:
+    """The recorded time of the last message, for the progress."""
+    from ringmain.recording._filters import as_ns
+
+    times, limit = recording.time_range_ns, as_ns(until)
+    return None if times is None else min(times[1], times[1] if limit is None else limit)
 
 
 def _speed(text: str) -> float:
     return math.inf if text == "inf" else rate(text)
-
-
-def _when(option: str, text: str | None, recording: Recording) -> int | datetime | None:
-    """A publish time: seconds after the recording's first message, or a date."""
-    if text is None:
-        return None
-    try:
-        after_s = float(text)
-    except ValueError:
-        try:
-            at = datetime.fromisoformat(text)
-        except ValueError:
-            raise UsageError(
-                f"{option} is seconds after the first message, or a date and time (ISO 8601), not {text!r}"
-            ) from None
-        return at.astimezone() if at.tzinfo is None else at
-    if not math.isfinite(after_s) or abs(after_s) > timedelta.max.total_seconds():
-        raise UsageError(f"{option}: {text} seconds is out of range")
-    times = recording.time_range_ns
-    return times[0] + round(after_s * 1e9) if times is not None else 0
 
 
 def _renames(pairs: list[str]) -> dict[str, str]:

@@ -6,8 +6,8 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ringmain._cli.arguments import add_storage_option
-from ringmain._cli.exit_codes import CommandError, Exit, missing_part
+from ringmain._cli.arguments import add_incident, add_storage_option
+from ringmain._cli.exit_codes import CommandError, Exit, needs
 from ringmain.errors import RecordingNotFound
 
 if TYPE_CHECKING:
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 EXAMPLES = [
     (
-        "a topic is a table, a field of its messages a column",
-        'ringmain query drive "select count(*), max(time) from imu"',
+        "a topic is a table, a field of its messages a column; other columns begin with rm_",
+        'ringmain query drive "select count(*), max(rm_publish_time) from imu"',
     ),
     (
         "double quotes around a name with / . or -",
-        "ringmain query drive 'select seq, size from \"camera/front\" order by size desc limit 3'",
+        "ringmain query drive 'select rm_seq, rm_size from \"camera/front\" order by 2 desc'",
     ),
     ("which tables, with which columns?", "ringmain query drive"),
     ("for a spreadsheet", 'ringmain query drive "select * from imu" --format csv > imu.csv'),
@@ -37,16 +37,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="the query; tables are the topics of a recording, silver.TOPIC, gold.topic_health, ... of a lake",
     )
     parser.add_argument("--format", choices=FORMATS, default="table", help="of the output (default: table)")
+    add_incident(parser)
     add_storage_option(parser)
 
 
 def run(args: argparse.Namespace) -> None:
-    try:
+    with needs("query"):
         from ringmain._cli.sql import BadQuery, columns_text, recording_tables, run_query
-    except ImportError as error:
-        raise missing_part("query", error) from None
     try:
-        tables = recording_tables(args.path, dict(args.storage_option))
+        tables = recording_tables(args.path, dict(args.storage_option), args.incident)
     except RecordingNotFound as error:
         connection, columns = _open_lake(args, error)
     else:
@@ -64,11 +63,10 @@ def run(args: argparse.Namespace) -> None:
 def _open_lake(args: argparse.Namespace, no_recording: RecordingNotFound) -> tuple[Any, dict[str, list[str]]]:
     """The lake's tables in DuckDB, and the columns of each."""
     try:
-        from ringmain.pipeline import Lake
+        from ringmain.lake import Lake
     except ImportError:
         raise no_recording from None
     lake = Lake(args.path, dict(args.storage_option))
-    lake.check()
     names = lake.tables()
     if not names:
         raise CommandError(

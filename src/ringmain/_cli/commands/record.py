@@ -3,29 +3,46 @@
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import signal
 import sys
 import time
 from dataclasses import asdict
+from glob import has_magic
+from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
-from ringmain._cli.arguments import add_storage_option, positive, positive_seconds, size, span
-from ringmain._cli.exit_codes import Exit, UsageError, missing_part
-from ringmain._cli.progress import Progress, summary
+from ringmain._cli.arguments import SPANS_S, add_storage_option, positive, positive_seconds, seconds, size, span
+from ringmain._cli.exit_codes import CommandError, Exit, UsageError, needs
+from ringmain._cli.missing_topic import say_not_there_yet, similar_topic
+from ringmain._cli.progress import Redrawn, progress, summary
 from ringmain._cli.topic_summary import dump_json
+
+if TYPE_CHECKING:
+    from ringmain.recording import RecorderStatus, Trigger
 
 EXAMPLES = [
     ("everything, until Ctrl-C", "ringmain record -o drive"),
     ("some topics, for a minute", "ringmain record imu 'camera/*' -o drive --duration 60"),
     ("without frames, and without making a writer wait", "ringmain record -o drive --no-frames --observe"),
     ("only the last day, and at most 10 GiB", "ringmain record -o drive --keep 24h --keep 10GiB"),
+    (
+        "the last ten minutes, and beyond them what was around each hard braking",
+        "ringmain record -o flight --keep 10min --trigger 'imu: ax > 9' --before 30s",
+    ),
+    ("have such a recorder keep what is now", "ringmain record trigger flight 'operator pressed'"),
     ("sealed segments into a lake", "ringmain record -o drive --sealed-uri s3://lake/drive"),
-    ("what could not be uploaded while recording", "ringmain record upload drive"),
+    ("what could not be uploaded while recording", "ringmain record --upload drive"),
 ]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("topic", nargs="*", help="names or patterns, like 'camera/*' (default: all), or `upload DIR`")
+    parser.add_argument(
+        "topic", nargs="*",
+        help="names or patterns, like 'camera/*' (default: all); or the words `trigger DIR TEXT`: have the recorder of "
+        "DIR keep an incident, of now; or `forget DIR INCIDENT`: remove one",
+    )  # fmt: skip
     parser.add_argument(
         "-o", "--output", metavar="DIR", help="the directory, new or to be continued (default: recording-DATE-TIME)"
     )
@@ -46,12 +63,36 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--keep-force", action="store_true", help="also remove segments that a registered consumer has not read"
     )
+    for what, wanted, fires in (
+        ("", "'TOPIC: EXPR'", "when EXPR is true of a message's fields, as `echo --filter` has them"),
+        ("kind", "'TOPIC: KIND'", "at a message of this kind"),
+        ("loss", "TOPIC", "when this recorder or a reader has lost messages"),
+        ("silence", "'TOPIC: S'", "when a topic that was alive has had no message for S seconds"),
+        ("death", "TOPIC", "when a writer or reader has died"),
+    ):
+        parser.add_argument(
+            f"--trigger{what and '-'}{what}",
+            action="append",
+            default=[],
+            metavar=wanted,
+            help=f"keep an incident {fires}",
+        )
+    parser.add_argument("--before", type=span, default=30.0, metavar="TIME", help="of an incident: default 30s")
+    parser.add_argument("--after", type=span, default=10.0, metavar="TIME", help="of an incident: default 10s")
+    parser.add_argument(
+        "--cooldown", type=seconds, metavar="S", help="a trigger fires again after S seconds (default: as --after)"
+    )
     parser.add_argument("--fsync", choices=("never", "interval", "seal"), default="seal", help="default: seal")
     parser.add_argument("--flush-interval", type=positive_seconds, default=0.1, metavar="S", help="default: 0.1")
     parser.add_argument("--segment-size", type=size, default="256MiB", metavar="SIZE", help="default: 256MiB")
-    parser.add_argument("--segment-age", type=span, default="1h", metavar="TIME", help="default: 1h")
+    parser.add_argument(
+        "--segment-age", type=span, metavar="TIME", help="default: 1h; with triggers a tenth of what is kept"
+    )
     parser.add_argument(
         "--sealed-uri", default="", metavar="URI", help="where sealed segments go, like s3://lake/drive"
+    )
+    parser.add_argument(
+        "--upload", metavar="DIR", help="record nothing: upload what is left in DIR for its --sealed-uri"
     )
     parser.add_argument("--name", default="recorder", help="its name as a participant (default: recorder)")
     parser.add_argument("--quiet", action="store_true", help="print nothing while recording")
@@ -60,12 +101,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    try:
+    with needs("record"):
         from ringmain.recording import Recorder
-    except ImportError as error:
-        raise missing_part("record", error) from None
-    if args.topic[:1] == ["upload"]:
-        return _upload(args.topic[1:], dict(args.storage_option), as_json=args.json)
+    if args.upload is not None:
+        return _upload(args)
+    if len(args.topic) == 3 and args.topic[0] in ("trigger", "forget") and Path(args.topic[1]).is_dir():
+        return _incident(*args.topic)
     keep_bytes, keep_age_s = _keep(args.keep)
     path = args.output or time.strftime("recording-%Y%m%d-%H%M%S")
     recorder = Recorder(
@@ -75,20 +116,23 @@ def run(args: argparse.Namespace) -> int:
         frames=not args.no_frames,
         observe=args.observe,
         readers=args.readers,
-        start="oldest" if args.oldest else "latest",
+        start="oldest" if args.oldest else "next",
         duration_s=args.duration,
         messages=args.messages,
         max_bytes=args.max_size,
         name=args.name,
+        triggers=_triggers(args),
+        before_s=args.before,
+        after_s=args.after,
         fsync=args.fsync,
         flush_interval_s=args.flush_interval,
         segment_bytes=args.segment_size,
-        segment_age_s=args.segment_age,
         keep_bytes=keep_bytes,
         keep_age_s=keep_age_s,
         keep_force=args.keep_force,
         sealed_uri=args.sealed_uri,
         storage_options=dict(args.storage_option),
+        **({} if args.segment_age is None else {"segment_age_s": args.segment_age}),
     )
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -99,25 +143,59 @@ def run(args: argparse.Namespace) -> int:
     with recorder:
         if not args.quiet:
             print(f"ringmain record: recording into {path}; Ctrl-C ends it", file=sys.stderr, flush=True)
-        progress = Progress(sys.stderr, shown=not args.quiet)
+            for name in _never_came(args.topic, recorder.status()):
+                say_not_there_yet("record", name)
+        redrawn = Redrawn(sys.stderr, shown=not args.quiet)
         while (status := recorder.status()).state == "recording":
-            progress.show(status)
+            redrawn.show(progress(status, most_topics=max(1, redrawn.rows - 4)))
             time.sleep(0.1)
-        progress.end()
+        redrawn.end()
     status = recorder.status()
     print(dump_json(asdict(status)) if args.json else summary(status))
+    if missing := _never_came(args.topic, status):
+        similar = "".join(map(similar_topic, missing))
+        names = " and no topic ".join(f"'{name}'" for name in missing)
+        raise CommandError(f"while this recorded, there was no topic {names}{similar}", Exit.TIMEOUT)
     return Exit.OK
 
 
-def _upload(directories: list[str], storage_options: dict[str, str], *, as_json: bool) -> int:
-    """`ringmain record upload DIR`. A topic that is named like this is recorded by a pattern, `[u]pload`."""
+def _triggers(args: argparse.Namespace) -> list[Trigger]:
+    from ringmain.recording import Trigger
+
+    options = {"before_s": args.before, "after_s": args.after, "cooldown_s": args.cooldown}
+    given = {"when": args.trigger} | {
+        what: getattr(args, f"trigger_{what}") for what in ("kind", "loss", "silence", "death")
+    }
+    try:
+        return [Trigger(**{what: text}, **options) for what, texts in given.items() for text in texts]
+    except ValueError as error:
+        raise UsageError(f"--trigger: {error}") from None
+
+
+def _incident(what: str, directory: str, text: str) -> int:
+    """Words and not options, as one says them; a topic of such a name is recorded when it is given in another way."""
+    from ringmain.recording import forget, trigger
+
+    print(trigger(directory, text) if what == "trigger" else f"removed {forget(directory, text)}")
+    return Exit.OK
+
+
+def _upload(args: argparse.Namespace) -> int:
+    """An option and not a word before the directory: a topic may have any name."""
     from ringmain.recording import upload
 
-    if len(directories) != 1:
-        raise UsageError("`ringmain record upload` takes the directory of one recording")
-    done = upload(directories[0], storage_options)
-    print(dump_json({"uploaded": done}) if as_json else f"{done} segments uploaded")
+    if args.topic:
+        raise UsageError("--upload records no topics: give it alone")
+    done = upload(args.upload, dict(args.storage_option))
+    print(dump_json({"uploaded": done}) if args.json else f"{done} segments uploaded")
     return Exit.OK
+
+
+def _never_came(wanted: list[str], status: RecorderStatus) -> list[str]:
+    """The names of which there was no topic all the time, and where nothing at all came, also the patterns."""
+    there = [topic.topic for topic in status.topics if topic.contract or topic.messages or topic.problem]
+    missing = [name for name in wanted if not any(fnmatch.fnmatchcase(topic, name) for topic in there)]
+    return missing if len(missing) == len(wanted) else [name for name in missing if not has_magic(name)]
 
 
 def _keep(given: list[str]) -> tuple[int | None, float | None]:
@@ -126,7 +204,7 @@ def _keep(given: list[str]) -> tuple[int | None, float | None]:
     keep_age_s: float | None = None
     for text in given:
         try:
-            if text[-1:] in "smhd":
+            if text.lstrip("0123456789.") in SPANS_S:
                 keep_age_s = span(text)
             else:
                 keep_bytes = size(text)

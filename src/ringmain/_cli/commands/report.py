@@ -7,7 +7,7 @@ import argparse
 import msgspec
 
 from ringmain._cli.arguments import add_storage_option
-from ringmain._cli.exit_codes import Exit, missing_part
+from ringmain._cli.exit_codes import Exit, needs
 from ringmain._cli.topic_summary import dump_json
 
 EXAMPLES = [
@@ -25,10 +25,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    try:
-        from ringmain.pipeline import Lake, Rules, check, report
-    except ImportError as error:
-        raise missing_part("spark", error) from None
+    with needs("lake"):
+        from ringmain.lake import Lake, Rules, check, report
     lake = Lake(args.lake, dict(args.storage_option))
     if args.check is None:
         print(report(lake, args.output, title=args.title))

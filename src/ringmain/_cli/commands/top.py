@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from ringmain._cli.arguments import add_interval
-from ringmain._cli.exit_codes import CommandError, Exit, missing_part
+from ringmain._cli.exit_codes import CommandError, Exit, needs
 from ringmain._cli.live.model import SORTS
 
 EXAMPLES = [
@@ -25,10 +25,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if not sys.stdout.isatty():
         raise CommandError("this needs a terminal; ringmain list --json and ringmain hz are for scripts")
-    try:
+    with needs("top"):
         from ringmain._cli.live.app import LiveView
-    except ImportError as error:
-        raise missing_part("top", error) from None
     from ringmain._cli.live.source import Topics
 
     app = LiveView(Topics(), args.interval)

@@ -147,7 +147,7 @@ class LiveView(App[None]):
             screen.show(f"{screen.topic} is gone")
             return
         head = Text(headline(row), style=STYLES[tone(row)])
-        if row.stream is not None:
+        if row.frames is not None:
             frame = self._source.newest_frame(screen.topic)
             screen.show(head, details(row, time.time_ns()), frame_text(frame), self._picture(frame))
         else:

@@ -13,7 +13,7 @@ from ringmain._cli.observe import Flow, Reading, flow
 from ringmain._cli.topic_summary import used_share
 from ringmain._inspect import Participant, TopicInfo
 from ringmain._service import ServiceInfo
-from ringmain.frames import FrameStream
+from ringmain.frames import FrameTopic
 
 HISTORY = 30
 Sort = Literal["name", "rate", "bandwidth", "full", "lost", "behind"]
@@ -25,7 +25,7 @@ class Seen(NamedTuple):
 
     info: TopicInfo
     reading: Reading
-    stream: FrameStream | None = None
+    frames: FrameTopic | None = None
     """If it is a frame topic."""
     service: ServiceInfo | None = None
     """If it is the topic of a service's requests."""
@@ -36,7 +36,7 @@ class Row:
     """A row of the table: one topic at one moment."""
 
     info: TopicInfo
-    stream: FrameStream | None
+    frames: FrameTopic | None
     rate_hz: float
     bytes_per_s: float
     lost_per_s: float
@@ -48,7 +48,7 @@ class Row:
 
     @property
     def full(self) -> float:
-        return used_share(self.info, self.stream)
+        return used_share(self.info, self.frames)
 
     @property
     def lost(self) -> int:
@@ -116,7 +116,7 @@ class Model:
         self._rows = [self._row(each, self._memories[each.info.name]) for each in seen]
 
     def _row(self, seen: Seen, memory: _Memory) -> Row:
-        info, reading, stream, service = seen
+        info, reading, frames, service = seen
         passed = flow(memory.reading, reading) or Flow(1.0, 0, 0.0)
         lost = sum(reader.lost for reader in info.readers)
         new_loss = max(0, lost - memory.lost) if memory.reading else 0
@@ -128,7 +128,7 @@ class Model:
         memory.reading, memory.lost, memory.waits = reading, lost, waits
         return Row(
             info,
-            stream,
+            frames,
             passed.rate_hz,
             passed.bytes_per_s,
             new_loss / passed.seconds,

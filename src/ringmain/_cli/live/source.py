@@ -9,7 +9,7 @@ from ringmain._cli.live.model import Seen
 from ringmain._cli.message_text import Decoder
 from ringmain._cli.observe import read_counters
 from ringmain._cli.service_text import without_parts
-from ringmain._cli.topic_summary import stream_of, survey
+from ringmain._cli.topic_summary import frames_of, survey
 from ringmain._inspect import info
 from ringmain._message import Message
 from ringmain._service import services as all_services
@@ -24,7 +24,7 @@ class Source(Protocol):
 
     def look(self) -> list[Seen]: ...
     def newest(self, topic: str, count: int) -> list[Message]: ...
-    def newest_frame(self, stream: str) -> FrameCopy | None: ...
+    def newest_frame(self, topic: str) -> FrameCopy | None: ...
 
 
 class Topics:
@@ -33,7 +33,7 @@ class Topics:
     def look(self) -> list[Seen]:
         services = {each.name: each for each in all_services()}
         return [
-            Seen(topic, reading, stream_of(topic.name), services.get(topic.name))
+            Seen(topic, reading, frames_of(topic.name), services.get(topic.name))
             for topic in without_parts(survey()[0], services.values())
             if (reading := read_counters(topic.name)) is not None
         ]
@@ -46,14 +46,20 @@ class Topics:
         except (RingmainError, ValueError):
             return []
         return [
-            Message(_shown(decoder, data, size), seq, time_ns, sender, kind)
-            for seq, time_ns, sender, kind, size, data in seen
+            Message(
+                _shown(decoder, each["data"], each["size"]),
+                each["seq"],
+                each["time_ns"],
+                each["sender"],
+                each["kind"],
+            )
+            for each in seen
         ]
 
-    def newest_frame(self, stream: str) -> FrameCopy | None:
+    def newest_frame(self, topic: str) -> FrameCopy | None:
         """A copy of the newest frame. None if there is none, or it was overwritten while it was copied."""
         try:
-            return peek_frame(stream)
+            return peek_frame(topic)
         except (RingmainError, ValueError):
             return None
 

@@ -44,7 +44,7 @@ def cells(row: Row) -> list[str]:
     return [
         printable(info.name),
         info.contract,
-        printable(type_name(info, row.stream)),
+        printable(type_name(info, row.frames)),
         rate_text(row.rate_hz),
         sparkline(row.rates),
         f"{bytes_text(row.bytes_per_s)}/s",
@@ -62,8 +62,8 @@ def trouble(row: Row) -> str:
     """The main problem: who waits for whom, else who loses messages or is far behind, else how many are dead."""
     if row.waits:
         return "; ".join(f"{writer} waits for {whom}" for writer, whom in row.waits)
-    if row.stream and row.full >= 1:
-        return "all buffers held: " + ", ".join(f"{who} {count}" for who, count in row.stream.held.items())
+    if row.frames and row.full >= 1:
+        return "all buffers held: " + ", ".join(f"{who} {count}" for who, count in row.frames.held.items())
     if row.lost_per_s and row.slowest:
         losing = max((r for r in row.info.readers if r.alive), key=lambda reader: reader.lost)
         return f"{losing.name} loses {rate_text(row.lost_per_s)}/s"
@@ -76,7 +76,7 @@ def trouble(row: Row) -> str:
 
 def tone(row: Row) -> Tone:
     """bad: a writer waits or a reader loses messages. note: another problem."""
-    if row.waits or row.lost_per_s or (row.stream and row.full >= 1):
+    if row.waits or row.lost_per_s or (row.frames and row.full >= 1):
         return "bad"
     return "note" if trouble(row) else ""
 
@@ -111,8 +111,8 @@ def headline(row: Row) -> str:
 
 def details(row: Row, now_ns: int) -> str:
     """An open topic: what it is, and its participants."""
-    served = f"\n\n{describe_service(row.service, now_ns)}" if row.service else ""
-    return uncoloured(describe(row.info, now_ns, row.stream)) + served
+    served = f"\n\n{describe_service(row.service)}" if row.service else ""
+    return uncoloured(describe(row.info, now_ns, row.frames)) + served
 
 
 def messages_text(newest: Sequence[Message]) -> str:

@@ -71,7 +71,8 @@ class PythonReservation(_native.HeapBuffer):
         if self.viewed():
             raise InUse(
                 f"an array or view of the reservation on topic '{self._publisher.topic}' is still alive, so the "
-                "message was not sent: delete it before the block ends (nothing can be sent until it is gone)"
+                "message was not sent: delete it before the block ends (nothing can be sent until it is gone)",
+                topic=self._publisher.topic,
             )
         with memoryview(self) as view:
             data = bytes(view[: self._size]) + self._appended
@@ -155,11 +156,14 @@ class PythonLease(_native.HeapBuffer):
         if self._open:
             self._subscriber._end_task(self._record, kind is not None)
         if self._open and not self._end(self._data) and kind is None:
-            raise Lapped(
+            error = Lapped(
                 f"message {self.seq} of topic '{self._subscriber.topic}' was overwritten while it was borrowed: do "
                 "not use what was read of it. Copy with recv(), ask for a larger capacity, or use the contract "
-                "'bus', where a borrowed message stays"
+                "'bus', where a borrowed message stays",
+                topic=self._subscriber.topic,
             )
+            error.seq = self.seq
+            raise error
         return False
 
     def _end(self, data: Any) -> bool:

@@ -29,9 +29,9 @@ def parse_timeout(timeout: float | None) -> int | None:
     return None if timeout > FOREVER_S else int(timeout * 1e9)
 
 
-def seconds(timeout_ns: int | None) -> str:
-    """A timeout, for the text of an error."""
-    return "any time" if timeout_ns is None else f"{timeout_ns / 1e9:.6g} s"
+def seconds(timeout_ns: int | None) -> float | None:
+    """A timeout, for an error."""
+    return None if timeout_ns is None else timeout_ns / 1e9
 
 
 @functools.cache
@@ -77,7 +77,7 @@ class PythonEndpoint(Endpoint):
     def _check_open(self, while_waiting: bool = False) -> None:
         if self._is_closed:
             state = "was closed while it waited" if while_waiting else "is closed"
-            raise Closed(f"the {self._role} of topic '{self.topic}' {state}")
+            raise Closed(f"the {self._role} of topic '{self.topic}' {state}", topic=self.topic)
 
     @abstractmethod
     def _close(self) -> None:

@@ -17,7 +17,7 @@ from ringmain._publisher import Publisher
 from ringmain.backends._python import reference_ring
 from ringmain.backends._python.buffers import PythonReservation
 from ringmain.backends._python.endpoint import PythonEndpoint, check_count, check_kind, parse_timeout
-from ringmain.errors import Full, InUse, MessageTooLarge, RingmainError, wrong_type
+from ringmain.errors import Full, InUse, RingmainError, too_large, wrong_type
 
 ROOM_SLICE_S = 0.001
 """How often asyncio looks for room: neither ZeroMQ nor a virtual clock has an event for it."""
@@ -79,7 +79,8 @@ class PythonPublisher(PythonEndpoint):
         if self._reservation is not None and not self._reservation.settled():
             raise InUse(
                 f"a reservation or stream of topic '{self.topic}' is still open, or a view of one is still alive: "
-                "finish it first"
+                "finish it first",
+                topic=self.topic,
             )
 
     def _encode(self, data: Any) -> bytes:
@@ -100,16 +101,9 @@ class PythonPublisher(PythonEndpoint):
         envelope = reference_ring.envelope_bytes(self.sender, kind)
         if size + envelope > self.max_message_bytes:
             needed = reference_ring.needed_capacity(self.contract, size, envelope, self._keeps)
-            why = ", since a topic with keep_last_per_kind has a 1024th of it for each kind" if self._keeps else ""
-            raise MessageTooLarge(
-                f"a message of {size} bytes is too large for topic '{self.topic}': with its {self.capacity} bytes it "
-                f"takes up to {self.max_message_bytes - envelope}; "
-                + (
-                    f"ask for capacity={needed} or more{why}"
-                    if size <= reference_ring.MAX_MESSAGE_BYTES
-                    else "no topic takes more than 4 GiB in one message"
-                )
-            )
+            fits_some = size <= reference_ring.MAX_MESSAGE_BYTES
+            limit = self.max_message_bytes - envelope
+            raise too_large(self.topic, size, self.capacity, limit, needed if fits_some else None, bool(self._keeps))
 
     def send(self, data: Any, kind: str = "", timeout: float | None = None) -> int:
         self._usable()
@@ -146,23 +140,35 @@ class PythonPublisher(PythonEndpoint):
                 return self.send(data, kind, 0)
             except Full as full:
                 if deadline is not None and loop.time() >= deadline:
-                    raise Full(str(full).replace("within 0 s", f"within {timeout:g} s")) from None
+                    full.timeout = timeout
+                    raise
             await asyncio.sleep(ROOM_SLICE_S)
 
-    def send_many(self, messages: Iterable[Any], kind: str = "", timeout: float | None = None) -> int:
+    def send_many(
+        self,
+        messages: Iterable[Any],
+        kind: str = "",
+        timeout: float | None = None,
+        kinds: Iterable[str] | None = None,
+    ) -> int:
         self._usable()
         check_kind(kind)
         timeout_ns = parse_timeout(timeout)
-        batch = [self._encode(message) for message in messages]  # all are checked before the first is sent
-        for payload in batch:
-            self._check_size(len(payload), kind)
-        for sent, payload in enumerate(batch):
+        payloads = [self._encode(message) for message in messages]  # all are checked before the first is sent
+        each = [kind] * len(payloads) if kinds is None else list(kinds)
+        if kinds is not None and (kind or len(each) != len(payloads)):
+            raise ValueError("kinds= has one kind for each message, and then kind= has none")
+        batch = list(zip(payloads, each, strict=True))
+        for payload, its_kind in batch:
+            check_kind(its_kind)
+            self._check_size(len(payload), its_kind)
+        for sent, (payload, its_kind) in enumerate(batch):
             try:
-                self._start(len(payload), kind, timeout_ns)
+                self._start(len(payload), its_kind, timeout_ns)
             except RingmainError as error:
                 error.sent = sent  # type: ignore[attr-defined]  # lets the caller continue after the last one sent
                 raise
-            self._finish(payload, kind)
+            self._finish(payload, its_kind)
         return len(batch)
 
     def reserve(self, size: int, *, kind: str = "", timeout: float | None = None) -> PythonReservation:
@@ -189,6 +195,7 @@ class PythonPublisher(PythonEndpoint):
         """Leave the topic. Closing twice is harmless."""
         if not self._is_closed and self._reservation is not None and not self._reservation.settled():
             raise InUse(
-                f"topic '{self.topic}' cannot be closed: a reservation or stream is open, or a view of one is alive"
+                f"topic '{self.topic}' cannot be closed: a reservation or stream is open, or a view of one is alive",
+                topic=self.topic,
             )
         super().close()

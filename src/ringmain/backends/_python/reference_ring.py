@@ -1,9 +1,9 @@
 """The ring in Python: the fake runs on it, and tests compare the native ring with it.
 
 Owns this invariant: for any order of whole operations, this ring and the native one give the same answers: the same
-messages, the same losses, the same room. So positions, footprints and strides are those of native/layout.hpp and
-native/writer.hpp, counted rather than stored. What happens *inside* an operation (tearing, races, dying halfway) does
-not exist here. Nothing here waits, locks or reads a clock: fake/_world.py does that.
+messages, the same losses, the same room. So positions, footprints and strides are those of native/format/layout.hpp and
+native/rule/writer.hpp, counted rather than stored. What happens *inside* an operation (tearing, races, dying halfway)
+does not exist here. Nothing here waits, locks or reads a clock: fake/_world.py does that.
 """
 
 from __future__ import annotations
@@ -148,6 +148,12 @@ class Ring:
             holds.append((self.unread_hold, None))
         return holds
 
+    def used_from(self) -> int:
+        """Where the part in use begins: where the writer waits, what no reader holds is room for it."""
+        if not self.traits.writer_waits:
+            return self.tail
+        return max(self.tail, min((hold for hold, _ in self.holds()), default=self.commit))
+
     def free(self) -> Iterator[Record]:
         """On a shared contract: the messages that no worker has taken, oldest first."""
         return (record for record in self.records.values() if record.owner is None and not record.done)
@@ -288,7 +294,7 @@ class Reader:
         self.position = self.expected = 0
         self.lost = self.pending_lost = 0
         self.kept: list[Record] = []
-        """With start="last": the last message of each kind, which come first."""
+        """With start="newest": the last message of each kind, which come first."""
 
     def attach(self, start: str, from_the_first: bool) -> None:
         """Called once after joining. A reader that existed before the topic expects all of its messages: with
@@ -299,9 +305,9 @@ class Reader:
         if self.slot.hold is not None:  # goes on where a pipe's last reader stopped, or held since it was enrolled
             self.position, from_the_first = self.slot.hold, False
         else:
-            if start == "last" and ring.kept_kinds and not self.conflate:
+            if start == "newest" and ring.kept_kinds and not self.conflate:
                 self.kept = [replace(record, position=KEPT_POSITION) for record in ring.last_of_each_kind()]
-                start = "latest"
+                start = "next"
             self._jump(start)
         number = ring.number_at(self.position)
         self.expected = 0 if from_the_first else number
@@ -311,7 +317,7 @@ class Reader:
     def _jump(self, where: str) -> None:
         ring = self.ring
         self.position = ring.tail if where == "oldest" else ring.commit
-        if where == "last" and ring.newest is not None and ring.newest.position >= ring.tail:
+        if where == "newest" and ring.newest is not None and ring.newest.position >= ring.tail:
             self.position = ring.newest.position
         if self.always_holds:
             self._set_hold(self.position)
@@ -341,6 +347,7 @@ class Reader:
             if not self.is_held(self.position) and not ring.intact(self.position):
                 self._jump("oldest" if self.conflate else self.on_lap)
                 self._count_lost(ring.number_at(self.position))
+                self._show_progress()
                 continue
             return ring.records[self.position]
         return None

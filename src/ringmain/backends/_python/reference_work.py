@@ -1,4 +1,4 @@
-"""A shared contract in Python, as native/worker.hpp: each message goes to one worker.
+"""A shared contract in Python, as native/rule/worker.hpp: each message goes to one worker.
 
 Owns this invariant: a record that is not done is free, or one worker has it. `Record.owner` and `Record.done` are the
 mark that the native ring keeps in the message's header.
@@ -18,7 +18,7 @@ class Worker(Reader):
     """The worker's side. `wanted` says which messages it takes."""
 
     def __init__(self, ring: Ring, slot: Slot, wanted: Callable[[Record], bool]) -> None:
-        super().__init__(ring, slot, "latest", True)
+        super().__init__(ring, slot, "next", True)
         self.wanted = wanted
         self.received: list[Record] = []
         """Done at the next receiving call."""

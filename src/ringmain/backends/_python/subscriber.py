@@ -6,11 +6,12 @@ Owns this invariant: arguments, errors and return values are those of the native
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ringmain import _names
 from ringmain._contracts import CONTRACTS
+from ringmain._endpoint import AsyncIteration
 from ringmain._message import Message
 from ringmain._screens import Screened, split_kind
 from ringmain._subscriber import Subscriber
@@ -18,7 +19,7 @@ from ringmain._working import Working
 from ringmain.backends._python import reference_ring
 from ringmain.backends._python.buffers import PythonLease
 from ringmain.backends._python.endpoint import PythonEndpoint, check_count, parse_timeout, seconds
-from ringmain.errors import Closed, DecodeError, Timeout
+from ringmain.errors import Closed, DecodeError, Timeout, WaitedFor, no_message
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 NO_TOPIC = "there is no such topic (no publisher has opened it)"
 
 
-class PythonSubscriber(Screened, Working, PythonEndpoint):
+class PythonSubscriber(Screened, Working, AsyncIteration, PythonEndpoint):
     """A subscriber in Python. A backend provides `_next`, `_take`, `_anext` and what a lease needs."""
 
     _role = "subscriber"
@@ -36,10 +37,10 @@ class PythonSubscriber(Screened, Working, PythonEndpoint):
         asked = self._asked
         if asked.observe not in ("never", "pipes", "always"):
             raise ValueError(f"observe is 'never', 'pipes' or 'always', not '{asked.observe}'")
-        if asked.start not in ("latest", "oldest", "last"):
-            raise ValueError(f"start is 'latest', 'oldest' or 'last', not '{asked.start}'")
-        if asked.on_lap not in ("latest", "oldest"):
-            raise ValueError(f"on_lap is 'latest' or 'oldest', not '{asked.on_lap}'")
+        if asked.start not in ("next", "oldest", "newest"):
+            raise ValueError(f"start is 'next', 'oldest' or 'newest', not '{asked.start}'")
+        if asked.on_lap not in ("next", "oldest"):
+            raise ValueError(f"on_lap is 'next' or 'oldest', not '{asked.on_lap}'")
         self._screen_by(asked.ignore_senders, asked.ignore_kinds, asked.only_senders, asked.only_kinds)
         self._max_deliveries = _names.check_max_deliveries(asked.max_deliveries)
 
@@ -77,8 +78,12 @@ class PythonSubscriber(Screened, Working, PythonEndpoint):
         """As `_next`, for asyncio."""
 
     @abstractmethod
-    def _reason_to_wait(self) -> str:
-        """For the text of a timeout."""
+    def _reason_to_wait(self) -> tuple[str, list[WaitedFor]]:
+        """For a timeout: its reason, and the writers that are known."""
+
+    @abstractmethod
+    def _lost_just_before(self) -> int:
+        """Messages lost since the last one that was received."""
 
     def _borrowed(self, record: reference_ring.Record) -> PythonLease:
         """Take the message, and keep it until `_give_back`."""
@@ -125,7 +130,8 @@ class PythonSubscriber(Screened, Working, PythonEndpoint):
             raise DecodeError(self.topic, record.seq, str(error)) from error
 
     def _timed_out(self, timeout_ns: int | None) -> Timeout:
-        return Timeout(f"no message on topic '{self.topic}' within {seconds(timeout_ns)}: {self._reason_to_wait()}")
+        reason, participants = self._reason_to_wait()
+        return no_message(self.topic, seconds(timeout_ns), reason, participants, self._lost_just_before())
 
     def _message(self, record: reference_ring.Record) -> Message:
         try:
@@ -134,12 +140,12 @@ class PythonSubscriber(Screened, Working, PythonEndpoint):
             self._undecodable(record)
             raise
         # Taken only now: Ctrl-C in a decoder must not lose the message.
-        lost = self._take(record)
-        message = Message(
-            data, record.seq, record.time_ns, record.sender, record.kind, lost, self.topic, record.returns
-        )
+        message = self._with_envelope(record, data, self._take(record))
         self._received(record, message)
         return message
+
+    def _with_envelope(self, record: reference_ring.Record, data: Any, lost: int) -> Message:
+        return Message(data, record.seq, record.time_ns, record.sender, record.kind, lost, self.topic, record.returns)
 
     def _wait_for_one(self, timeout: float | None) -> reference_ring.Record:
         self._begin_call()
@@ -165,6 +171,17 @@ class PythonSubscriber(Screened, Working, PythonEndpoint):
         return None if record is None else self._message(record)
 
     def recv_many(self, max_messages: int, timeout: float | None = 0) -> list[Any]:
+        return self._receive_many(max_messages, timeout, lambda record, data, lost: data)
+
+    def recv_messages(self, max_messages: int, timeout: float | None = 0) -> list[Message]:
+        return self._receive_many(max_messages, timeout, self._with_envelope)
+
+    def _receive_many(
+        self,
+        max_messages: int,
+        timeout: float | None,
+        made_of: Callable[[reference_ring.Record, Any, int], Any],
+    ) -> list[Any]:
         self._begin_call()
         max_messages = check_count("max_messages", max_messages)
         received: list[Any] = []
@@ -181,9 +198,9 @@ class PythonSubscriber(Screened, Working, PythonEndpoint):
                     break
                 self._undecodable(record)
                 raise
-            self._take(record)
-            self._received(record, data)
-            received.append(data)
+            made = made_of(record, data, self._take(record))
+            self._received(record, made)
+            received.append(made)
         return received
 
     def recv_into(self, buffer: WriteableBuffer, timeout: float | None = None) -> int:
@@ -244,14 +261,6 @@ class PythonSubscriber(Screened, Working, PythonEndpoint):
 
     def __aiter__(self) -> AsyncIterator[Any]:
         return self
-
-    async def __anext__(self) -> Any:
-        if self._is_closed:
-            raise StopAsyncIteration
-        try:
-            return await self.arecv()
-        except Closed:
-            raise StopAsyncIteration from None
 
     def _check_schema(self) -> None:
         """`SchemaMismatch` if messages of the topic cannot be read as this subscriber's type."""

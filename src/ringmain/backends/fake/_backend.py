@@ -45,7 +45,7 @@ def _describe(ring: Ring) -> TopicInfo:
         name=ring.topic,
         contract=ring.contract,
         capacity=ring.capacity,
-        used=min(max(0, ring.commit - ring.tail), ring.capacity),
+        used=min(max(0, ring.commit - ring.used_from()), ring.capacity),
         next_sequence=ring.next_sequence,
         epoch=ring.epoch,
         persist=ring.persist,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from ringmain.backends import check_no_address
-from ringmain.backends._python import reference_ring
 from ringmain.backends._python.endpoint import PythonEndpoint
 from ringmain.backends.fake import _world as worlds
 from ringmain.backends.fake._world import Killed
@@ -30,9 +29,6 @@ class FakeEndpoint(PythonEndpoint):
         if self._dead:
             raise Killed(f"the {self._role} {self.name!r} of topic '{self.topic}' was killed")
         super()._check_open(while_waiting)
-
-    def enrol(self, ring: reference_ring.Ring) -> None:
-        """A topic of our name was made: a subscriber that waits for it is a reader from the start."""
 
     def die(self) -> None:
         """Leave as a process that dies does: nothing is published that was not committed."""

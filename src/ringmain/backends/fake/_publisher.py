@@ -15,10 +15,10 @@ from ringmain.backends._python import reference_ring
 from ringmain.backends._python.endpoint import parse_timeout, seconds
 from ringmain.backends._python.publisher import PythonPublisher
 from ringmain.backends.fake._endpoint import FakeEndpoint
-from ringmain.errors import Full, TakenOver, Timeout, TopicNotFound
+from ringmain.errors import TakenOver, TopicNotFound, WaitedFor, no_room, too_few_readers
 
 if TYPE_CHECKING:
-    from ringmain._ring import TaskState
+    from ringmain._ring import MessageState
 
 
 class FakePublisher(FakeEndpoint, PythonPublisher):
@@ -49,9 +49,11 @@ class FakePublisher(FakeEndpoint, PythonPublisher):
     def _check_still_writer(self) -> None:
         self._check_open(while_waiting=True)
         if self._ring.retired:
-            raise TopicNotFound(f"topic '{self.topic}' was removed; open it again to go on")
+            raise TopicNotFound(f"topic '{self.topic}' was removed; open it again to go on", topic=self.topic)
         if self._ring.traits.one_writer and self._ring.turn is not self._slot:
-            raise TakenOver(f"another writer has taken over topic '{self.topic}'; this one cannot send any more")
+            raise TakenOver(
+                f"another writer has taken over topic '{self.topic}'; this one cannot send any more", topic=self.topic
+            )
 
     def _try_start(self, room: int) -> reference_ring.Obstacle | None:
         self._check_still_writer()
@@ -78,10 +80,9 @@ class FakePublisher(FakeEndpoint, PythonPublisher):
         try:
             while obstacle is not None:
                 if not self._world.wait(free, timeout_ns, f"room in topic '{self.topic}'"):
-                    raise Full(
-                        f"topic '{self.topic}' had no room within {seconds(timeout_ns)}: waiting for "
-                        f"{self._describe_obstacle(obstacle)}"
-                    )
+                    slot, who = obstacle.slot, self._describe_obstacle(obstacle)
+                    there = [] if slot is None else [WaitedFor(slot.role, slot.name, os.getpid())]
+                    raise no_room(self.topic, seconds(timeout_ns), who, there)
                 obstacle = self._try_start(room)
         finally:
             self._slot.waits_for = None
@@ -94,10 +95,7 @@ class FakePublisher(FakeEndpoint, PythonPublisher):
             return self._is_closed or ring.retired or replaced or len(ring.readers()) >= least
 
         if least and not self._world.wait(enough, timeout_ns, f"{least} readers of topic '{self.topic}'"):
-            raise Full(
-                f"topic '{self.topic}' had {len(ring.readers())} of {least} readers within {seconds(timeout_ns)}: "
-                "nothing was sent"
-            )
+            raise too_few_readers(self.topic, seconds(timeout_ns), len(ring.readers()), least, sends=True)
 
     def _has_room(self, room: int) -> bool:
         ring = self._ring
@@ -139,10 +137,7 @@ class FakePublisher(FakeEndpoint, PythonPublisher):
         if not self._world.wait(
             lambda: len(ring.readers()) >= count or self._is_closed, timeout_ns, f"readers of topic '{self.topic}'"
         ):
-            raise Timeout(
-                f"topic '{self.topic}' has {len(ring.readers())} of the {count} readers waited for, after "
-                f"{seconds(timeout_ns)}"
-            )
+            raise too_few_readers(self.topic, seconds(timeout_ns), len(ring.readers()), count, sends=False)
         self._usable()
         return len(ring.readers())
 
@@ -160,12 +155,17 @@ class FakePublisher(FakeEndpoint, PythonPublisher):
         self._usable()
         return self._ring.next_sequence
 
-    def _task_state(self, seq: int) -> TaskState:
-        """As the native `task_state`. A killed worker gives back what it had at once, so none is orphaned."""
+    def _message_state(self, seq: int) -> MessageState:
+        """As the native `message_state`. A killed worker gives back what it had at once, so none is orphaned."""
         record = next((record for record in self._ring.records.values() if record.seq == seq), None)
         if record is None or record.done:
             return "done"
         return "taken" if record.owner is not None else "returned" if record.returns else "free"
+
+    def _withdraw(self, seqs: list[int]) -> None:
+        """As the native `withdraw`."""
+        for record in list(self._ring.free()):
+            record.done |= record.seq in seqs
 
     def _schema(self) -> bytes:
         return self._ring.schema

@@ -18,7 +18,7 @@ from ringmain.backends._python.reference_work import Worker
 from ringmain.backends._python.subscriber import NO_TOPIC, PythonSubscriber
 from ringmain.backends.fake import _virtual_loop
 from ringmain.backends.fake._endpoint import FakeEndpoint
-from ringmain.errors import InUse
+from ringmain.errors import InUse, WaitedFor
 
 
 class FakeSubscriber(FakeEndpoint, PythonSubscriber):
@@ -27,7 +27,7 @@ class FakeSubscriber(FakeEndpoint, PythonSubscriber):
     def __init__(self, topic: str, **options: Any) -> None:
         self._prepare_options(topic, options)
         self._reader: reference_ring.Reader | None = None
-        self._came_first = False
+        self._joined_before_topic = False
         self._enrolled: tuple[reference_ring.Ring, reference_ring.Slot] | None = None
         self._lost_before = 0
         self._borrowed_refs: list[weakref.ref[Borrowed]] = []
@@ -38,8 +38,9 @@ class FakeSubscriber(FakeEndpoint, PythonSubscriber):
     # ---------------------------------------------------------------------------------------- attaching
 
     def enrol(self, ring: reference_ring.Ring) -> None:
+        """The topic that we wait for was made: be a reader of it from the start, if there is a free slot."""
         taken = len(ring.readers()) >= (1 if ring.traits.one_reader else ring.slot_count - 1)
-        if self._reader is not None or self._observes(ring.contract) or taken:
+        if self._observes(ring.contract) or taken:
             return
         slot = reference_ring.Slot(self.name, "reader", self._world.now_ns, settle=self._settle, enrolled=True)
         slot.hold = ring.commit if ring.traits.writer_waits and not ring.traits.shared else None
@@ -49,7 +50,9 @@ class FakeSubscriber(FakeEndpoint, PythonSubscriber):
     def _attach(self) -> bool:
         ring = self._world.rings.get(self.topic)
         if ring is None:
-            self._came_first = True
+            self._joined_before_topic = True
+            if self._asked.observe != "always":
+                self._world.wait_for_topic(self)
             return False
         asked = self._asked
         enrolled, self._enrolled = self._enrolled, None
@@ -60,12 +63,13 @@ class FakeSubscriber(FakeEndpoint, PythonSubscriber):
             role: Role = "observer" if self._observes(ring.contract) else "reader"
             slot = reference_ring.Slot(self.name, role, self._world.now_ns, settle=self._settle)
             self._world.join(ring, slot)
+        self._world.stop_waiting(self)  # also where the contract or the type turns out to be another than asked for
         self._contract, self._epoch = ring.contract, ring.epoch
         if ring.traits.shared and slot.role == "reader":
             self._reader = Worker(ring, slot, lambda record: not self._screened(record))
         else:
             self._reader = reference_ring.Reader(ring, slot, asked.on_lap, asked.conflate)
-        self._reader.attach("oldest" if self._came_first else asked.start, self._came_first)
+        self._reader.attach("oldest" if self._joined_before_topic else asked.start, self._joined_before_topic)
         try:
             self._check_contract(ring.contract, self._options)
             self._check_schema()
@@ -133,7 +137,7 @@ class FakeSubscriber(FakeEndpoint, PythonSubscriber):
                 if not reader.ring.retired or self._in_use():
                     return None
                 self._detach()
-                self._came_first = True
+                self._joined_before_topic = True
             elif isinstance(reader, Worker):
                 if not self._world.is_lost(self.topic, record.seq, self.name):
                     return record
@@ -185,7 +189,7 @@ class FakeSubscriber(FakeEndpoint, PythonSubscriber):
     def _look_at_living(self) -> reference_ring.Record | None:
         """As `_look`; messages that were given back too often go to topic `NAME.dead`."""
         while (record := self._look()) is not None and 0 < self._max_deliveries <= record.returns:
-            self._bury(record.data, record.sender, record.kind, record.seq, record.returns)
+            self._send_dead_letter(record.data, record.sender, record.kind, record.seq, record.returns)
             record.done = True
         return record
 
@@ -216,11 +220,19 @@ class FakeSubscriber(FakeEndpoint, PythonSubscriber):
         self._reader.release(self._keep())
         return lost
 
-    def _reason_to_wait(self) -> str:
+    def _reason_to_wait(self) -> tuple[str, list[WaitedFor]]:
         if self._reader is None:
-            return NO_TOPIC
-        writers = [s.describe(os.getpid()) for s in self._reader.ring.slots if s.role == "writer"]
-        return "waiting for " + ", ".join(writers) if writers else "it has no writer"
+            return NO_TOPIC, []
+        pid = os.getpid()
+        writers = [slot for slot in self._reader.ring.slots if slot.role == "writer"]
+        described = ", ".join(writer.describe(pid) for writer in writers)
+        return (
+            f"waiting for {described}" if writers else "it has no writer",
+            [WaitedFor(writer.role, writer.name, pid) for writer in writers],
+        )
+
+    def _lost_just_before(self) -> int:
+        return self._reader.pending_lost if self._reader else 0
 
     # ------------------------------------------------------------------------------------ state
 
@@ -242,24 +254,36 @@ class FakeSubscriber(FakeEndpoint, PythonSubscriber):
         return 0 if self._reader is None else self._reader.be_lapped()
 
     def _leave(self) -> None:
+        self._world.stop_waiting(self)
         self._detach()
 
     def close(self) -> None:
         """Leave the topic. Closing twice is harmless."""
         if not self._is_closed and self._reader is not None and self._in_use():
-            raise InUse(f"topic '{self.topic}' cannot be closed: a borrowed message, or a view of one, is still in use")
+            raise InUse(
+                f"topic '{self.topic}' cannot be closed: a borrowed message, or a view of one, is still in use",
+                topic=self.topic,
+            )
         self._finish_received()
         super().close()
 
 
 def wait(subscribers: list[FakeSubscriber], timeout: float | None) -> list[FakeSubscriber]:
     """Those that have something to read."""
-    for subscriber in subscribers:
-        subscriber._usable()
+
+    def look() -> list[FakeSubscriber]:
+        """One after the other, as the native wait: those before one that is closed have joined their topics."""
+        found = []
+        for subscriber in subscribers:
+            subscriber._usable()
+            if subscriber.has_message():
+                found.append(subscriber)
+        return found
+
     world = subscribers[0]._world
     what = "a message on " + ", ".join(f"'{subscriber.topic}'" for subscriber in subscribers)
     world.pause()
+    if found := look():
+        return found
     world.wait(lambda: any(s.has_message() for s in subscribers), parse_timeout(timeout), what)
-    for subscriber in subscribers:
-        subscriber._usable()
-    return [subscriber for subscriber in subscribers if subscriber.has_message()]
+    return look()

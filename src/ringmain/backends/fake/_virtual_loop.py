@@ -11,7 +11,6 @@ import math
 import selectors
 from typing import TYPE_CHECKING
 
-from ringmain.backends.fake._schedule import START_NS
 from ringmain.backends.fake._world import World
 
 if TYPE_CHECKING:
@@ -27,8 +26,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         super().__init__(_Selector(self))
 
     def time(self) -> float:
-        # Since the world began: a float resolves nanoseconds in small numbers, but not in today's wall clock.
-        return (self.world.now_ns - START_NS) / 1e9
+        return self.world.monotonic_ns / 1e9
 
     def has_message(self) -> bool:
         return any(subscriber.has_message() for subscriber, _ in self.waiting)

@@ -35,6 +35,7 @@ class World(Schedule):
         super().__init__(seed, patience_s)
         self.rings: dict[str, reference_ring.Ring] = {}
         self.endpoints: list[FakeEndpoint] = []
+        self._waiting: dict[str, dict[int, FakeSubscriber]] = {}
         self._epochs = itertools.count()
         self._sent: dict[str, list[Message]] = {}
         self._to_lose: set[tuple[str, int, str | None]] = set()
@@ -86,7 +87,7 @@ class World(Schedule):
         found = [e for e in self.endpoints if e.topic == topic and e.name == name]
         if not found:
             there = sorted({e.name for e in self.endpoints if e.topic == topic})
-            raise TopicNotFound(f"topic '{topic}' has no participant {name!r}; it has {there}")
+            raise TopicNotFound(f"topic '{topic}' has no participant {name!r}; it has {there}", topic=topic)
         for endpoint in found:
             endpoint.die()
 
@@ -107,7 +108,7 @@ class World(Schedule):
 
     def find_ring(self, topic: str) -> reference_ring.Ring:
         if topic not in self.rings:
-            raise TopicNotFound(f"there is no topic '{topic}' in the fake world")
+            raise TopicNotFound(f"there is no topic '{topic}' in the fake world", topic=topic)
         return self.rings[topic]
 
     def _readers(self, topic: str, name: str | None) -> list[FakeSubscriber]:
@@ -115,7 +116,7 @@ class World(Schedule):
             e for e in self.endpoints if e._role == "subscriber" and e.topic == topic and name in (None, e.name)
         ]
         if not found:
-            raise TopicNotFound(f"topic '{topic}' has no reader" + (f" called {name!r}" if name else ""))
+            raise TopicNotFound(f"topic '{topic}' has no reader" + (f" called {name!r}" if name else ""), topic=topic)
         return found
 
     def create(
@@ -157,23 +158,38 @@ class World(Schedule):
             slot_count=slot_count or reference_ring.SLOT_COUNT,
             kept_kinds=kept_kinds,
         )
-        for endpoint in self.endpoints:
-            if endpoint.topic == topic:
-                endpoint.enrol(self.rings[topic])
+        for _, subscriber in sorted(self._waiting.get(topic, {}).items()):
+            subscriber.enrol(self.rings[topic])
         return self.rings[topic]
+
+    def wait_for_topic(self, subscriber: FakeSubscriber) -> None:
+        """Enrol the subscriber when its topic is made. As in the native waiting file, it gets the lowest free slot:
+        where a topic takes one reader, it is the one in front."""
+        slots = self._waiting.setdefault(subscriber.topic, {})
+        if subscriber not in slots.values() and len(slots) < reference_ring.SLOT_COUNT:
+            slots[next(i for i in itertools.count() if i not in slots)] = subscriber
+
+    def stop_waiting(self, subscriber: FakeSubscriber) -> None:
+        """It has joined the topic, or was closed."""
+        slots = self._waiting.get(subscriber.topic, {})
+        for slot in [slot for slot, there in slots.items() if there is subscriber]:
+            del slots[slot]
 
     def _replace(self, ring: reference_ring.Ring, text: str) -> None:
         """Remove a topic that is not as asked; `text` says how it differs."""
         writer = next((slot for slot in ring.slots if slot.role == "writer"), None)
         if writer is not None:
-            raise TopicMismatch(f"{text}, but {writer.describe(os.getpid())} uses it as it is")
+            raise TopicMismatch(f"{text}, but {writer.describe(os.getpid())} uses it as it is", topic=ring.topic)
         if ring.traits.keeps_unread and not ring.disposable:
-            raise TopicMismatch(f"{text}, but it has unread messages; read them, or unlink it to throw them away")
+            raise TopicMismatch(
+                f"{text}, but it has unread messages; read them, or unlink it to throw them away", topic=ring.topic
+            )
         behind = next((s for s in ring.readers() if s.enrolled and s.hold is not None and s.hold < ring.commit), None)
         if behind is not None:
             raise TopicMismatch(
                 f"{text}, but it has messages that {behind.describe(os.getpid())} has yet to receive; let it receive "
-                "them, or unlink the topic (force=True) to discard them"
+                "them, or unlink the topic (force=True) to discard them",
+                topic=ring.topic,
             )
         self._retire(ring)
 
@@ -182,16 +198,20 @@ class World(Schedule):
         if len(ring.slots) >= ring.slot_count:
             raise RosterFull(
                 f"topic '{ring.topic}' has all of its {ring.slot_count} slots taken by living participants; "
-                "close some of them, or create it with a larger max_participants"
+                "close some of them, or create it with a larger max_participants",
+                topic=ring.topic,
             )
         if slot.role == "reader" and ring.traits.one_reader and ring.readers():
             there = ring.readers()[0].describe(os.getpid())
-            raise TopicBusy(f"topic '{ring.topic}' is a {ring.contract} and has its one reader: {there}")
+            raise TopicBusy(
+                f"topic '{ring.topic}' is a {ring.contract} and has its one reader: {there}", topic=ring.topic
+            )
         if slot.role == "writer" and ring.traits.one_writer:
             if ring.turn is not None and not takeover:
                 raise TopicBusy(
                     f"topic '{ring.topic}' has its one writer: {ring.turn.describe(os.getpid())}; close it, or open "
-                    "with takeover=True to replace it"
+                    "with takeover=True to replace it",
+                    topic=ring.topic,
                 )
             ring.turn = slot
         ring.slots.append(slot)
@@ -216,7 +236,8 @@ class World(Schedule):
         if ring.slots and not force:
             raise TopicBusy(
                 f"topic '{topic}' is in use by {ring.slots[0].describe(os.getpid())}; close it, or unlink with "
-                "force=True to remove the topic"
+                "force=True to remove the topic",
+                topic=topic,
             )
         self._retire(ring)
 

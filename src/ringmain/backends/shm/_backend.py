@@ -13,7 +13,7 @@ from ringmain.backends import BackendProtocol, _features
 from ringmain.errors import RingmainError, TopicNotFound
 
 if TYPE_CHECKING:
-    from ringmain._ring import Inspection, ParticipantRecord
+    from ringmain._ring import ParticipantRecord
 
 
 class ShmBackend(BackendProtocol):
@@ -34,10 +34,10 @@ class ShmBackend(BackendProtocol):
 
     def info(self, name: str) -> TopicInfo:
         seen = _native.inspect(_names.runtime_directory(), name)
-        names = {each["slot"]: each["name"] for each in seen["participants"]}
-        waiting, taken = seen["work"] or (None, [])
-        max_kept_kinds, kept_kinds, not_kept = seen["kept"] or (0, None, 0)
-        participants = [_participant(each, seen, names, dict(taken)) for each in seen["participants"]]
+        work, kept = seen["work"], seen["kept"]
+        taken = work["taken"] if work else {}
+        listed = [each for each in seen["participants"] if not (each["joining"] and each["alive"])]
+        participants = [_participant(each, taken) for each in listed]
         return TopicInfo(
             name=name,
             contract=seen["contract"],
@@ -49,10 +49,10 @@ class ShmBackend(BackendProtocol):
             schema=parse_schema(seen["schema"]),
             writers=[p for p in participants if p.role == "writer"],
             readers=[p for p in participants if p.role != "writer"],
-            waiting=waiting,
-            kept_kinds=kept_kinds,
-            max_kept_kinds=max_kept_kinds,
-            not_kept=not_kept,
+            waiting=work["waiting"] if work else None,
+            kept_kinds=kept["kinds"] if kept else None,
+            max_kept_kinds=kept["max_kinds"] if kept else 0,
+            not_kept=kept["not_kept"] if kept else 0,
             max_participants=seen["max_participants"],
         )
 
@@ -62,7 +62,7 @@ class ShmBackend(BackendProtocol):
         # A frame topic's buffers are removed with it; those that a reader still holds stay until it releases them.
         there |= _native.unlink_pool(directory, name, force)
         if not there:
-            raise TopicNotFound(f"there is no topic '{name}' in {directory}")
+            raise TopicNotFound(f"there is no topic '{name}' in {directory}", topic=name)
 
     def clean(self) -> list[str]:
         directory = _names.runtime_directory()
@@ -86,26 +86,21 @@ class ShmBackend(BackendProtocol):
         return _lockstep_client.wait(subscribers, timeout)
 
 
-def _participant(
-    record: ParticipantRecord, seen: Inspection, names: dict[int, str], taken: dict[int, int]
-) -> Participant:
-    # A worker is not behind: what it has not taken is for others, too.
-    reader = record["role"] != "writer" and (seen["work"] is None or record["role"] == "observer")
-    blocker = record["waits_for"]  # 1 + its slot
+def _participant(record: ParticipantRecord, taken: dict[int, int]) -> Participant:
     return Participant(
         pid=record["pid"],
         name=record["name"],
         role=record["role"],
         user=record["uid"],
         position=record["position"],
-        lag_messages=max(0, seen["next_sequence"] - record["sequence"]) if reader else 0,
-        lag_bytes=max(0, seen["position"] - record["position"]) if reader else 0,
+        lag_messages=record["lag_messages"],
+        lag_bytes=record["lag_bytes"],
         messages=record["messages"],
         bytes=record["bytes"],
         lost=record["lost"],
         holding=record["holding"],
         alive=record["alive"],
-        waits_for=names.get(blocker - 1, _no_one(seen)) if blocker else None,
+        waits_for=record["waits_for"],
         joined_ns=record["joined_ns"],
         pid_namespace=record["pid_namespace"],
         same_namespace=record["same_namespace"],
@@ -114,10 +109,6 @@ def _participant(
         taken_ns=record["taken_ns"],
         redelivered=record["redelivered"],
     )
-
-
-def _no_one(seen: Inspection) -> str:
-    return "a reader that has not come" if seen["work"] is None else "a worker to take its messages"
 
 
 BACKEND = ShmBackend()

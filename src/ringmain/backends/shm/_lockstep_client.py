@@ -20,7 +20,7 @@ from ringmain.backends.shm import LOCKSTEP_VARIABLE
 T = TypeVar("T")
 
 
-class Orders(msgspec.Struct, frozen=True):
+class LockstepPlan(msgspec.Struct, frozen=True):
     """What the variable says: the test's socket, and the topics whose subscribers pause."""
 
     socket: str
@@ -39,43 +39,43 @@ class Step(msgspec.Struct, frozen=True):
 
 
 @functools.cache
-def _orders(text: str) -> Orders:
-    return msgspec.json.decode(text, type=Orders)
+def _plan(text: str) -> LockstepPlan:
+    return msgspec.json.decode(text, type=LockstepPlan)
 
 
 def pausing_class(cls: Any, topic: str) -> Any:
     """The class to make a subscriber of: one that pauses if the variable names its topic, otherwise `cls` itself."""
     text = os.environ.get(LOCKSTEP_VARIABLE)
-    if not text or topic not in _orders(text).topics or issubclass(cls, PausingMixin):
+    if not text or topic not in _plan(text).topics or issubclass(cls, PausingMixin):
         return cls
-    return _mix(cls, _orders(text))
+    return _mix(cls, _plan(text))
 
 
 @functools.cache
-def _mix(cls: Any, orders: Orders) -> Any:
+def _mix(cls: Any, plan: LockstepPlan) -> Any:
     # Under the same name: a subscriber that pauses looks like any other.
-    attributes = {"_lockstep_orders": orders, "_lockstep_base": cls, "__module__": cls.__module__}
+    attributes = {"_lockstep_plan": plan, "_lockstep_base": cls, "__module__": cls.__module__}
     return type(cls)(cls.__name__, (PausingMixin, cls), attributes)
 
 
-def ask(orders: Orders, step: Step) -> bool:
+def ask(plan: LockstepPlan, step: Step) -> bool:
     """Wait until the test says to continue. True: time out at once. If the test has ended, continue."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         try:
-            connection.connect(orders.socket)
+            connection.connect(plan.socket)
             connection.send(msgspec.json.encode(step))
             return connection.recv(16) == b"expire"
         except OSError:
             return False
 
 
-async def ask_async(orders: Orders, step: Step) -> bool:
+async def ask_async(plan: LockstepPlan, step: Step) -> bool:
     """As `ask`, without blocking the event loop."""
     loop = asyncio.get_running_loop()
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         connection.setblocking(False)
         try:
-            await loop.sock_connect(connection, orders.socket)
+            await loop.sock_connect(connection, plan.socket)
             await loop.sock_sendall(connection, msgspec.json.encode(step))
             return await loop.sock_recv(connection, 16) == b"expire"
         except OSError:
@@ -85,7 +85,7 @@ async def ask_async(orders: Orders, step: Step) -> bool:
 class PausingMixin:
     """Mixed into the subscriber's class."""
 
-    _lockstep_orders: Orders
+    _lockstep_plan: LockstepPlan
     _lockstep_base: type
     _waits_natively = False
     _calls_inside = 0
@@ -96,11 +96,11 @@ class PausingMixin:
         return Step((self.topic,), call, self._participant_name(), os.getpid(), timeout)
 
     def _pauses(self, timeout: float | None) -> bool:
-        return self._calls_inside == 0 and (timeout != 0 or self._lockstep_orders.polls)
+        return self._calls_inside == 0 and (timeout != 0 or self._lockstep_plan.polls)
 
     def _paused(self, call: str, timeout: float | None, proceed: Callable[[float | None], T]) -> T:
         """Pause, then proceed with the timeout that the test leaves it."""
-        expired = self._pauses(timeout) and ask(self._lockstep_orders, self._step(call, timeout))
+        expired = self._pauses(timeout) and ask(self._lockstep_plan, self._step(call, timeout))
         self._calls_inside += 1
         try:
             return proceed(0 if expired else timeout)
@@ -131,6 +131,10 @@ class PausingMixin:
         receive = super().recv_many  # type: ignore[misc]
         return self._paused("recv_many", timeout, lambda left: receive(max_messages, left))
 
+    def recv_messages(self, max_messages: int, timeout: float | None = 0) -> Any:
+        receive = super().recv_messages  # type: ignore[misc]
+        return self._paused("recv_messages", timeout, lambda left: receive(max_messages, left))
+
     def recv_into(self, buffer: Any, timeout: float | None = None) -> Any:
         receive = super().recv_into  # type: ignore[misc]
         return self._paused("recv_into", timeout, lambda left: receive(buffer, left))
@@ -150,7 +154,7 @@ class PausingMixin:
         return (await self.arecv_message(timeout)).data
 
     async def arecv_message(self, timeout: float | None = None) -> Any:
-        expired = self._pauses(timeout) and await ask_async(self._lockstep_orders, self._step("arecv", timeout))
+        expired = self._pauses(timeout) and await ask_async(self._lockstep_plan, self._step("arecv", timeout))
         self._calls_inside += 1
         try:
             return await super().arecv_message(0 if expired else timeout)  # type: ignore[misc]
@@ -162,9 +166,9 @@ def wait(subscribers: list[Any], timeout: float | None) -> list[Any]:
     """One step for all of them: a single pause, with the topics of all that pause."""
     pausing = [subscriber for subscriber in subscribers if isinstance(subscriber, PausingMixin)]
     first = pausing[0]
-    if timeout != 0 or first._lockstep_orders.polls:
+    if timeout != 0 or first._lockstep_plan.polls:
         topics = tuple(subscriber.topic for subscriber in pausing)
         step = Step(topics, "wait", first._participant_name(), os.getpid(), timeout)
-        if ask(first._lockstep_orders, step):
+        if ask(first._lockstep_plan, step):
             timeout = 0
     return _native.wait(subscribers, timeout)

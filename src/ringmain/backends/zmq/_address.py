@@ -77,14 +77,16 @@ def _read_table(path: str) -> dict[str, Address]:
     for topic, entry in raw.items():
         entry = {"endpoint": entry} if isinstance(entry, str) else entry
         if not isinstance(entry, dict) or "endpoint" not in entry or not set(entry) <= known:
-            raise AddressError(f"{path}: topic {topic!r} needs an endpoint, and may have {', '.join(sorted(known))}")
+            raise AddressError(
+                f"{path}: topic {topic!r} needs an endpoint, and may have {', '.join(sorted(known))}", topic=topic
+            )
         for key in ("keys", "server_key", "clients"):
             if isinstance(entry.get(key), str) and (Path(path).parent / entry[key]).exists():
                 entry[key] = str(Path(path).parent / entry[key])
         try:
             table[topic] = Address(**entry)
         except AddressError as error:
-            raise AddressError(f"{path}: topic {topic!r}: {error}") from error
+            raise AddressError(f"{path}: topic {topic!r}: {error}", topic=topic) from error
     return table
 
 
@@ -101,7 +103,8 @@ def check_exposure(topic: str, address: Address) -> None:
     if not local:
         raise NotAllowed(
             f"topic '{topic}' would be open to every machine that reaches {endpoint}: give its Address keys=, bind it "
-            "to tcp://127.0.0.1:port, or say insecure=True (ringmain bridge: --keys, --insecure)"
+            "to tcp://127.0.0.1:port, or say insecure=True (ringmain bridge: --keys, --insecure)",
+            topic=topic,
         )
 
 

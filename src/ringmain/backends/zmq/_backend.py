@@ -44,10 +44,12 @@ class ZmqBackend(BackendProtocol):
 
             if (publisher := _registry.living_publisher(name)) is not None:
                 return _describe(publisher)
-        raise TopicNotFound(f"no publisher on this machine has topic '{name}' on ipc://")
+        raise TopicNotFound(f"no publisher on this machine has topic '{name}' on ipc://", topic=name)
 
     def unlink(self, name: str, force: bool) -> None:
-        raise TopicNotFound(f"topic '{name}' has no file to remove: on zmq a topic exists while its publisher is open")
+        raise TopicNotFound(
+            f"topic '{name}' has no file to remove: on zmq a topic exists while its publisher is open", topic=name
+        )
 
     def clean(self) -> list[str]:
         if not _was_used():

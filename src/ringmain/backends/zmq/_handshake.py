@@ -20,7 +20,7 @@ _OTHER_MECHANISM = zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
 _KEY_REFUSED = zmq.EVENT_HANDSHAKE_FAILED_AUTH
 _DONE = zmq.EVENT_HANDSHAKE_SUCCEEDED
 PATIENCE = 5
-"""How many connections in a row may end early without a word: a tunnel or a publisher may be about to start."""
+"""How many connections in a row may end early and give no reason: a tunnel or a publisher may be about to start."""
 
 
 class Handshake:
@@ -48,10 +48,13 @@ class Handshake:
         elif event == _KEY_REFUSED:
             raise NotAllowed(
                 f"topic '{self._topic}': {who} does not admit this subscriber: its public key must be among the "
-                "publisher's clients"
+                "publisher's clients",
+                topic=self._topic,
             )
         elif event == _OTHER_MECHANISM:
-            raise NotAllowed(f"topic '{self._topic}': {who} refuses the connection: {self._remedy()}")
+            raise NotAllowed(
+                f"topic '{self._topic}': {who} refuses the connection: {self._remedy()}", topic=self._topic
+            )
         else:
             self._ended_early += 1
             if self._ended_early == PATIENCE:

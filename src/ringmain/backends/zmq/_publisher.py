@@ -28,7 +28,7 @@ from ringmain.backends.zmq import _address, _registry, _wire
 from ringmain.backends.zmq._address import Address
 from ringmain.backends.zmq._deadline import Deadline, poll_ms
 from ringmain.backends.zmq._registry import Advertisement, Registration
-from ringmain.errors import AddressError, Closed, Full, SystemFailure, Timeout, TopicBusy
+from ringmain.errors import AddressError, Closed, SystemFailure, TopicBusy, no_room, too_few_readers
 
 LINGER_MS = 1000
 """How long closing may wait until what was sent is delivered."""
@@ -106,12 +106,14 @@ class ZmqPublisher(PythonPublisher):
             self._socket.bind(endpoint)
         except AddressError as error:
             self._close_sockets()
-            raise AddressError(f"topic '{self.topic}': {error}") from error
+            raise AddressError(f"topic '{self.topic}': {error}", topic=self.topic) from error
         except zmq.ZMQError as error:
             self._close_sockets()
             if error.errno == zmq.EADDRINUSE:
-                raise TopicBusy(f"topic '{self.topic}' cannot have {endpoint}: the address is in use") from error
-            raise SystemFailure(f"topic '{self.topic}' cannot bind {endpoint}: {error}") from error
+                raise TopicBusy(
+                    f"topic '{self.topic}' cannot have {endpoint}: the address is in use", topic=self.topic
+                ) from error
+            raise SystemFailure(f"topic '{self.topic}' cannot bind {endpoint}: {error}", topic=self.topic) from error
         bound = self._socket.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\0")
         self.address = replace(address, endpoint=bound, bind=None)
         if endpoint.startswith("ipc://"):
@@ -154,10 +156,7 @@ class ZmqPublisher(PythonPublisher):
                     return self._peers
                 left_s = deadline.left_s()
                 if left_s == 0:
-                    raise Timeout(
-                        f"topic '{self.topic}' has {self._peers} of the {count} readers waited for, after "
-                        f"{seconds(timeout_ns)}"
-                    )
+                    raise too_few_readers(self.topic, seconds(timeout_ns), self._peers, count, sends=False)
                 source = self._monitor if self._is_push else self._socket
                 source.poll(poll_ms(left_s), zmq.POLLIN)
 
@@ -168,7 +167,8 @@ class ZmqPublisher(PythonPublisher):
         if self._forks != _names.forks():
             raise Closed(
                 f"the publisher of topic '{self.topic}' belongs to the parent of this process: ZeroMQ sockets do not "
-                "survive a fork, so make one here"
+                "survive a fork, so make one here",
+                topic=self.topic,
             )
 
     def _start(self, size: int, kind: str, timeout_ns: int | None) -> None:
@@ -187,7 +187,7 @@ class ZmqPublisher(PythonPublisher):
                 who = "its reader, who has not come yet" if not self._peers else "its reader, whose queue is full"
                 if CONTRACTS[self.contract].shared:
                     who = "a worker, and none has come yet" if not self._peers else "its workers, whose queues are full"
-                raise Full(f"topic '{self.topic}' had no room within {seconds(timeout_ns)}: waiting for {who}")
+                raise no_room(self.topic, seconds(timeout_ns), who)
 
     def _finish(self, data: bytes, kind: str, seq: int | None = None, time_ns: int | None = None) -> int:
         with self._lock:

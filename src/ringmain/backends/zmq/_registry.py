@@ -92,7 +92,7 @@ class Registration:
     def _refuse(self, topic: str, side: Side) -> NoReturn:
         there = _read(self._path)
         who = f"{side} {there.name!r} ({_names.describe_pid(there.pid, there.pid_namespace)})" if there else f"a {side}"
-        raise TopicBusy(f"topic '{topic}' has its one {side}: {who}; close it first")
+        raise TopicBusy(f"topic '{topic}' has its one {side}: {who}; close it first", topic=topic)
 
     def update(self, advertisement: Advertisement) -> None:
         data = msgspec.json.encode(advertisement)

@@ -27,7 +27,7 @@ from ringmain.backends.zmq._address import Address
 from ringmain.backends.zmq._deadline import SLICE_S, Deadline, poll_ms
 from ringmain.backends.zmq._handshake import Handshake
 from ringmain.backends.zmq._registry import Registration
-from ringmain.errors import AddressError, NotAllowed, SystemFailure, TopicMismatch
+from ringmain.errors import AddressError, NotAllowed, SystemFailure, TopicMismatch, WaitedFor
 
 TOPIC_POLL_S = 0.01
 
@@ -46,7 +46,7 @@ class ZmqSubscriber(PythonSubscriber):
         self._handshake: Handshake | None = None
         self._endpoint = ""
         self._follow_again_ns = 0
-        self._came_first = False
+        self._joined_before_topic = False
         self._expected = 0
         self._lost = self._pending_lost = 0
         self._writer_name = ""
@@ -62,7 +62,7 @@ class ZmqSubscriber(PythonSubscriber):
         """Connect, as soon as the address is known."""
         address = self._given or self._find_publisher()
         if address is None:
-            self._came_first = True
+            self._joined_before_topic = True
             return False
         contract = address.contract
         is_pull = CONTRACTS[contract].takes_away
@@ -82,11 +82,13 @@ class ZmqSubscriber(PythonSubscriber):
             socket.connect(address.endpoint)
         except AddressError as error:
             socket.close()
-            raise AddressError(f"topic '{self.topic}': {error}") from error
+            raise AddressError(f"topic '{self.topic}': {error}", topic=self.topic) from error
         except zmq.ZMQError as error:
             self._detach()
             socket.close()
-            raise SystemFailure(f"topic '{self.topic}' cannot connect to {address.endpoint}: {error}") from error
+            raise SystemFailure(
+                f"topic '{self.topic}' cannot connect to {address.endpoint}: {error}", topic=self.topic
+            ) from error
         self._socket, self._contract, self._endpoint = socket, contract, address.endpoint
         return True
 
@@ -147,7 +149,7 @@ class ZmqSubscriber(PythonSubscriber):
             found = _registry.living_publisher(self.topic)
             if found is not None and found.endpoint != self._endpoint:
                 self._detach()
-                self._came_first = True
+                self._joined_before_topic = True
 
     def _usable(self) -> None:
         super()._usable()
@@ -167,7 +169,7 @@ class ZmqSubscriber(PythonSubscriber):
             found, epoch, seq = _wire.unpack(self.topic, frames)
             if epoch != self._epoch:
                 # A subscriber that existed before this life of the topic expects all of its messages.
-                self._expected = 0 if self._epoch is not None or self._came_first else seq
+                self._expected = 0 if self._epoch is not None or self._joined_before_topic else seq
                 self._epoch = epoch
             if isinstance(found, _wire.Hello):
                 self._process_hello(found)
@@ -182,7 +184,9 @@ class ZmqSubscriber(PythonSubscriber):
 
     def _process_hello(self, hello: _wire.Hello) -> None:
         if hello.topic != self.topic:
-            raise TopicMismatch(f"at {self._endpoint} is topic '{hello.topic}', not '{self.topic}': check the address")
+            raise TopicMismatch(
+                f"at {self._endpoint} is topic '{hello.topic}', not '{self.topic}': check the address", topic=self.topic
+            )
         self._writer_name, self._schema_bytes = hello.name, hello.schema
         self._check_schema()
 
@@ -253,13 +257,18 @@ class ZmqSubscriber(PythonSubscriber):
         lost, self._pending_lost = self._pending_lost, 0
         return lost
 
-    def _reason_to_wait(self) -> str:
+    def _reason_to_wait(self) -> tuple[str, list[WaitedFor]]:
         if self._socket is None:
-            return NO_TOPIC
+            return NO_TOPIC, []
         if self._handshake is not None and self._handshake.trouble:
-            return self._handshake.trouble
-        who = f"writer {self._writer_name!r}" if self._writer_name else "a writer that has not answered yet"
-        return f"waiting for {who} at {self._endpoint}"
+            return self._handshake.trouble, []
+        if not self._writer_name:
+            return f"waiting for a writer that has not answered yet at {self._endpoint}", []
+        text = f"waiting for writer {self._writer_name!r} at {self._endpoint}"
+        return text, [WaitedFor("writer", self._writer_name, None)]
+
+    def _lost_just_before(self) -> int:
+        return self._pending_lost
 
     # ------------------------------------------------------------------------------------- what is known
 

@@ -20,6 +20,7 @@ from ringmain.errors import Corrupt
 HEADER = struct.Struct("<4sBBBxQqQ")
 MAGIC = b"RMZ1"
 HELLO_FLAG = 1
+MAX_NUMBER = 2**63 - 1
 
 
 class Hello(msgspec.Struct):
@@ -45,10 +46,14 @@ def pack_hello(hello: Hello, next_sequence: int, time_ns: int, epoch: int) -> li
 def unpack(topic: str, frames: list[bytes]) -> tuple[Record | Hello, int, int]:
     """The message or hello, the topic's epoch, and the number in the header."""
     try:
+        if len(frames) != 2:
+            raise ValueError(f"it has {len(frames)} parts, not 2")
         head, data = frames
         magic, flags, sender_size, kind_size, seq, time_ns, epoch = HEADER.unpack_from(head)
         if magic != MAGIC or len(head) != HEADER.size + sender_size + kind_size:
             raise ValueError("another format")
+        if seq > MAX_NUMBER:
+            raise ValueError(f"number {seq}")
         if flags & HELLO_FLAG:
             return msgspec.json.decode(data, type=Hello), epoch, seq
         sender = head[HEADER.size : HEADER.size + sender_size].decode(errors="replace")
@@ -57,5 +62,6 @@ def unpack(topic: str, frames: list[bytes]) -> tuple[Record | Hello, int, int]:
     except (ValueError, struct.error, msgspec.DecodeError) as error:
         raise Corrupt(
             f"what arrived on topic '{topic}' is not a ringmain message ({error}): another program, or another version "
-            "of ringmain, publishes at its address"
+            "of ringmain, publishes at its address",
+            topic=topic,
         ) from error

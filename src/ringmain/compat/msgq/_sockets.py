@@ -7,8 +7,7 @@ from __future__ import annotations
 import time
 from typing import Any, Generic, TypeVar
 
-from ringmain._publisher import Publisher
-from ringmain._subscriber import Subscriber, wait
+from ringmain import Publisher, Subscriber, wait
 from ringmain.compat._names import text
 from ringmain.compat.msgq._endpoints import topic_of
 from ringmain.compat.msgq._events import SocketEventHandle, events_of
@@ -131,7 +130,7 @@ class SubSocket(_Socket[Subscriber]):
             raise IpcError(endpoint, reason)
         self._events = events_of(endpoint)
         try:
-            self._end = Subscriber(topic_of(endpoint), conflate=conflate)
+            self._end = Subscriber(topic_of(endpoint), conflate=conflate, on_lap="next")
         except (RingmainError, ValueError) as error:
             raise _ipc_error(endpoint, error) from error
 

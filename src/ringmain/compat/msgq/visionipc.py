@@ -13,8 +13,7 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from ringmain._inspect import info
-from ringmain._publisher import Publisher
+from ringmain import Publisher, info
 from ringmain.compat._names import text
 from ringmain.compat.msgq._endpoints import topic_of
 from ringmain.compat.msgq._events import events_of

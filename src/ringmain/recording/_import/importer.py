@@ -28,9 +28,10 @@ import pyarrow as pa
 from ringmain import _names
 from ringmain._contracts import ContractName
 from ringmain.errors import RecordingError
-from ringmain.recording._format import FRAMES, RING_SCHEMA
+from ringmain.recording._format import FRAMES
 from ringmain.recording._import.channel import Channel, Conversion, conversion_of
 from ringmain.recording._import.sources import Piece, Source, open_source
+from ringmain.recording._record.row_builder import ring_rows
 from ringmain.recording._record.writer import RecordingWriter
 from ringmain.typed import Schema
 
@@ -83,9 +84,10 @@ def import_bag(
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=f"{target.name}.unfinished-", dir=target.parent))
     try:
-        writer = RecordingWriter(unfinished, recorder=_recorder_name(Path(bag)))
+        name = _recorder_name(Path(bag))
+        writer = RecordingWriter(unfinished, recorder=name)
         try:
-            status = _Import(writer, ImportStatus(str(target))).run(source, progress or (lambda status: None))
+            status = _Import(writer, name, ImportStatus(str(target))).run(source, progress or (lambda status: None))
             writer.close()
         except BaseException:
             with suppress(Exception):  # it may be in the middle of a write; the first error is raised
@@ -107,7 +109,7 @@ def _umask() -> int:
 def _recorder_name(bag: Path) -> str:
     """The bag's name and a digest of it: the same bag imported again has the same rows, by which a pipeline knows them,
     and two bags with one name have not."""
-    digest = hashlib.blake2b(digest_size=4)
+    digest = hashlib.blake2b(digest_size=8)
     for path in sorted(bag.rglob("*")) if bag.is_dir() else [bag]:
         if path.is_file():
             with open(path, "rb") as file:
@@ -116,6 +118,13 @@ def _recorder_name(bag: Path) -> str:
                 file.seek(max(0, size - _SAMPLE_BYTES))
                 digest.update(file.read())
     return f"{bag.absolute().stem}-{digest.hexdigest()}"
+
+
+def _first_epoch(recorder: str, topic: str) -> int:
+    """Of a topic's first life, by the bag's name and content: no other bag has it, the same one imported again does.
+    The first message's time would not do, because simulations begin at the same."""
+    digest = hashlib.blake2b(f"{recorder}\0{topic}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 2 | 1
 
 
 class _Life:
@@ -163,8 +172,8 @@ def _binary(payloads: list[bytes | memoryview]) -> pa.Array:
 
 
 class _Import:
-    def __init__(self, writer: RecordingWriter, status: ImportStatus) -> None:
-        self._writer, self._status = writer, status
+    def __init__(self, writer: RecordingWriter, recorder: str, status: ImportStatus) -> None:
+        self._writer, self._recorder, self._status = writer, recorder, status
         self._routes: dict[int, _Route] = {}
         self._lives: dict[tuple[str, bytes, str], _Life] = {}
         self._names: dict[str, str] = {}  # a topic's name in the bag -> in the recording
@@ -194,7 +203,7 @@ class _Import:
             where.setdefault(number, []).append(at)
         lives: dict[_Life, list[int]] = {}
         for number, rows in where.items():
-            route = self._routes.get(number) or self._new_route(number, channels[number], piece.publish_ns[rows[0]])
+            route = self._routes.get(number) or self._new_route(number, channels[number])
             if route.convert is not None:
                 self._convert(route, piece.payloads, rows)
             size = sum([len(piece.payloads[at]) for at in rows])
@@ -228,27 +237,24 @@ class _Import:
                 continue
             times = life.publish_ns, life.log_ns
             if min(map(min, times)) < 0 or max(map(max, times)) >= 1 << 63:
-                raise RecordingError(f"topic {life.topic!r}: the bag has a time that is not in 1970 to 2262")
+                raise RecordingError(
+                    f"topic {life.topic!r}: the bag has a time that is not in 1970 to 2262", topic=life.topic
+                )
             for first, end in _parts(life.payloads):
                 rows = end - first
-                columns = [
-                    pa.array(range(life.written, life.written + rows), pa.uint64()),
-                    pa.array(life.publish_ns[first:end], pa.int64()),
-                    pa.array(life.senders[first:end], pa.string()),
-                    pa.array(life.kinds[first:end], pa.string()),
-                    pa.repeat(pa.scalar(0, pa.uint64()), rows),
-                    _binary(life.payloads[first:end]),
-                ]
-                batch = pa.RecordBatch.from_arrays(columns, schema=RING_SCHEMA)
+                batch = ring_rows(
+                    rows, seq=range(life.written, life.written + rows), time_ns=life.publish_ns[first:end],
+                    sender=life.senders[first:end], kind=life.kinds[first:end], data=_binary(life.payloads[first:end]),
+                )  # fmt: skip
                 self._writer.append(life.topic, life.epoch, batch, record_time_ns=life.log_ns[first:end])
                 life.written += rows
             life.clear()
         self._pending_bytes = self._pending_messages = 0
 
-    def _new_route(self, number: int, channel: Channel, first_ns: int) -> _Route:
+    def _new_route(self, number: int, channel: Channel) -> _Route:
         conversion = conversion_of(channel)
         topic = self._topic_name(channel.topic)
-        life = self._life(topic, channel, conversion, first_ns)
+        life = self._life(topic, channel, conversion)
         type_ = Schema.from_bytes(conversion.schema).type_name if conversion.schema else "bytes"
         known = (
             t
@@ -265,12 +271,12 @@ class _Import:
         route = self._routes[number] = _Route(life, conversion.convert, counts, sender, kind)
         return route
 
-    def _life(self, topic: str, channel: Channel, conversion: Conversion, first_ns: int) -> _Life:
+    def _life(self, topic: str, channel: Channel, conversion: Conversion) -> _Life:
         raw = not channel.encoding and not conversion.schema
         contract = channel.contract if channel.contract in _CONTRACTS or (channel.contract == FRAMES and raw) else ""
         key = (topic, conversion.schema, contract)
         if key not in self._lives:
-            epoch = max(1, first_ns)
+            epoch = _first_epoch(self._recorder, topic)
             while any((life.topic, life.epoch) == (topic, epoch) for life in self._lives.values()):
                 epoch += 1
             self._lives[key] = _Life(topic, epoch)

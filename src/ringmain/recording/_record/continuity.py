@@ -8,6 +8,8 @@ previous one stopped.
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,8 +24,10 @@ _SEQ, _LOST = (RING_SCHEMA.get_field_index(name) for name in ("seq", "lost"))
 class Continuity:
     """Keeps the next message of each life, and corrects the first batch that a tap gives of a life."""
 
-    def __init__(self, started_ns: int) -> None:
-        self._started_ns = started_ns
+    def __init__(self, begun_before: Set[tuple[str, int]]) -> None:
+        """`begun_before`: the lives (topic, epoch) that are there before any tap joins. Epochs tell lives apart, but
+        not which was first: the wall clock may have been set in between."""
+        self._begun_before = begun_before
         self._next: dict[str, tuple[int, int]] = {}  # by topic: epoch, and the next sequence number
         self._known: dict[tuple[str, int], int] = {}
 
@@ -31,15 +35,15 @@ class Continuity:
         """An earlier recorder has recorded all messages before `next_seq`."""
         self._known[topic, epoch] = next_seq
 
-    def first_seq(self, epoch: int, joined_at: int) -> int:
+    def first_seq(self, topic: str, epoch: int, joined_at: int) -> int:
         """Where recording begins of a life that no earlier recorder recorded."""
-        return 0 if epoch >= self._started_ns else joined_at
+        return joined_at if (topic, epoch) in self._begun_before else 0
 
     def correct(self, topic: str, epoch: int, ring: pa.RecordBatch, *, joined: bool) -> pa.RecordBatch:
         """The batch. If the tap has just `joined` this life: without messages that are recorded already, and with the
         number missed before its first row in `lost`. Otherwise the ring has counted them."""
         if joined and len(ring) and (expected := self._expected(topic, epoch)) is not None:
-            ring = _with_lost(_without_known(ring, expected), expected)
+            ring = with_lost(without_known(ring, expected), expected)
         if len(ring):
             self._next[topic] = epoch, ring.column(_SEQ)[len(ring) - 1].as_py() + 1
         return ring
@@ -48,17 +52,19 @@ class Continuity:
         life, seq = self._next.get(topic, (None, 0))
         if life == epoch:
             return seq
-        return self._known.get((topic, epoch), 0 if epoch >= self._started_ns else None)
+        return self._known.get((topic, epoch), None if (topic, epoch) in self._begun_before else 0)
 
 
-def _without_known(ring: pa.RecordBatch, expected: int) -> pa.RecordBatch:
+def without_known(ring: pa.RecordBatch, expected: int) -> pa.RecordBatch:
+    """Its rows from the expected number on."""
     seqs = ring.column(_SEQ)
     if seqs[0].as_py() >= expected:
         return ring
     return ring.filter(pc.greater_equal(seqs, pa.scalar(expected, pa.uint64())))
 
 
-def _with_lost(ring: pa.RecordBatch, expected: int) -> pa.RecordBatch:
+def with_lost(ring: pa.RecordBatch, expected: int) -> pa.RecordBatch:
+    """With what is missing from the expected number to its first row in that row's `lost`."""
     if not len(ring):
         return ring
     missing = ring.column(_SEQ)[0].as_py() - expected

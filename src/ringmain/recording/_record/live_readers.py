@@ -12,11 +12,10 @@ import time
 from collections.abc import Iterable
 
 import msgspec
-import pyarrow as pa
 
 from ringmain import _names, _native, typed
 from ringmain.errors import RingmainError
-from ringmain.recording._format import RING_SCHEMA
+from ringmain.recording._record.row_builder import ring_rows
 from ringmain.recording._record.writer import RecordingWriter
 
 READERS = "ringmain/readers"
@@ -24,7 +23,7 @@ _EVERY_S = 1.0
 
 
 class ReaderFigures(msgspec.Struct):
-    """One reader of one topic, since it joined. No field has the name of a column that every message has."""
+    """One reader of one topic, since it joined."""
 
     of_topic: str
     reader: str
@@ -65,10 +64,9 @@ class LiveReaders:
             for each in seen["participants"]:
                 if each["role"] == "writer" or (each["pid"] == os.getpid() and each["name"] == self._recorder):
                     continue
-                lag = max(0, seen["next_sequence"] - each["sequence"])
                 now = ReaderFigures(
                     topic, each["name"], each["role"], each["pid"], each["joined_ns"],
-                    each["messages"], each["lost"], lag,
+                    each["messages"], each["lost"], each["lag_messages"],
                 )  # fmt: skip
                 key = (topic, each["slot"], each["joined_ns"])
                 if self._known.get(key) != now:
@@ -79,13 +77,7 @@ class LiveReaders:
 
     def _append(self, payloads: list[bytes]) -> None:
         count = len(payloads)
-        columns = [
-            pa.array(range(self._rows, self._rows + count), pa.uint64()),
-            pa.repeat(pa.scalar(time.time_ns(), pa.int64()), count),
-            pa.repeat(pa.scalar(self._recorder), count),
-            pa.repeat(pa.scalar(""), count),
-            pa.repeat(pa.scalar(0, pa.uint64()), count),
-            pa.array(payloads, pa.binary()),
-        ]
-        self._writer.append(READERS, self._epoch, pa.RecordBatch.from_arrays(columns, schema=RING_SCHEMA))
+        numbers = range(self._rows, self._rows + count)
+        batch = ring_rows(count, seq=numbers, time_ns=time.time_ns(), sender=self._recorder, data=payloads)
+        self._writer.append(READERS, self._epoch, batch)
         self._rows += count

@@ -17,19 +17,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Self, TypedDict, Unpack
 
-from ringmain import _names, _native
+from ringmain import _inspect, _names, _native
 from ringmain._subscriber import Start
 from ringmain.errors import RingmainError, TopicMismatch
 from ringmain.recording._filters import check_patterns
 from ringmain.recording._record.continuity import Continuity, last_recorded, lost_in
+from ringmain.recording._record.flight import Flight
 from ringmain.recording._record.live_readers import LiveReaders
 from ringmain.recording._record.status import Meter, RecorderStatus, State, free_bytes, topic_statuses
 from ringmain.recording._record.tap import FrameTap, Tap
 from ringmain.recording._record.tap_set import Taps
+from ringmain.recording._record.triggers import AFTER_S, BEFORE_S, Trigger
 from ringmain.recording._record.writer import Fsync, RecordingWriter
 
 _MOST_MESSAGES = 24576  # at a time from one topic, then the next topic is drained
 _MOST_BYTES = 8 << 20  # likewise; small enough to be written while still in the cache
+_SHORTEST_SEGMENT_S = 1.0
 _LONGEST_WAIT_S = 0.1  # stop() is noticed after this long at most
 _PAUSE_S = 0.001  # before nearly empty rings are drained again: fewer, larger batches, and fewer wake-ups
 
@@ -60,11 +63,14 @@ class Recorder:
         `pipe` or `work` topic it always only observes: what it took, no other reader would get.
     readers: also record, every second, what each reader of these topics received and lost: as messages of the topic
         `ringmain/readers`. They count for no limit.
-    start: where to begin with topics that are already there: the "latest" or the "oldest" message.
+    start: where to begin with topics that are already there: with the "next", the "oldest" or the "newest" message.
     resume: go on after the last recorded message of topics that an earlier recorder on this directory recorded and
         that still exist: messages that the ring still has are recorded, the others are counted as lost.
     duration_s, messages, max_bytes: stop after this time, after exactly so many messages, or after so many bytes.
     name: its name in the rosters of the topics.
+    triggers: when to keep an incident: what came before and what comes after, also when `keep_age_s` and `keep_bytes`
+        delete what is older; see docs/guide/flight-recorder.md.
+    before_s, after_s: the same for incidents that are asked for with `ringmain.trigger` or the command line.
     The rest are options of the writer: recorder, flush_interval_s, fsync, segment_bytes, segment_age_s, keep_bytes,
         keep_age_s, keep_force, sealed_uri, storage_options; see docs/guide/recording.md.
     """
@@ -78,12 +84,15 @@ class Recorder:
         frames: bool = True,
         observe: bool = False,
         readers: bool = False,
-        start: Start = "latest",
+        start: Start = "next",
         resume: bool = True,
         duration_s: float | None = None,
         messages: int | None = None,
         max_bytes: int | None = None,
         name: str = "recorder",
+        triggers: Sequence[Trigger] = (),
+        before_s: float = BEFORE_S,
+        after_s: float = AFTER_S,
         **writer: Unpack[WriterOptions],
     ) -> None:
         self.path = Path(path)
@@ -96,6 +105,17 @@ class Recorder:
                 raise ValueError(f"{what} must be positive, not {limit!r}; leave it out to record until stopped")
         self._frames, self._observe, self._start, self._resume, self._name = frames, observe, start, resume, name
         self._duration_s, self._max_messages, self._max_bytes = duration_s, messages, max_bytes
+        longest_s = max([before_s, *(trigger.before_s for trigger in triggers)]) if triggers else 0.0
+        keep_age_s = writer.get("keep_age_s")
+        if keep_age_s is not None and keep_age_s < longest_s:
+            raise ValueError(
+                f"a trigger keeps the {longest_s:g} s before it, but keep_age_s={keep_age_s:g} deletes what is older: "
+                "keep as much at least"
+            )
+        if triggers and "segment_age_s" not in writer:  # whole segments are deleted, and pinned
+            writer["segment_age_s"] = min(max(_SHORTEST_SEGMENT_S, (keep_age_s or 10 * longest_s) / 10), 3600.0)
+        self._triggers, self._before_s, self._after_s = tuple(triggers), before_s, after_s
+        self._flight: Flight | None = None
         self._writer_options = writer
         self._with_readers = readers
         self._readers: LiveReaders | None = None
@@ -162,10 +182,10 @@ class Recorder:
     def _open(self) -> None:
         if self._state != "ready":
             raise ValueError(f"this recorder is {self._state}; make a new one to record again")
-        started_ns = time.time_ns()
+        begun_before = {(topic.name, topic.epoch) for topic in _inspect.topics()}
         self._writer = RecordingWriter(self.path, **self._writer_options)
         try:
-            self._continuity = Continuity(started_ns)
+            self._continuity = Continuity(begun_before)
             known = self._known_topics() if self._resume else set()
             self._taps = Taps(
                 self._patterns,
@@ -180,6 +200,14 @@ class Recorder:
                 self._declare(tap)
             if self._with_readers:
                 self._readers = LiveReaders(self._writer, self._name)
+            self._flight = Flight(
+                self._writer,
+                self._triggers,
+                recorder=self._name,
+                before_s=self._before_s,
+                after_s=self._after_s,
+                sync=self._writer_options.get("fsync") != "never",
+            )
             self._writer.flush()
         except BaseException:
             if self._taps is not None:
@@ -207,9 +235,14 @@ class Recorder:
         where recording began, and counts what is missing."""
         assert self._writer is not None
         for life in tap.lives.values():
-            first_seq = self._continuity.first_seq(life.epoch, life.first_seq)
+            first_seq = self._continuity.first_seq(tap.topic, life.epoch, life.first_seq)
             self._writer.declare(
-                tap.topic, epoch=life.epoch, contract=life.contract, schema=life.schema, first_seq=first_seq
+                tap.topic,
+                epoch=life.epoch,
+                contract=life.contract,
+                schema=life.schema,
+                first_seq=first_seq,
+                properties=life.properties,
             )
 
     def _record_in_thread(self) -> None:
@@ -230,6 +263,8 @@ class Recorder:
                 due_s = min(_LONGEST_WAIT_S, self._writer.tick(), self._left_s())
                 if self._readers is not None:
                     self._readers.tick(tap.topic for tap in self._taps.current())
+                if self._flight is not None:
+                    self._flight.tick(self._taps.current)
                 ready = self._taps.wait(0 if self._writer.busy else due_s)
                 if not ready:
                     self._writer.settle()  # no message stays borrowed during a sleep
@@ -257,9 +292,11 @@ class Recorder:
         """Close the writer, which seals; after an error of its own it only unlocks the directory."""
         assert self._writer is not None
         failed = self._state == "failed"
-        if not failed:
-            self._state = "sealing"
         try:
+            if not failed:
+                if self._flight is not None:
+                    self._flight.close()
+                self._state = "sealing"
             self._writer.close()
         except BaseException:
             self._state = "failed"
@@ -283,16 +320,13 @@ class Recorder:
             most = min(most, self._max_messages - self._total.messages)
         try:
             taken = tap.take(most, _MOST_BYTES)
-        except TopicMismatch:  # a frame topic was created again as a topic of messages
+        except TopicMismatch:  # created again, as a frame topic or no longer as one
             self._taps.change_kind(tap)
             return 0.0
         except RingmainError as error:
             self._taps.set_aside(tap.topic, error)
             return 0.0
         if taken is None:
-            return 0.0
-        if tap.begun != taken.epoch and tap.sees_frames(taken):
-            self._taps.change_kind(tap)  # no message of this life is recorded yet: the new tap takes them as frames
             return 0.0
         ring = self._continuity.correct(tap.topic, taken.epoch, taken.ring, joined=tap.begun != taken.epoch)
         if len(ring):
@@ -301,6 +335,9 @@ class Recorder:
             self._declare(tap)
             try:
                 borrowed = [lease.data for lease in taken.in_place]
+                if self._flight is not None:
+                    life = tap.lives.get(taken.epoch)
+                    self._flight.see(tap.topic, ring, life.schema if life is not None else b"", borrowed)
                 self._writer.append(tap.topic, taken.epoch, ring, in_place=borrowed, written=taken.release)
             except BaseException:
                 taken.release()
@@ -351,7 +388,7 @@ class Recorder:
 
     def status(self) -> RecorderStatus:
         """The status now. From any thread. It reads the rosters, so ask a few times a second at most."""
-        writer, taps = self._writer, self._taps
+        writer, taps, flight = self._writer, self._taps, self._flight
         rate_hz, bytes_per_s = self._total.rates()
         running = self._state == "recording"
         return RecorderStatus(
@@ -371,6 +408,9 @@ class Recorder:
             damaged=writer.damaged if writer is not None else [],
             disk_free_bytes=free_bytes(self.path),
             error=str(self._error) if self._error is not None else "",
+            incidents=flight.count if flight is not None else 0,
+            incidents_open=len(flight.open) if flight is not None else 0,
+            trigger_problems=flight.problems if flight is not None else [],
         )
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from ringmain import _recording
-from ringmain.recording._format import COLUMNS, RING_SCHEMA, SCHEMA, TABLE
+from ringmain.recording._format import COLUMNS, RING_COLUMNS, RING_SCHEMA, SCHEMA, TABLE
 
 _CACHED_TOPICS = 256
 _CHUNK_ROWS = 8192
@@ -101,3 +101,23 @@ def ring_batch(topic: str, batch: object) -> pa.RecordBatch:
     if any(column.null_count for column in columns):
         raise ValueError(f"topic {topic!r}: a batch to record must not have nulls")
     return ring if known else pa.RecordBatch.from_arrays(columns, schema=RING_SCHEMA)
+
+
+def ring_rows(rows: int, **given: object) -> pa.RecordBatch:
+    """Messages that came from no ring, as a batch of RING_SCHEMA. A column is given as values, or as one value for all;
+    one that is not given is as RING_COLUMNS says."""
+    unknown = given.keys() - set(RING_SCHEMA.names)
+    if unknown:
+        raise TypeError(f"a ring has no column {', '.join(sorted(unknown))}")
+    arrays = []
+    for column in RING_COLUMNS:
+        values = given.get(column.name, column.absent)
+        if values is None:
+            raise TypeError(f"column {column.name} is to be given")
+        if isinstance(values, pa.Array):
+            arrays.append(values)
+        elif isinstance(values, list | range):
+            arrays.append(pa.array(values, column.type))
+        else:
+            arrays.append(pa.repeat(pa.scalar(values, column.type), rows))
+    return pa.RecordBatch.from_arrays(arrays, schema=RING_SCHEMA)

@@ -65,6 +65,12 @@ class RecorderStatus:
     """Segments of an earlier recorder that do not pass their checksums and were left for `Recording.repair()`."""
     disk_free_bytes: int | None
     error: str = ""
+    incidents: int = 0
+    """Kept so far, by this and earlier recorders."""
+    incidents_open: int = 0
+    """Of these, those whose window is not over."""
+    trigger_problems: list[str] = field(default_factory=list)
+    """Why expressions of triggers could not be applied to the last messages they were asked of."""
 
 
 @dataclass(slots=True)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
 import pyarrow as pa
 
 from ringmain import _names, _native
@@ -22,12 +23,15 @@ from ringmain.errors import MessageTooLarge, RingmainError, Timeout
 from ringmain.frames import Frame, FrameSubscriber
 from ringmain.recording import _frames
 from ringmain.recording._format import FRAMES, MAX_PAYLOAD_BYTES, RING_SCHEMA
+from ringmain.recording._meta import NOT_KNOWN, Properties
+
+if TYPE_CHECKING:
+    from ringmain._ring import ParticipantRecord
 
 _LARGE_BYTES = 64 << 10  # messages of this size and more are written in place, without a copy
 _MOST_IN_PLACE = 256  # messages in one batch: a system call takes 1024 pieces
 _SHARE = 8  # one batch borrows at most 1/8 of a ring: up to four batches are held at once
 _DATA = RING_SCHEMA.field("data")
-_DESCRIPTOR = b"FRME"  # the first bytes of a frame's descriptor; see docs/spec/frames.md
 
 
 class Life(NamedTuple):
@@ -38,6 +42,7 @@ class Life(NamedTuple):
     schema: bytes
     first_seq: int
     """The first message that the tap can still get, or could when it joined."""
+    properties: Properties
 
 
 class Taken(NamedTuple):
@@ -94,8 +99,10 @@ class _Tapping(Subscriber if TYPE_CHECKING else object):  # type: ignore[misc]
         there = self._describe()
         assert there is not None
         epoch, self.capacity = there["epoch"], there["capacity_bytes"]
-        _, _, sequence, _ = self._whereabouts()
-        self.lives[epoch] = Life(epoch, self._contract or there["contract"], self._schema(), sequence)
+        contract, schema = self._contract or there["contract"], self._schema()
+        own = self._own_record()
+        sequence = own["sequence"] if own is not None else 0
+        self.lives[epoch] = Life(epoch, contract, schema, sequence, self._properties())
         if len(self.lives) > 2:  # a batch is of this life or, at the turn, of the one before
             del self.lives[min(self.lives)]
 
@@ -106,40 +113,49 @@ class _Tapping(Subscriber if TYPE_CHECKING else object):  # type: ignore[misc]
         if known is not None and (schema := self._schema()) != known.schema:
             self.lives[known.epoch] = known._replace(schema=schema)
 
+    def _properties(self) -> Properties:
+        """What the topic was created with, if it is still there to be asked."""
+        seen = self._inspect()
+        if seen is None:
+            return NOT_KNOWN
+        kept = seen["kept"]
+        return Properties(
+            seen["capacity_bytes"], seen["max_participants"], kept["max_kinds"] if kept else 0, seen["persist"]
+        )
+
+    def _inspect(self) -> _native.Inspection | None:
+        """The topic from outside, in the life that this tap has joined."""
+        there = self._describe() if not self.closed else None
+        try:
+            seen = _native.inspect(_names.runtime_directory(), self.topic) if there is not None else None
+        except RingmainError:
+            return None
+        return seen if seen is not None and there is not None and seen["epoch"] == there["epoch"] else None
+
     def lag(self) -> tuple[int, int]:
         """(messages, bytes) between this tap and the newest message. May be called from any thread."""
-        newest, end, sequence, position = self._whereabouts()
-        return max(0, newest - sequence) + self.ahead, max(0, end - position)
+        own = self._own_record()
+        return (own["lag_messages"] + self.ahead, own["lag_bytes"]) if own is not None else (int(self.ahead), 0)
 
-    def _whereabouts(self) -> tuple[int, int, int, int]:
-        """The next message of the writers and of this tap: (number, position) of each."""
-        unknown = (0, 0, 0, 0)
-        there = self._describe() if not self.closed else None
-        if there is None:
-            return unknown
-        try:
-            seen = _native.inspect(_names.runtime_directory(), self.topic)
-        except RingmainError:
-            return unknown
-        if seen["epoch"] != there["epoch"]:
-            return unknown
-        for each in seen["participants"]:
-            if each["slot"] == there["slot"]:
-                return seen["next_sequence"], seen["position"], each["sequence"], each["position"]
-        return unknown
+    def _own_record(self) -> ParticipantRecord | None:
+        """What the roster says of this tap."""
+        there, seen = (self._describe(), self._inspect()) if not self.closed else (None, None)
+        if there is None or seen is None:
+            return None
+        return next((each for each in seen["participants"] if each["slot"] == there["slot"]), None)
 
 
 class Tap(_Tapping, Subscriber):
     """Takes messages. When lapped, it goes on with the oldest message that is left."""
 
-    _takes_descriptors = True  # until `sees_frames` notices
+    _observer_sees_descriptors = False
 
     def __init__(self, topic: str, *, start: Start, observe: bool, name: str) -> None:
         self.lives, self.capacity, self.begun = {}, 0, 0
         self._observes = observe
         self._large = False  # were the last messages large?
         self._ahead: Lease | None = None  # borrowed, and returned by the next take()
-        super().__init__(topic, start=start, on_lap="oldest", observe="always" if observe else "pipes", name=name)
+        super().__init__(topic, start=start, observe="always" if observe else "pipes", name=name)
 
     def take(self, most: int, most_bytes: int) -> Taken | None:
         """The messages that are there, up to these limits, but at least one; None if there is none."""
@@ -192,13 +208,6 @@ class Tap(_Tapping, Subscriber):
             self._ahead = None
         super().close()
 
-    def sees_frames(self, taken: Taken) -> bool:
-        """Are these descriptors of frames? A frame topic exists before its pool, so it may have been opened as a topic
-        of messages; but the pool exists before the first frame."""
-        if memoryview(taken.ring.column("data")[0].as_buffer())[: len(_DESCRIPTOR)] != _DESCRIPTOR:
-            return False
-        return self.topic in _native.pools(_names.runtime_directory())
-
 
 class FrameTap(_Tapping, FrameSubscriber):
     """Takes frames. Each is held only while it is copied, so that a recorder does not block a publisher's buffers."""
@@ -247,7 +256,8 @@ class FrameTap(_Tapping, FrameSubscriber):
             frame.release()
             raise MessageTooLarge(
                 f"a frame of topic '{self.topic}' has {frame.size} bytes; a recording holds messages of "
-                f"{MAX_PAYLOAD_BYTES} at most. Leave the topic out (exclude=, --no-frames)"
+                f"{MAX_PAYLOAD_BYTES} at most. Leave the topic out (exclude=, --no-frames)",
+                topic=self.topic,
             )
         return frame, self.epoch or 0
 
@@ -255,8 +265,12 @@ class FrameTap(_Tapping, FrameSubscriber):
     def ahead(self) -> bool:
         return super().ahead or self._trouble is not None
 
-    def sees_frames(self, _: Taken) -> bool:
-        return False  # this tap decodes them already
+    def _properties(self) -> Properties:
+        try:
+            pool = _native.inspect_pool(_names.runtime_directory(), self.topic)
+        except RingmainError:
+            return super()._properties()
+        return msgspec.structs.replace(super()._properties(), buffers=pool["buffers"])
 
     def lag(self) -> tuple[int, int]:
         messages, _ = super().lag()

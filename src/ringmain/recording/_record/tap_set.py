@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from ringmain import _names, _native
 from ringmain._subscriber import Start
-from ringmain.errors import RecordingError, RingmainError
+from ringmain.errors import RecordingError, RingmainError, TopicMismatch
 from ringmain.recording._filters import is_pattern, matches_any
 from ringmain.recording._record.tap import FrameTap, Tap
 
@@ -23,7 +23,7 @@ class _Doorbell(_native.Subscriber):
     """Subscribes to a name that no topic can have, so it never joins one: it waits for the bell of the directory."""
 
     def __init__(self) -> None:
-        self._open(_names.runtime_directory(), "?", "latest", "latest", False, "", 0)
+        self._open(_names.runtime_directory(), "?", "next", "next", False, "", 0)
 
 
 class Taps:
@@ -114,6 +114,8 @@ class Taps:
         for topic, tap in list(self._taps.items()):
             try:
                 ready += _native.wait([tap], 0)
+            except TopicMismatch:
+                self.change_kind(tap)
             except RingmainError as error:
                 self.set_aside(topic, error)
         return ready
@@ -121,7 +123,12 @@ class Taps:
     def _make(self, topic: str, is_stream: bool, start: Start) -> Tap | FrameTap:
         if is_stream:
             return FrameTap(topic, start=start, name=self._name)
-        return Tap(topic, start=start, observe=self._observe, name=self._name)
+        try:
+            return Tap(topic, start=start, observe=self._observe, name=self._name)
+        except TopicMismatch:  # a frame topic whose pool is not there yet
+            if not self._frames:
+                raise
+            return FrameTap(topic, start=start, name=self._name)
 
     def _look(self, *, first: bool) -> None:
         streams = set(_native.pools(_names.runtime_directory()))

@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,18 +25,19 @@ from typing import Literal, Self
 
 import pyarrow as pa
 
+from ringmain import _crash
 from ringmain._recording import Spool
 from ringmain.errors import RecordingCorrupt, RecordingError
-from ringmain.recording import _checksum, _crash
+from ringmain.recording import _checksum
 from ringmain.recording._format import MAX_PAYLOAD_BYTES, MAX_SEGMENT, META, Position, Uploaded, stream_name
-from ringmain.recording._meta import MetaFile, TopicMeta
+from ringmain.recording._meta import NOT_KNOWN, MetaFile, Properties, TopicMeta
 from ringmain.recording._record import gather
 from ringmain.recording._record.gather import Pending
 from ringmain.recording._record.in_spool import InSpool, call_all
 from ringmain.recording._record.row_builder import RowBuilder, ring_batch
 from ringmain.recording._segment import uploads
 from ringmain.recording._segment.sealer import Sealer, tidy
-from ringmain.recording._segment.segment_writer import StreamWriter
+from ringmain.recording._segment.segment_writer import SegmentWriter
 from ringmain.recording._segment.store import Store, check_address, list_here, read_retired
 from ringmain.recording._segment.uploads import Uploader
 from ringmain.recording._upkeep.lock import DirectoryLock
@@ -73,11 +75,12 @@ class RecordingWriter:
         self._flush_interval_s, self._fsync = flush_interval_s, fsync
         self._segment_bytes, self._segment_age_s = segment_bytes, segment_age_s
         self._sync = fsync != "never"
-        self._retain = functools.partial(
+        self._retire = functools.partial(
             retire, keep_bytes=keep_bytes, keep_age_s=keep_age_s, force=keep_force, sync=self._sync
         )
+        self._retention = threading.Lock()
         self._failed: RecordingError | None = None
-        self._stream: StreamWriter | None = None
+        self._stream: SegmentWriter | None = None
         self._sealer: Sealer | None = None
         self._uploader: Uploader | None = None
         self._spool = Spool()
@@ -103,7 +106,7 @@ class RecordingWriter:
         check_address(sealed_uri)
         new = not (self.path / META).exists()
         self._meta = MetaFile(self.path, recorder, sealed_uri)
-        self._store = Store(self.path, self._meta.sealed_uri, tuple(storage_options.items()))
+        self._store = Store(self.path, self._meta.sealed_uri, tuple(storage_options.items()), self._meta.id)
         self._builder = RowBuilder(self._meta.recorder)
         unsealed = tidy(self._store)
         finish_retiring(Store(self.path))
@@ -114,7 +117,7 @@ class RecordingWriter:
         self._meta.begin_session(self._next)
         self._meta.save(sync=self._sync)
         if self._store.sealed_uri:
-            self._uploader = Uploader(self._store, sync=self._sync, after=lambda: self._retain(self._store))
+            self._uploader = Uploader(self._store, sync=self._sync, after=self._retain)
         self._sealer = Sealer(self._store, sync=self._sync, after=self._sealed)
         for number in unsealed:
             self._sealer.submit(number)
@@ -124,7 +127,15 @@ class RecordingWriter:
         if self._uploader is not None:
             self._uploader.submit(number)
         else:
-            self._retain(self._store)
+            self._retain()
+
+    def _retain(self) -> None:
+        with self._retention:
+            self._retire(self._store)
+
+    def no_retention(self) -> contextlib.AbstractContextManager[object]:
+        """While the block runs, no segment is deleted."""
+        return self._retention
 
     @property
     def recorder(self) -> str:
@@ -172,11 +183,20 @@ class RecordingWriter:
         """The lives (topic, epoch) that this and earlier recorders declared."""
         return dict(self._meta.topics)
 
-    def declare(self, topic: str, *, epoch: int, contract: str = "", schema: bytes = b"", first_seq: int = 0) -> None:
-        """Note a topic's contract and schema, and where recording of this life begins (the first declaration counts).
-        They are in meta.json before the first of its rows is in a segment: the next flush writes it, once for all
-        topics declared until then."""
-        self._meta.declare(topic, epoch, contract, schema, first_seq)
+    def declare(
+        self,
+        topic: str,
+        *,
+        epoch: int,
+        contract: str = "",
+        schema: bytes = b"",
+        first_seq: int = 0,
+        properties: Properties = NOT_KNOWN,
+    ) -> None:
+        """Note a topic's contract and schema, what it was created with, and where recording of this life begins (the
+        first declaration counts). They are in meta.json before the first of its rows is in a segment: the next flush
+        writes it, once for all topics declared until then."""
+        self._meta.declare(TopicMeta(topic, epoch, contract, schema, first_seq, properties))
 
     def append(
         self,
@@ -283,7 +303,7 @@ class RecordingWriter:
             with self._stopping_on_error("finish"):
                 stream.finish()
                 self._in_spool.position = Position(self._next, 0)
-                _crash.point("R4")  # [CRASH-R4] the stream has its end mark, and sealing has not begun
+                _crash.point("seal: stream finished, not sealed")
                 assert self._sealer is not None
                 self._sealer.submit(stream.segment)
 
@@ -358,14 +378,14 @@ class RecordingWriter:
         self._in_spool.note_written()
         self.lost += rows.lost
         self._dirty = True
-        if _crash.is_next("R3"):
+        if _crash.is_next("record: batch written, caller not told"):
             self._spool.wait()
-        _crash.point("R3")  # [CRASH-R3] a batch is written, and no caller was told
+        _crash.point("record: batch written, caller not told")
 
     def _open_stream(self) -> None:
         if self._next > MAX_SEGMENT:
             raise RecordingCorrupt(f"{self.path} has used all its {MAX_SEGMENT + 1} segment numbers; start a new one")
-        self._stream = StreamWriter(self.path / stream_name(self._next), self._next, self._spool)
+        self._stream = SegmentWriter(self.path / stream_name(self._next), self._next, self._spool)
         self._in_spool.position = Position(self._next, 0)
         if self._fsync == "interval":
             _checksum.sync_directory(self.path)

@@ -1,34 +1,29 @@
-"""A recording's messages in the order in which they were published, across topics.
+"""A recording's rows for a replay: in parts, each of one life of a topic, and how far they can be merged by time.
 
-A recorder takes a batch from one topic, then from the next, so rows are stored by topic. They are merged here: each
-topic keeps its own order, and among topics the earliest publish time goes first. How far to read ahead is known
-exactly: every run of rows has its least publish time, so a message is yielded once no later run begins before it.
-Memory is that of the runs that overlap in time.
+A recorder takes a batch from one topic, then from the next, so rows are stored by topic, and are merged by publish time
+when they are published (native/python/replay.cpp): each topic keeps its own order, and among topics the earliest goes
+first. How far to read ahead is known exactly: every run of rows has its least publish time, so a row may be published
+once no later run begins before it. Memory is that of the runs that overlap in time.
 """
 
 from __future__ import annotations
 
-import heapq
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ringmain._native import Track
 from ringmain.recording._format import Position
-from ringmain.recording._message import FIELDS, RecordedMessage, messages_of
-from ringmain.recording._recording import Recording
+from ringmain.recording._reader import Recording
 
-COLUMNS = (*(column.name for column in FIELDS), "publish_ns")
-_SLICE_ROWS = 256  # converted to Python values at a time: takes a fraction of a millisecond
-_NEVER = 1 << 63
-
-
-Recorded: TypeAlias = RecordedMessage[pa.Buffer]  # the payload is where the recording has it, not copied
+COLUMNS = ("topic", "epoch", "seq", "publish_time", "publish_ns", "sender", "kind", "payload")
+NEVER = (1 << 63) - 1
+_LEAST_RUN = 64  # rows, on average: shorter runs of a topic are gathered, longer ones are slices
 
 
 class Selection(NamedTuple):
@@ -39,36 +34,31 @@ class Selection(NamedTuple):
     until: int | datetime | None = None
 
 
-def in_order(recording: Recording, selection: Selection) -> Iterator[Recorded]:
-    """The selected messages, as published. What the recording holds now; what is added later is not followed."""
+class Part(NamedTuple):
+    """Consecutive rows of one life of a topic."""
+
+    topic: str
+    epoch: int
+    rows: pa.RecordBatch
+
+
+def parts_of(recording: Recording, selection: Selection) -> Iterator[tuple[list[Part], int]]:
+    """The parts of a block, and the least publish time of all blocks after it. What the recording holds now; what is
+    added later is not followed."""
     starts, least_after = _least_after(recording)
-    runs: dict[str, deque[Iterator[Recorded]]] = {}
-    heads: list[tuple[int, str, Recorded]] = []  # of each topic that has any: its next message
+    for start, batch in _read_ahead(recording, selection):
+        yield list(_by_life(batch)), least_after[bisect_right(starts, start) - 1]
 
-    def push(topic: str) -> None:
-        while runs[topic]:
-            message = next(runs[topic][0], None)
-            if message is not None:
-                heapq.heappush(heads, (message.time_ns, topic, message))
-                return
-            runs[topic].popleft()
-        del runs[topic]
 
-    for segment, rows, batch in _read_ahead(recording, selection):
-        for topic, topic_rows, part in _by_topic(rows, batch):
-            waiting = topic in runs
-            runs.setdefault(topic, deque()).append(_messages(part, segment, topic_rows))
-            if not waiting:
-                push(topic)
-        at = bisect_right(starts, Position(segment, rows[0].as_py())) - 1
-        while heads and heads[0][0] < least_after[at]:
-            _, topic, message = heapq.heappop(heads)
-            yield message
-            push(topic)
-    while heads:
-        _, topic, message = heapq.heappop(heads)
-        yield message
-        push(topic)
+def track_of(rows: pa.RecordBatch) -> Track:
+    """The rows as the native side takes them: from the columns' own buffers, without a copy."""
+    columns = [rows.column(name) for name in COLUMNS[2:]]
+    return Track(len(rows), *((column.offset, *column.buffers()[1:]) for column in columns))
+
+
+def payload_and_sender(rows: pa.RecordBatch, row: int) -> tuple[pa.Buffer, str]:
+    """Of one row; the payload is where the recording has it."""
+    return rows.column("payload")[row].as_buffer(), rows.column("sender")[row].as_py()
 
 
 def largest_payloads(recording: Recording, selection: Selection) -> dict[tuple[str, int], int]:
@@ -90,36 +80,39 @@ def _least_after(recording: Recording) -> tuple[list[Position], list[int]]:
             for run in segment.runs if segment is not None else ():
                 starts.append(Position(ref.number, run.row))
                 least.append(run.min_ns)
-    after, smallest = [], _NEVER
+    after, smallest = [], NEVER
     for min_ns in reversed(least):
         after.append(smallest)
         smallest = min(smallest, min_ns)
     return starts, after[::-1]
 
 
-def _read_ahead(recording: Recording, selection: Selection) -> Iterator[tuple[int, pa.Array, pa.RecordBatch]]:
-    """(segment, row numbers, rows); while a batch is published, the next is read and unpacked in another thread."""
+def _read_ahead(recording: Recording, selection: Selection) -> Iterator[tuple[Position, pa.RecordBatch]]:
+    """(position of the first row, rows); while a batch is published, the next is read and unpacked in another
+    thread."""
     blocks = recording.batches(**selection._asdict(), columns=COLUMNS)
     with ThreadPoolExecutor(1, "ringmain-replay") as reader:
         coming = reader.submit(next, blocks, None)
         while (block := coming.result()) is not None:
             coming = reader.submit(next, blocks, None)
             where, batch = block
-            yield where[0].as_py()["segment"], where.field("row"), batch
+            yield Position(**where[0].as_py()), batch
 
 
-def _by_topic(rows: pa.Array, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Array, pa.RecordBatch]]:
+def _by_life(batch: pa.RecordBatch) -> Iterator[Part]:
+    """Slices, where the rows of a topic follow each other; otherwise those of each topic are gathered first."""
     topics = batch.column("topic")
-    names: list[str] = pc.unique(topics).to_pylist()
-    if len(names) == 1:
-        yield names[0], rows, batch
-        return
-    for name in names:
-        mask = pc.equal(topics, name)
-        yield name, rows.filter(mask), batch.filter(mask)
+    mixed = len(_run_ends(topics)) * _LEAST_RUN > len(batch)
+    for rows in [batch.filter(pc.equal(topics, name)) for name in pc.unique(topics)] if mixed else [batch]:
+        ends = sorted({end for name in ("topic", "epoch") for end in _run_ends(rows.column(name))})
+        for first, end in zip([0, *ends], ends, strict=False):
+            yield _part(rows.slice(first, end - first))
 
 
-def _messages(batch: pa.RecordBatch, segment: int, rows: pa.Array) -> Iterator[Recorded]:
-    for first in range(0, len(batch), _SLICE_ROWS):
-        numbers = rows.slice(first, _SLICE_ROWS).to_pylist()
-        yield from messages_of(batch.slice(first, _SLICE_ROWS), segment, numbers, copy=False)
+def _run_ends(column: pa.Array) -> list[int]:
+    ends: list[int] = pc.run_end_encode(column).run_ends.to_pylist()
+    return ends
+
+
+def _part(rows: pa.RecordBatch) -> Part:
+    return Part(rows.column("topic")[0].as_py(), rows.column("epoch")[0].as_py(), rows)

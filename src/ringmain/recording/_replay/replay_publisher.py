@@ -1,17 +1,16 @@
-"""Publishers for a replay: the live topic gets the recorded contract and schema, or a pool for frames of the recorded
-layout.
+"""Publishers for a replay: the live topic gets the recorded contract, schema and properties, or a pool for frames of
+the recorded layout.
 
-The invariant owned here: a message is published with the recorded sender, kind and bytes; a frame with the recorded
-layout, pixels and metadata.
+The invariant owned here: a topic is created as it was recorded, but for who may open it; a frame is published with the
+recorded layout, pixels and metadata.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
-from ringmain._contracts import ContractName as Contract
 from ringmain._inspect import info
 from ringmain._publisher import Publisher
 from ringmain.errors import CodecNotFound, TopicNotFound
@@ -19,37 +18,22 @@ from ringmain.frames import FrameLayout, FramePublisher
 from ringmain.recording._format import FRAMES
 from ringmain.recording._frames import split
 from ringmain.recording._meta import TopicMeta
-from ringmain.recording._replay.merge import Recorded
 
 _DEFAULT_CAPACITY = 1 << 20
+_DEFAULT_BUFFERS = 4
 
 
 class Options(NamedTuple):
     """How to create a topic."""
 
     capacity: int | None
-    """Of its ring; None: enough for the largest message several times over."""
+    """Of its ring; None: as recorded, or enough for the largest message several times over."""
     largest: int
-    """Bytes of the largest message."""
+    """Bytes of the largest message; 0 where the recorded capacity is known."""
     original: bool
     """Are sequence numbers and publish times to be kept?"""
     first_payload: Callable[[], Any]
     """The first payload to be published: for a frame topic, it has the layout."""
-
-
-class Echo(Protocol):
-    """Publishes what was recorded of one topic."""
-
-    def takes(self, meta: TopicMeta | None) -> bool:
-        """Is it the right publisher for messages of this life?"""
-
-    def publish(self, message: Recorded, timeout_s: float) -> None:
-        """Raises `Full`, and publishes nothing, when readers block it for so long."""
-
-    @property
-    def all_read(self) -> bool: ...
-    def wait_for_readers(self, count: int = 1, timeout: float | None = None) -> int: ...
-    def close(self) -> None: ...
 
 
 def open_echo(live: str, meta: TopicMeta, options: Options) -> Echo:
@@ -60,22 +44,28 @@ def open_echo(live: str, meta: TopicMeta, options: Options) -> Echo:
                 f"{meta.name!r} is a frame topic, whose sequence numbers cannot be kept: "
                 "replay without original=True, or leave it out with topics="
             )
-        return FrameEcho(live, split(options.first_payload())[1].layout)
-    contract: Any = meta.contract or None
-    needed = options.capacity or max(_DEFAULT_CAPACITY, 4 * (options.largest + 4096))
+        return FrameEcho(live, split(options.first_payload())[1].layout, meta.properties.buffers or _DEFAULT_BUFFERS)
+    recorded = meta.properties
+    enough = recorded.capacity_bytes or max(_DEFAULT_CAPACITY, 4 * (options.largest + 4096))
+    capacity = options.capacity or enough
+    created: dict[str, Any] = {
+        "capacity": capacity,
+        "max_participants": recorded.max_participants or None,
+        "keep_last_per_kind": recorded.kept_kinds or False,
+    }
     with contextlib.suppress(TopicNotFound):
         there = info(live)
-        if there.contract == (contract or there.contract) and there.capacity >= needed:
-            needed = there.capacity
-    return MessageEcho(live, meta, needed, contract, options.original)
+        if there.contract == (meta.contract or there.contract) and there.capacity >= capacity:
+            created = {}  # as it is
+    return MessageEcho(live, meta, contract=meta.contract or None, persist=recorded.persist, **created)
 
 
 class MessageEcho(Publisher):
-    """Publishes messages."""
+    """Publishes messages. Its `send` is not used: rows are published natively (native/python/replay.cpp)."""
 
-    def __init__(self, topic: str, meta: TopicMeta, capacity: int, contract: Contract | None, original: bool) -> None:
-        self._meta, self._original = meta, original
-        super().__init__(topic, contract=contract, capacity=capacity, name="replay")
+    def __init__(self, topic: str, meta: TopicMeta, **created: Any) -> None:
+        self._meta = meta
+        super().__init__(topic, name="replay", **created)
 
     def _join(self, takeover: bool) -> None:
         unknown = False
@@ -91,36 +81,33 @@ class MessageEcho(Publisher):
             self._set_schema(self._meta.schema)
 
     def takes(self, meta: TopicMeta | None) -> bool:
-        return meta is None or (meta.contract, meta.schema) == (self._meta.contract, self._meta.schema)
-
-    def publish(self, message: Recorded, timeout_s: float) -> None:
-        if self.sender != message.sender:
-            self._set_sender(message.sender)
-            self.sender = message.sender
-        seq = message.seq if self._original else -1
-        self._send_as(message.data, seq, message.time_ns, message.kind, timeout_s)
+        """Is it the right publisher for messages of this life?"""
+        of = self._meta
+        return meta is None or (meta.contract, meta.schema, meta.properties) == (of.contract, of.schema, of.properties)
 
 
 class FrameEcho:
     """Publishes frames. Another layout needs another pool: the frame topic is then created again, as it was when it was
     recorded, and its readers follow."""
 
-    def __init__(self, topic: str, layout: FrameLayout) -> None:
-        self._topic = topic
-        self._frames = FramePublisher(topic, layout=layout, name="replay")
+    def __init__(self, topic: str, layout: FrameLayout, buffers: int) -> None:
+        self.topic, self._buffers = topic, buffers
+        self._frames = FramePublisher(topic, layout=layout, buffers=buffers, name="replay")
 
     def takes(self, meta: TopicMeta | None) -> bool:
+        """Is it the right publisher for frames of this life?"""
         return meta is None or meta.contract == FRAMES
 
-    def publish(self, message: Recorded, timeout_s: float) -> None:
-        pixels, trailer = split(message.data)
+    def publish(self, payload: Any, sender: str, timeout_s: float) -> None:
+        """Raises `Full`, and publishes nothing, when readers hold all buffers for so long."""
+        pixels, trailer = split(payload)
         if self._frames.layout != trailer.layout:
             self._frames.close()
-            self._frames = FramePublisher(self._topic, layout=trailer.layout, name="replay")
+            self._frames = FramePublisher(self.topic, layout=trailer.layout, buffers=self._buffers, name="replay")
         descriptors = self._frames._descriptors
-        if descriptors.sender != message.sender:
-            descriptors._set_sender(message.sender)
-            descriptors.sender = message.sender
+        if descriptors.sender != sender:
+            descriptors._set_sender(sender)
+            descriptors.sender = sender
         with self._frames.frame(timeout_s) as draft:
             draft.id, draft.start_ns, draft.end_ns = trailer.id, trailer.start_ns, trailer.end_ns
             draft.valid, draft.meta = trailer.valid, trailer.meta
@@ -137,3 +124,6 @@ class FrameEcho:
 
     def close(self) -> None:
         self._frames.close()
+
+
+Echo: TypeAlias = MessageEcho | FrameEcho

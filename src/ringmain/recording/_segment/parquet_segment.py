@@ -15,33 +15,46 @@ their numbers even after a repair has left some out.
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ringmain import _crash
 from ringmain.errors import RecordingCorrupt
-from ringmain.recording import _checksum, _crash
-from ringmain.recording._format import ENVELOPE_BYTES, ENVELOPE_COLUMNS, FORMAT_VERSION, SCHEMA, TABLE, sealed_name
+from ringmain.recording import _checksum
+from ringmain.recording._format import ENVELOPE_BYTES, ENVELOPE_COLUMNS, SCHEMA, SEGMENT_VERSION, TABLE, sealed_name
 from ringmain.recording._segment.segment import Run, Segment, TopicStats, merge_stats, time_ns_of, topic_stats
 
 # The quotes keep a topic's name in the JSON beside it from looking like the marker: there they are escaped.
-MARKER = b'ringmain/%d "tail"=' % FORMAT_VERSION
+MARKER = b'ringmain/%d "tail"=' % SEGMENT_VERSION
 SEAL_KEY, STATS_KEY = "ringmain.seal", "ringmain.stats"
-ROW_GROUP_BYTES = 64 << 20
-ROW_GROUP_ROWS = 1 << 19
+ROW_GROUP_BYTES = 8 << 20  # in memory. What damage costs: a row group whose checksum fails is not read
+ROW_GROUP_ROWS = 1 << 17
 _LINE = re.compile(re.escape(MARKER) + rb"([0-9a-f]{8}) data=(\d{15}) chunks=((?:[0-9a-f]{8})*)")
 _FOOTER = struct.Struct("<I4s")
 _MAGIC = b"PAR1"
+_TAIL_BYTES = 64 << 10  # of a file: nearly always its whole footer
+_NEAR_BYTES = 64 << 10
 _DICTIONARY = [column.name for column in TABLE if column.encoding == "dictionary"]
 _DELTA = {column.name: "DELTA_BINARY_PACKED" for column in TABLE if column.encoding == "delta"}
+
+
+class RowGroup(NamedTuple):
+    """Of a sealed segment; in the footer an array."""
+
+    row: int  # the first one's number
+    rows: int
+    min_ns: int  # publish time
+    max_ns: int
 
 
 class SealStats(msgspec.Struct):
@@ -49,12 +62,12 @@ class SealStats(msgspec.Struct):
 
     segment: int
     end_row: int  # one more than the last row's number
-    groups: list[tuple[int, int, int, int]]  # first row, rows, least and greatest publish time (ns)
+    groups: list[RowGroup]
     topics: list[TopicStats]
 
     @property
     def rows(self) -> int:
-        return sum(group[1] for group in self.groups)
+        return sum(group.rows for group in self.groups)
 
 
 def write_sealed(path: Path, segment: int, blocks: Iterable[tuple[int, pa.RecordBatch]], end_row: int) -> SealStats:
@@ -76,10 +89,10 @@ def write_sealed(path: Path, segment: int, blocks: Iterable[tuple[int, pa.Record
         try:
             for row, table in _row_groups(blocks):
                 bounds = pc.min_max(time_ns_of(table)).as_py()
-                stats.groups.append((row, table.num_rows, bounds["min"], bounds["max"]))
+                stats.groups.append(RowGroup(row, table.num_rows, bounds["min"], bounds["max"]))
                 merge_stats(topics, topic_stats(table))
                 writer.write_table(table, row_group_size=max(1, table.num_rows))
-                _crash.point("R5")  # [CRASH-R5] part of the Parquet file is written, under its temporary name
+                _crash.point("seal: parquet half written")
             stats.topics = list(topics.values())
             chunks = _checksum.BLANK * (len(stats.groups) * len(SCHEMA))
             line = MARKER + _checksum.BLANK + b" data=%015d chunks=" % 0 + chunks
@@ -152,75 +165,143 @@ def _crc_at(fd: int, offset: int, size: int) -> int:
     return crc
 
 
+class Footer(NamedTuple):
+    """What the end of a sealed segment says of it. It has passed its checksum."""
+
+    size: int  # of the file
+    metadata: Any
+    seal: SealStats
+    ranges: list[tuple[int, int]]  # (offset, bytes) of every column chunk, row group by row group
+    crcs: list[int]  # theirs
+
+
+def read_footer(number: int, source: pa.NativeFile) -> Footer:
+    """Check the end of the file before anything in it is used. That is one read, or two if it is a long one."""
+    size, name = source.size(), sealed_name(number)
+    problem = f"{name}: its footer does not pass its checksum, so none of its rows can be trusted"
+    begin = max(0, size - _TAIL_BYTES)
+    tail = source.read_at(size - begin, begin)
+    if len(tail) < len(_MAGIC) + _FOOTER.size:
+        raise RecordingCorrupt(problem)
+    footer_bytes, magic = _FOOTER.unpack(tail[-_FOOTER.size :])
+    footer_at = size - _FOOTER.size - footer_bytes
+    if magic != _MAGIC or footer_at < len(_MAGIC):
+        raise RecordingCorrupt(problem)
+    if footer_at < begin:
+        tail, begin = source.read_at(begin - footer_at, footer_at) + tail, footer_at
+    match = _LINE.match(tail, max(0, tail.rfind(MARKER, footer_at - begin)))
+    data_end = int(match[2]) if match else size
+    if match is None or not len(_MAGIC) <= data_end <= footer_at:
+        raise RecordingCorrupt(problem)
+    if data_end < begin:
+        tail, begin = source.read_at(begin - data_end, data_end) + tail, data_end
+    tail = tail[data_end - begin :]
+    at = tail.rfind(MARKER) + len(MARKER)
+    if tail[at : at + _checksum.DIGITS] != _checksum.hex_crc(_checksum.stamped_crc(tail, at)):
+        raise RecordingCorrupt(problem)
+    metadata = pq.read_metadata(pa.BufferReader(tail))
+    try:
+        seal = msgspec.json.decode(metadata.metadata[STATS_KEY.encode()], type=SealStats)
+    except (KeyError, TypeError, msgspec.DecodeError) as error:
+        raise RecordingCorrupt(f"{name}: its seal cannot be read: {error}") from error
+    if seal.segment != number:
+        raise RecordingCorrupt(f"{name} holds segment {seal.segment:09d}: was the file renamed?")
+    digits = match[3]
+    crcs = [int(digits[i : i + 8], 16) for i in range(0, len(digits), 8)]
+    return Footer(size, metadata, seal, _chunk_ranges(metadata), crcs)
+
+
 class ParquetSegment(Segment):
     """A sealed segment, read through anything with pyarrow's random access."""
 
-    def __init__(self, number: int, source: pa.NativeFile) -> None:
+    def __init__(self, number: int, source: pa.NativeFile, footer: Footer | None = None) -> None:
+        """`footer`: that of the file when it was opened before."""
         self.number, self.sealed, self.damage = number, True, ()
         self._source = source
         try:
-            crcs = self._check_tail()
-            self._file = pq.ParquetFile(source)
-            metadata = self._file.metadata
-            self.seal = self._read_seal(metadata)
+            known = footer is not None and footer.size == source.size()
+            self.footer = footer if footer is not None and known else read_footer(number, source)
         except BaseException:
             source.close()
             raise
-        self.end_row = self.seal.end_row
-        row_bytes = ENVELOPE_BYTES + sum(topic.bytes for topic in self.seal.topics) // max(1, self.seal.rows)
-        self.runs = [Run(row, rows, rows * row_bytes, least, most) for row, rows, least, most in self.seal.groups]
-        self._ranges = _chunk_ranges(metadata)
-        self._crcs = [int(crcs[i : i + 8], 16) for i in range(0, len(crcs), 8)]
+        seal, metadata = self.footer.seal, self.footer.metadata
+        self.end_row = seal.end_row
+        row_bytes = ENVELOPE_BYTES + sum(topic.bytes for topic in seal.topics) // max(1, seal.rows)
+        self.runs = [Run(g.row, g.rows, g.rows * row_bytes, g.min_ns, g.max_ns) for g in seal.groups]
         self._columns = {metadata.schema.column(i).name: i for i in range(metadata.num_columns)}
 
     def read(self, index: int, columns: Sequence[str]) -> list[pa.RecordBatch]:
-        run = self.runs[index]
-        for name in columns:
-            chunk = index * len(SCHEMA) + self._columns[name]
-            offset, size = self._ranges[chunk]
-            if _checksum.crc32(self._source.read_at(size, offset)) != self._crcs[chunk]:
+        """The bytes of the columns are fetched once. They are checked and decoded from memory."""
+        run, fetched = self.runs[index], _Fetched(self.footer.size)
+        chunks = {name: index * len(SCHEMA) + self._columns[name] for name in columns}
+        # The file's first bytes, which no checksum covers, are read with the first row group.
+        first = [(0, len(_MAGIC))] if index == 0 else []
+        for offset, size in _joined(first + [self.footer.ranges[chunk] for chunk in chunks.values()]):
+            fetched.add(offset, self._source.read_at(size, offset))
+        where = f"{sealed_name(self.number)}: rows {run.row} to {run.end_row}"
+        if first and fetched.at(0, len(_MAGIC)) != _MAGIC:
+            raise RecordingCorrupt(f"{where}: the file does not begin like Parquet; repair() sets such rows aside")
+        for name, chunk in chunks.items():
+            if _checksum.crc32(fetched.at(*self.footer.ranges[chunk])) != self.footer.crcs[chunk]:
                 raise RecordingCorrupt(
-                    f"{sealed_name(self.number)}: rows {run.row} to {run.end_row}: "
-                    f"column {name} does not pass its checksum; repair() sets such rows aside"
+                    f"{where}: column {name} does not pass its checksum; repair() sets such rows aside"
                 )
         wanted = list(columns)
-        batches: list[pa.RecordBatch] = self._file.read_row_group(index, columns=wanted).select(wanted).to_batches()
+        with pq.ParquetFile(pa.PythonFile(fetched, "r"), metadata=self.footer.metadata) as file:
+            batches: list[pa.RecordBatch] = file.read_row_group(index, columns=wanted).select(wanted).to_batches()
         return batches
 
     def stats(self) -> list[TopicStats]:
-        return self.seal.topics
+        return self.footer.seal.topics
 
     def close(self) -> None:
-        self._file.close()
         self._source.close()
 
-    def _read_seal(self, metadata: Any) -> SealStats:
-        name = sealed_name(self.number)
-        try:
-            seal = msgspec.json.decode(metadata.metadata[STATS_KEY.encode()], type=SealStats)
-        except (KeyError, TypeError, msgspec.DecodeError) as error:
-            raise RecordingCorrupt(f"{name}: its seal cannot be read: {error}") from error
-        if seal.segment != self.number:
-            raise RecordingCorrupt(f"{name} holds segment {seal.segment:09d}: was the file renamed?")
-        return seal
 
-    def _check_tail(self) -> bytes:
-        """Check the footer before anything in it is used; returns the chunks' checksums as hex digits."""
-        size = self._source.size()
-        name = sealed_name(self.number)
-        problem = f"{name}: its footer does not pass its checksum, so none of its rows can be trusted"
-        if size < len(_MAGIC) + _FOOTER.size or self._source.read_at(len(_MAGIC), 0) != _MAGIC:
-            raise RecordingCorrupt(problem)
-        footer_bytes, magic = _FOOTER.unpack(self._source.read_at(_FOOTER.size, size - _FOOTER.size))
-        if magic != _MAGIC or footer_bytes > size - _FOOTER.size - len(_MAGIC):
-            raise RecordingCorrupt(problem)
-        footer = self._source.read_at(footer_bytes, size - _FOOTER.size - footer_bytes)
-        match = _LINE.match(footer, max(0, footer.rfind(MARKER)))
-        data_end = int(match[2]) if match else size
-        if match is None or not len(_MAGIC) <= data_end <= size - _FOOTER.size - footer_bytes:
-            raise RecordingCorrupt(problem)
-        tail = self._source.read_at(size - data_end, data_end)
-        at = tail.rfind(MARKER) + len(MARKER)
-        if tail[at : at + _checksum.DIGITS] != _checksum.hex_crc(_checksum.stamped_crc(tail, at)):
-            raise RecordingCorrupt(problem)
-        return bytes(match[3])
+def _joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Ranges with little between them as one: a request costs more than a few bytes that are not wanted."""
+    joined: list[tuple[int, int]] = []
+    for offset, size in sorted(ranges):
+        before, length = joined[-1] if joined else (0, -1)
+        if length >= 0 and offset - (before + length) <= _NEAR_BYTES:
+            joined[-1] = (before, max(length, offset + size - before))
+        else:
+            joined.append((offset, size))
+    return joined
+
+
+class _Fetched(io.RawIOBase):
+    """Some spans of a file, for pyarrow to read as if they were the file."""
+
+    def __init__(self, size: int) -> None:
+        self._size, self._at = size, 0
+        self._spans: list[tuple[int, memoryview]] = []
+
+    def add(self, offset: int, data: bytes) -> None:
+        self._spans.append((offset, memoryview(data)))
+
+    def at(self, offset: int, size: int) -> memoryview:
+        """Those bytes, without a copy; fewer where the file was too short."""
+        for begin, data in self._spans:
+            if begin <= offset and offset + size <= begin + len(data):
+                return data[offset - begin : offset - begin + size]
+        return memoryview(b"")
+
+    def read_buffer(self, size: int) -> memoryview:
+        """What pyarrow calls in place of `read`."""
+        found = self.at(self._at, size)
+        self._at += len(found)
+        return found
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._at = offset + (self._size if whence == os.SEEK_END else self._at if whence == os.SEEK_CUR else 0)
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True

@@ -14,8 +14,9 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from ringmain import _crash
 from ringmain.errors import RecordingCorrupt
-from ringmain.recording import _checksum, _crash
+from ringmain.recording import _checksum
 from ringmain.recording._format import sealed_name, stream_name
 from ringmain.recording._segment.parquet_segment import SealStats, write_sealed
 from ringmain.recording._segment.segment import Damage
@@ -44,9 +45,9 @@ def seal_segment(
             segment.close()
             temporary.unlink(missing_ok=True)  # it may be what fills the disk
             raise
-        _crash.point("R6")  # [CRASH-R6] the sealed file is complete, under its temporary name
+        _crash.point("seal: parquet written, not named")
         publish_sealed(store, temporary, number, sync=sync)
-        _crash.point("R7")  # [CRASH-R7] both files exist: readers use the sealed one
+        _crash.point("seal: parquet named, stream kept")  # both files exist: readers use the sealed one
     segment.close()
     stream.unlink(missing_ok=True)
     return stats

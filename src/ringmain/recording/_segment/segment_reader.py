@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from ringmain.errors import RecordingCorrupt
 from ringmain.recording import _checksum
-from ringmain.recording._format import COLUMNS, ENVELOPE_COLUMNS, FORMAT_VERSION, SCHEMA
+from ringmain.recording._format import COLUMNS, ENVELOPE_COLUMNS, SCHEMA, SEGMENT_VERSION
 from ringmain.recording._segment.segment import Damage, Segment, TopicStats, merge_stats, topic_stats
 from ringmain.recording._segment.segment_writer import CONTINUATION, END_OF_STREAM, MARKER, PREFIX, Block
 
@@ -25,10 +25,10 @@ _FIRST_READ_BYTES = 4096
 _LINE = re.compile(
     rb"ringmain/%d head=([0-9a-f]{8}) id=([0-9a-f]{8}) segment=(\d{9}) row=(\d{12}) rows=(\d{10}) "
     rb"length=(\d{12}) data=(\d{12}) front=([0-9a-f]{8}) back=([0-9a-f]{8}) "
-    rb"min=([+-]\d{19}) max=([+-]\d{19})" % FORMAT_VERSION
+    rb"min=([+-]\d{19}) max=([+-]\d{19})" % SEGMENT_VERSION
 )
 _SCHEMA_LINE = re.compile(
-    rb"ringmain/%d head=([0-9a-f]{8}) id=([0-9a-f]{8}) segment=(\d{9}) heads=(\d{7})" % FORMAT_VERSION
+    rb"ringmain/%d head=([0-9a-f]{8}) id=([0-9a-f]{8}) segment=(\d{9}) heads=(\d{7})" % SEGMENT_VERSION
 )
 
 

@@ -27,20 +27,20 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from ringmain import _names
+from ringmain import _crash, _names
 from ringmain._recording import Spool
-from ringmain.recording import _checksum, _crash
-from ringmain.recording._format import FORMAT_VERSION, SCHEMA
+from ringmain.recording import _checksum
+from ringmain.recording._format import SCHEMA, SEGMENT_VERSION
 from ringmain.recording._segment.segment import Run
 
-MARKER = b"ringmain/%d head=" % FORMAT_VERSION
+MARKER = b"ringmain/%d head=" % SEGMENT_VERSION
 PAYLOAD = SCHEMA.get_field_index("payload")
 PREFIX = struct.Struct("<Ii")  # continuation mark, bytes of metadata: how every IPC message begins
 CONTINUATION = 0xFFFFFFFF
 END_OF_STREAM = PREFIX.pack(CONTINUATION, 0)
 
 HEAD_LINE = (
-    f"ringmain/{FORMAT_VERSION} "
+    f"ringmain/{SEGMENT_VERSION} "
     "head={head} id={id} segment={segment:09d} row={row:012d} rows={rows:010d} length={length:012d} "
     "data={data:012d} front={front:08x} back={back:08x} min={min_ns:+020d} max={max_ns:+020d}"
 )
@@ -72,7 +72,7 @@ class Block(Run):
         return self.offset + self.head_bytes + self.bytes
 
 
-class StreamWriter:
+class SegmentWriter:
     """Appends batches to one growing segment. Not thread-safe; one writer per file."""
 
     def __init__(self, path: Path, segment: int, spool: Spool) -> None:
@@ -82,7 +82,7 @@ class StreamWriter:
         self._id = os.urandom(4).hex()
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o666)
         self._inode = os.fstat(self._fd).st_ino
-        _crash.point("R1")  # [CRASH-R1] the file exists and is empty
+        _crash.point("record: stream made, empty")
         try:
             self._pieces = _Pieces()
             self._ipc = pa.ipc.new_stream(pa.PythonFile(self._pieces, "w"), SCHEMA)
@@ -170,10 +170,10 @@ class StreamWriter:
 
     def _write(self, pieces: list[_Piece]) -> int:
         total = sum(map(len, pieces))
-        if _crash.is_next("R2"):
+        if _crash.is_next("record: batch half written"):
             self._spool.wait()
             os.write(self._fd, b"".join(pieces)[: total // 2])
-        _crash.point("R2")  # [CRASH-R2] a batch is half written
+        _crash.point("record: batch half written")
         to_allocate = self._to_allocate(total)
         self.size += total
         return self._spool.put(self._fd, pieces, to_allocate)

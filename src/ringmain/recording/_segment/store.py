@@ -9,22 +9,24 @@ once, never missed; and one that is gone when it is opened is opened in the next
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyarrow import fs as pafs
 
-from ringmain.errors import RecordingNotFound
+from ringmain.errors import RecordingCorrupt, RecordingError, RecordingNotFound, RingmainError
 from ringmain.recording import _checksum
 from ringmain.recording._format import RETIRED, Retired, parse_segment_name, sealed_name, stream_name
 from ringmain.recording._meta import read_meta
 from ringmain.recording._segment.object_store import is_object_store, open_filesystem
-from ringmain.recording._segment.parquet_segment import ParquetSegment
+from ringmain.recording._segment.parquet_segment import Footer, ParquetSegment
 from ringmain.recording._segment.segment import Segment
 from ringmain.recording._segment.segment_reader import StreamSegment
 
 _PIECE_BYTES = 1 << 20
+_FOOTERS_KEPT = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,10 @@ class Store:
     directory: Path | None
     sealed_uri: str = ""
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    id: str = ""
+    """Of the recording in the directory, empty in format 1. What is only at the URI has it in its meta.json there."""
+    pinned: tuple[int, int] | None = None
+    """The segments of an incident, [first, end): these alone are listed, also where retention left them behind."""
 
     @classmethod
     def of(cls, location: str | Path, options: Mapping[str, str] | None = None) -> Store:
@@ -46,7 +52,12 @@ class Store:
         if not directory.is_dir():
             raise RecordingNotFound(f"no recording at {directory}: there is no such directory")
         meta = read_meta(cls(directory))
-        return cls(directory, meta.sealed_uri if meta is not None else "", pairs)
+        return cls(directory) if meta is None else cls(directory, meta.sealed_uri, pairs, meta.id)
+
+    @property
+    def shown(self) -> str:
+        """Its address, to be printed."""
+        return str(self.directory) if self.directory is not None else shown(self.sealed_uri)
 
     def filesystem(self) -> tuple[pafs.FileSystem, str]:
         """The file system of the sealed segments, and the directory in it."""
@@ -68,24 +79,60 @@ class Store:
         except FileNotFoundError:
             return None
 
-    def upload(self, name: str, read: Callable[[int], bytes]) -> None:
+    def names_in(self, folder: str) -> list[str]:
+        """The JSON files of a folder beside the segments."""
+        if self.directory is not None:
+            found = [path.name for path in (self.directory / folder).glob("*.json")]
+        else:
+            filesystem, path = self.filesystem()
+            infos = filesystem.get_file_info(pafs.FileSelector(f"{path}/{folder}", allow_not_found=True))
+            found = [info.base_name for info in infos if info.base_name.endswith(".json")]
+        return sorted(found)
+
+    def shows(self, first: int, segment: int) -> bool:
+        """Is this segment listed, where retention has deleted those before `first`?"""
+        return segment >= first if self.pinned is None else self.pinned[0] <= segment < self.pinned[1]
+
+    def upload(self, name: str, read: Callable[[int], bytes], *, sync: bool) -> None:
         """Copy to the sealed segments' file system so that the name appears only when all bytes are there."""
         filesystem, directory = self.filesystem()
         direct = is_object_store(filesystem)
         if not direct:
             filesystem.create_dir(directory, recursive=True)
-        target = f"{directory}/{name}" if direct else f"{directory}/{name}.tmp"
+        # Recordings that share an address by mistake must not write one temporary file.
+        target = f"{directory}/{name}" if direct else f"{directory}/{name}.{self.id}.tmp"
         # The buffer hands bytes on: deltalake's files take nothing else.
         with filesystem.open_output_stream(target, buffer_size=_PIECE_BYTES) as sink:
             while piece := read(_PIECE_BYTES):
                 sink.write(piece)
+        sync = sync and isinstance(filesystem, pafs.LocalFileSystem)
+        if sync:
+            _checksum.sync_file(Path(target))
         if not direct:
             filesystem.move(target, f"{directory}/{name}")
+        if sync:
+            _checksum.sync_directory(Path(directory))
 
 
 def shown(text: str) -> str:
     """A text to be printed, without the name and password that an address in it may have."""
     return re.sub(r"//[^/@\s]*@", "//", text)
+
+
+def one_line(error: Exception) -> str:
+    """An error of a store, without colours, and without what an address may have of credentials."""
+    return shown(" ".join(re.sub(r"\x1b\[[\d;]*m", "", str(error)).split()))
+
+
+@contextmanager
+def reading(address: str) -> Iterator[None]:
+    """Around what reads recordings: an error of the system or a store becomes one that says which could not be read."""
+    try:
+        yield
+    except (RingmainError, FileNotFoundError):
+        raise
+    except OSError as error:
+        raise RecordingError(f"recording {shown(address)} cannot be read: {one_line(error)}") from error
 
 
 def check_address(sealed_uri: str) -> None:
@@ -103,6 +150,9 @@ def read_retired(store: Store) -> Retired:
     return found if found is not None else Retired("")
 
 
+_FOOTERS: dict[tuple[Store, str], Footer] = {}  # of the files in stores that this process has opened
+
+
 @dataclass(frozen=True, slots=True)
 class SegmentRef:
     """A segment as it was when listed. Small and picklable: it travels to Spark's workers."""
@@ -113,50 +163,90 @@ class SegmentRef:
     size_bytes: int
     waiting: bool = False
     """Sealed, and in the directory until it is uploaded to `sealed_uri`."""
+    recording: str = ""
+    """The id in the file's name at `sealed_uri`."""
 
     @property
     def stream_path(self) -> Path:
         assert self.store.directory is not None
         return self.store.directory / stream_name(self.number)
 
-    def open(self) -> Segment:
-        """Raises RecordingNotFound when the file is gone, RecordingCorrupt when none of it can be read."""
+    def open(self, *, known: bool = False) -> Segment:
+        """Raises RecordingNotFound when the file is gone, RecordingCorrupt when none of it can be read. With `known`
+        the footer of a file in a store is not read again: sealed files do not change."""
         if not self.sealed:
             try:
                 return StreamSegment(self.stream_path, self.number)
             except FileNotFoundError:
                 pass  # sealed since it was listed
         try:
-            filesystem, directory = self.location()
-            source = filesystem.open_input_file(f"{directory}/{sealed_name(self.number)}")
+            filesystem, path = self.location()
+            source = filesystem.open_input_file(path)
         except FileNotFoundError as error:
             raise RecordingNotFound(
-                f"segment {self.number:09d} is no longer in {directory}: it was deleted, by retention or by hand"
+                f"segment {self.number:09d} is no longer at {path}: it was deleted, by retention or by hand"
             ) from error
-        return ParquetSegment(self.number, source)
+        if not known or isinstance(filesystem, pafs.LocalFileSystem):
+            return ParquetSegment(self.number, source)
+        segment = ParquetSegment(self.number, source, _FOOTERS.get((self.store, path)))
+        while len(_FOOTERS) >= _FOOTERS_KEPT:
+            _FOOTERS.pop(next(iter(_FOOTERS)), None)
+        _FOOTERS[self.store, path] = segment.footer
+        return segment
 
     def location(self) -> tuple[pafs.FileSystem, str]:
-        """Where the sealed file is: the file system, and the directory in it."""
-        here = self.store.directory
-        if here is not None and self.store.sealed_uri and (here / sealed_name(self.number)).exists():
+        """Where the sealed file is: the file system, and the path in it."""
+        here = self.store.directory / sealed_name(self.number) if self.store.directory is not None else None
+        if here is not None and self.store.sealed_uri and here.exists():
             return pafs.LocalFileSystem(), str(here)
-        return self.store.filesystem()
+        filesystem, directory = self.store.filesystem()
+        return filesystem, f"{directory}/{self.stored_name}"
+
+    @property
+    def stored_name(self) -> str:
+        """Of the sealed file where it stays: at `sealed_uri`, or in the directory."""
+        return sealed_name(self.number, (self.recording or self.store.id) if self.store.sealed_uri else "")
 
 
-def list_segments(store: Store) -> list[SegmentRef]:
-    """All segments in order, without opening any."""
+def list_segments(store: Store, infos: Sequence[pafs.FileInfo] | None = None) -> list[SegmentRef]:
+    """All segments in order, without opening any. `infos` are the files of a recording that is only in a store, where
+    these have been listed just now."""
     here = list_here(store)
     if store.directory is not None and not store.sealed_uri:
         return here
-    filesystem, directory = store.filesystem()
-    first, sealed = read_retired(store).first_segment, {}
-    for info in filesystem.get_file_info(pafs.FileSelector(directory, allow_not_found=True)):
-        parsed = parse_segment_name(info.base_name)
-        if parsed is not None and parsed[1] and parsed[0] >= first:
-            sealed[parsed[0]] = SegmentRef(parsed[0], True, store, info.size)
+    if infos is None or store.directory is not None:
+        filesystem, directory = store.filesystem()
+        infos = filesystem.get_file_info(pafs.FileSelector(directory, allow_not_found=True))
+    named = [(name, info.size) for info in infos if (name := parse_segment_name(info.base_name)) and name.sealed]
+    has_retired = store.directory is not None or any(info.base_name == RETIRED for info in infos)
+    first = read_retired(store).first_segment if has_retired else 0
+    own = _recording_at(store, {name.recording for name, _ in named})
+    # A recorder's directory that was copied to a store by hand has names without an id.
+    ours = {own} if store.directory is not None else {own, ""}
+    sealed = {
+        name.number: SegmentRef(name.number, True, store, size, recording=name.recording)
+        for name, size in sorted(named, key=lambda segment: segment[0].recording)  # one with an id is the later upload
+        if name.recording in ours and store.shows(first, name.number)
+    }
     found = {ref.number: ref for ref in here}
     found |= {number: ref for number, ref in sealed.items() if number not in found or not found[number].sealed}
     return [found[number] for number in sorted(found)]
+
+
+def _recording_at(store: Store, ids: set[str]) -> str:
+    """The id of the recording whose store this is, where segments with these ids are."""
+    if store.directory is not None:
+        return store.id
+    meta = read_meta(store)
+    if meta is not None:
+        return meta.id
+    ids = ids - {""}
+    if len(ids) > 1:
+        raise RecordingCorrupt(
+            f"{shown(store.sealed_uri)} has segments of {len(ids)} recordings and no meta.json that says whose place "
+            "it is: read each from its recorder's directory"
+        )
+    return next(iter(ids), "")
 
 
 def list_here(store: Store) -> list[SegmentRef]:
@@ -177,7 +267,7 @@ def list_here(store: Store) -> list[SegmentRef]:
         except FileNotFoundError as error:
             raise RecordingNotFound(f"no recording at {store.directory}: the directory is gone") from error
     first = read_retired(store).first_segment
-    numbers = sorted(n for n in streams.keys() | sealed.keys() if n >= first)
+    numbers = sorted(n for n in streams.keys() | sealed.keys() if store.shows(first, n))
     waiting = bool(store.sealed_uri)
     return [
         SegmentRef(n, n in sealed, store, sealed.get(n, streams.get(n, 0)), waiting and n in sealed) for n in numbers

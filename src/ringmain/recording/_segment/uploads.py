@@ -3,14 +3,16 @@ not answer they wait on disk, and recording goes on.
 
     N.parquet here -> all of it at sealed_uri -> uploaded.json -> remove N.parquet here
 
-The invariants owned here: a sealed segment is in the directory until all of it is at `sealed_uri`; no upload replaces
-another recording's segment; and a recorder needs nothing from the store to start, because uploaded.json has the next
-segment's number, and the last message of each life that was uploaded.
+The invariants owned here: a sealed segment is in the directory until the store has given all of it back; no upload
+replaces another recording's segment, because their names differ, by the recording's id; and a recorder needs nothing
+from the store to start, because uploaded.json has the next segment's number, and the last message of each life that was
+uploaded.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from ringmain.errors import RecordingCorrupt, RecordingError
 from ringmain.recording import _checksum
 from ringmain.recording._format import META, UPLOADED, Uploaded, UploadedLife, sealed_name
 from ringmain.recording._meta import Meta, read_meta
+from ringmain.recording._segment.parquet_segment import ParquetSegment
 from ringmain.recording._segment.store import SegmentRef, Store, list_here, list_segments, shown
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
@@ -53,35 +56,33 @@ def upload_segment(store: Store, number: int, *, sync: bool) -> None:
     assert store.directory is not None
     here = store.directory / sealed_name(number)
     uploaded = read_uploaded(store) or Uploaded("")
-    _note(uploaded, SegmentRef(number, True, store, 0, waiting=True))
+    ref = SegmentRef(number, True, store, 0, waiting=True)
+    _note(uploaded, ref)
+    _refuse_address_of_another(store)
     filesystem, directory = store.filesystem()
-    there = f"{directory}/{sealed_name(number)}"
-    if filesystem.get_file_info(there).type == pafs.FileType.NotFound:
+    there = f"{directory}/{ref.stored_name}"
+    if not _is_same(here, filesystem, there):  # a recorder that died after the upload leaves both
+        if _is_intact(number, filesystem, there):
+            raise UploadRefused(
+                0, f"{shown(store.sealed_uri)} has another {ref.stored_name}: record to an address of its own"
+            )
         with open(here, "rb") as source:
-            store.upload(sealed_name(number), source.read)
-    elif not _is_same(here, filesystem, there):  # a recorder that died after the upload leaves both
-        raise UploadRefused(
-            0, f"{shown(store.sealed_uri)} has another {sealed_name(number)}: record to an address of its own"
-        )
+            store.upload(ref.stored_name, source.read, sync=sync)
+        if not _is_same(here, filesystem, there):
+            raise OSError(f"{shown(store.sealed_uri)} does not give back {ref.stored_name} as it was uploaded")
     _write(store, uploaded, sync=sync)
     here.unlink()
 
 
-def upload_meta(store: Store) -> None:
+def upload_meta(store: Store, *, sync: bool) -> None:
     """Copy meta.json to `sealed_uri`, unless that is another recording's place."""
-    there = read_meta(Store(None, store.sealed_uri, store.options))
     data = store.read(META)
-    mine = _checksum.load_json(data, Meta) if data is not None else None
-    if data is None or mine is None:
+    if data is None or _checksum.load_json(data, Meta) is None:
         return
-    if there is not None and (there.recorder, there.sessions[:1]) != (mine.recorder, mine.sessions[:1]):
-        raise UploadRefused(
-            0,
-            f"{shown(store.sealed_uri)} has the recording of {there.recorder!r}: give this one an address of its own, "
-            "or continue that one in its directory",
-        )
+    _refuse_address_of_another(store)
     pieces = iter([data])
-    store.upload(META, lambda _: next(pieces, b""))
+    store.upload(META, lambda _: next(pieces, b""), sync=sync)
+    _refuse_address_of_another(store)  # which may have taken it in the same moment
 
 
 def waiting(store: Store) -> list[int]:
@@ -156,7 +157,7 @@ class Uploader:
             due, self._meta_due = self._meta_due, False
         if due:
             try:
-                upload_meta(self._store)
+                upload_meta(self._store, sync=self._sync)
             except BaseException:
                 self._meta_due = True
                 raise
@@ -188,7 +189,36 @@ def _write(store: Store, uploaded: Uploaded, *, sync: bool) -> None:
     _checksum.replace_file(store.directory / UPLOADED, _checksum.dump_json(uploaded), sync=sync)
 
 
+def _refuse_address_of_another(store: Store) -> None:
+    there, mine = read_meta(Store(None, store.sealed_uri, store.options)), read_meta(store)
+    if there is None or mine is None:
+        return
+    if (there.id, there.recorder, there.sessions[:1]) != (mine.id, mine.recorder, mine.sessions[:1]):
+        raise UploadRefused(
+            0,
+            f"{shown(store.sealed_uri)} has the recording of {there.recorder!r}: give this one an address of its own, "
+            "or continue that one in its directory",
+        )
+
+
+def _is_intact(number: int, filesystem: pafs.FileSystem, there: str) -> bool:
+    """Is there a segment, and all of it? What a loss of power has cut short is not."""
+    damage: list[object] = []
+    try:
+        segment = ParquetSegment(number, filesystem.open_input_file(there))
+    except (FileNotFoundError, RecordingCorrupt):
+        return False
+    try:
+        deque(segment.batches(on_damage=damage.append), maxlen=0)
+    finally:
+        segment.close()
+    return not damage
+
+
 def _is_same(here: Path, filesystem: pafs.FileSystem, there: str) -> bool:
+    """Byte for byte: more than a checksum tells, and stores have none that pyarrow gives."""
+    if filesystem.get_file_info(there).size != here.stat().st_size:
+        return False
     with open(here, "rb") as mine, filesystem.open_input_stream(there) as other:
         while piece := mine.read(_PIECE):
             if bytes(other.read(len(piece))) != piece:

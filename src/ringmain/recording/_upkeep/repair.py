@@ -17,6 +17,7 @@ from ringmain.recording import _checksum
 from ringmain.recording._format import (
     CONSUMERS,
     DAMAGED,
+    INCIDENTS,
     META,
     RETIRED,
     UPLOADED,
@@ -32,6 +33,7 @@ from ringmain.recording._segment.sealer import publish_sealed, seal_segment, tid
 from ringmain.recording._segment.segment import Damage
 from ringmain.recording._segment.segment_reader import StreamSegment
 from ringmain.recording._segment.store import SegmentRef, Store, list_segments
+from ringmain.recording._upkeep.incidents import Incident
 from ringmain.recording._upkeep.lock import DirectoryLock, is_locked
 
 
@@ -95,12 +97,13 @@ def check_segment(ref: SegmentRef, *, alive: bool) -> tuple[int, list[Damage]]:
 
 
 def _bad_files(store: Store) -> list[str]:
-    kinds: list[tuple[str, type[Meta | Retired | Uploaded | Consumer]]] = [
+    kinds: list[tuple[str, type[Meta | Retired | Uploaded | Consumer | Incident]]] = [
         (META, Meta), (RETIRED, Retired), (UPLOADED, Uploaded)
     ]  # fmt: skip
     if store.directory is not None and (store.directory / CONSUMERS).is_dir():
         names = sorted(path.name for path in (store.directory / CONSUMERS).glob("*.json"))
         kinds += [(f"{CONSUMERS}/{name}", Consumer) for name in names]
+    kinds += [(f"{INCIDENTS}/{name}", Incident) for name in store.names_in(INCIDENTS)]
     bad = []
     for name, kind in kinds:
         data = store.read(name)
@@ -140,26 +143,26 @@ def _repair_stream(store: Store, ref: SegmentRef, report: Report, *, damaged: bo
 
 def _repair_sealed(store: Store, ref: SegmentRef, report: Report) -> None:
     assert store.directory is not None
-    filesystem, directory = ref.location()
+    filesystem, path = ref.location()
     name = sealed_name(ref.number)
     set_aside = store.directory / DAMAGED / name
     set_aside.parent.mkdir(exist_ok=True)
-    pafs.copy_files(f"{directory}/{name}", str(set_aside), filesystem, pafs.LocalFileSystem())
+    pafs.copy_files(path, str(set_aside), filesystem, pafs.LocalFileSystem())
     try:
         segment = ref.open()
     except RecordingCorrupt:
-        filesystem.delete_file(f"{directory}/{name}")
+        filesystem.delete_file(path)
         report.done.append(f"{name}: no row could be read; moved to {DAMAGED}/")
         return
     temporary = store.directory / f"{name}.tmp"
     left_out: list[Damage] = []
     stats = write_sealed(temporary, ref.number, segment.batches(on_damage=left_out.append), segment.end_row)
     segment.close()
-    if isinstance(filesystem, pafs.LocalFileSystem) and directory == str(store.directory):
+    if isinstance(filesystem, pafs.LocalFileSystem) and path == str(store.directory / name):
         publish_sealed(store, temporary, ref.number, sync=True)
     else:
         with open(temporary, "rb") as source:
-            store.upload(name, source.read)
+            store.upload(ref.stored_name, source.read, sync=True)
         temporary.unlink()
     report.done.append(f"{name}: kept {stats.rows} rows of {stats.end_row}; the damaged file is in {DAMAGED}/")
 

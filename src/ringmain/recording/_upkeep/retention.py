@@ -13,8 +13,9 @@ from pathlib import Path
 
 from pyarrow import fs as pafs
 
+from ringmain import _crash
 from ringmain.errors import RecordingCorrupt
-from ringmain.recording import _checksum, _crash
+from ringmain.recording import _checksum
 from ringmain.recording._format import (
     BEGINNING,
     CONSUMERS,
@@ -29,6 +30,7 @@ from ringmain.recording._format import (
 )
 from ringmain.recording._segment.parquet_segment import ParquetSegment
 from ringmain.recording._segment.store import SegmentRef, Store, list_segments, read_retired
+from ringmain.recording._upkeep.incidents import pinned_in
 
 
 def register(directory: Path, name: str, position: Position = BEGINNING, *, sync: bool = False) -> None:
@@ -64,7 +66,8 @@ def retire(
     now_ns: int | None = None,
 ) -> list[int]:
     """Delete the oldest sealed segments that exceed `keep_bytes` or whose every message is older than `keep_age_s`;
-    returns their numbers. The newest segment always stays, so that no number is used twice. The caller holds the
+    returns their numbers. The newest segment always stays, so that no number is used twice, and so does the file of one
+    that an incident pins: it is counted as deleted, and only the incident has its rows. The caller holds the
     directory's lock."""
     if store.directory is None:
         raise ValueError(f"retention runs in the recorder's own directory, not in {store.sealed_uri}")
@@ -98,7 +101,7 @@ def retire(
         retired.rows += [0] * (ref.number - len(retired.rows)) + [rows]
     retired.first_segment = doomed[-1][0].number + 1
     write_retired(store.directory, retired, sync=sync)
-    _crash.point("R9")  # [CRASH-R9] counted and not yet deleted: readers ignore them, the next recorder deletes
+    _crash.point("retain: segments counted, not deleted")  # readers ignore them, the next recorder deletes
     numbers = [ref.number for ref, _ in doomed]
     _delete(store, numbers)
     return numbers
@@ -124,14 +127,17 @@ def finish_retiring(store: Store) -> None:
     filesystem, directory = store.filesystem()
     names = [i.base_name for i in filesystem.get_file_info(pafs.FileSelector(directory, allow_not_found=True))]
     parsed = [p for p in map(parse_segment_name, names) if p is not None]
-    _delete(store, [number for number, sealed in parsed if sealed and number < first])
+    _delete(store, [one.number for one in parsed if one.sealed and one.number < first])
 
 
 def _delete(store: Store, numbers: list[int]) -> None:
     filesystem, directory = store.filesystem()
+    pinned = pinned_in(store, numbers)
     for number in numbers:
+        if number in pinned:
+            continue
         with suppress(FileNotFoundError):
-            filesystem.delete_file(f"{directory}/{sealed_name(number)}")
+            filesystem.delete_file(f"{directory}/{SegmentRef(number, True, store, 0).stored_name}")
         if store.directory is not None:
             (store.directory / stream_name(number)).unlink(missing_ok=True)
             (store.directory / sealed_name(number)).unlink(missing_ok=True)

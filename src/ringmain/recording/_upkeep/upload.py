@@ -30,7 +30,7 @@ def upload(path: str | Path, storage_options: Mapping[str, str] | None = None) -
             except RecordingCorrupt:
                 continue
         uploads.begin(store, new=False, sync=True)
-        uploads.upload_meta(store)
+        uploads.upload_meta(store, sync=True)
         numbers = uploads.waiting(store)
         for number in numbers:
             uploads.upload_segment(store, number, sync=True)

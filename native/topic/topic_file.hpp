@@ -1,0 +1,201 @@
+// A topic's file: create, open, validate, map, unlink. Owns this invariant: nothing of a file is used before its
+// owner, header and sizes were checked, and from then on only the checked copies of the sizes are used.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/bell.hpp"
+#include "base/failure.hpp"
+#include "format/layout.hpp"
+#include "rule/retirement.hpp"
+
+namespace ringmain {
+
+// A topic's ring, the pool of buffers beside it, and where readers wait while there is no ring. Each is a file.
+enum class FileKind { ring, pool, waiting };
+
+// What is mapped, and what of it can be written. inspect: the control part is mapped, and no lock is ever taken; observe: all
+// is mapped; read: the control part can be written; write: all can.
+enum class Access { inspect, observe, read, write };
+
+struct TopicOptions {
+    Contract contract = Contract::broadcast;
+    uint64_t capacity_bytes = 0;
+    uint32_t mode = 0600;
+    bool persist = false;
+    bool frames = false;  // of a topic: see kFrames
+    std::string schema;
+    bool huge_pages = false;  // of a pool
+    uint32_t slot_count = kDefaultSlotCount;
+    uint32_t kept_kinds = 0;  // of a topic: of how many kinds it keeps the last message
+};
+
+// Copies so much of a file; false if it ends before. An error of the kernel is a Failure.
+bool read_at(int fd, void* to, size_t bytes, uint64_t from, const std::string& of);
+
+// Files are named after topics, with '+' for '/', since "a" and "a/b" may both be topics.
+std::string file_name(std::string_view topic, FileKind kind = FileKind::ring);
+// Empty if the file is not one of this kind.
+std::string topic_name(std::string_view file, FileKind kind = FileKind::ring);
+uint64_t round_capacity(uint64_t capacity_bytes);
+
+// What the system refused, in words. At the limit of descriptors it also says how many of them are for topics.
+Failure refused(const std::string& what, int error);
+
+// A descriptor, and the file that it was opened for. A process may close descriptors that are not its own (daemonizers
+// close all of them), and the number then belongs to another file, which must be neither locked nor closed.
+class OwnDescriptor {
+    int fd_ = -1;
+    dev_t device_ = 0;
+    ino_t inode_ = 0;
+    bool brief_ = false;
+
+  public:
+    // `st`: of the opened file. False: errno says why.
+    bool open(int directory, const char* path, int flags, mode_t mode, struct stat& st);
+    // It is opened, used and closed within one call, so that no other code of this process closes it: intact() need not ask.
+    void be_brief() { brief_ = true; }
+    bool intact() const;  // is it still the file that was opened?
+    void close();         // only if it is
+    int number() const { return fd_; }
+    ino_t inode() const { return inode_; }
+};
+
+// The runtime directory, opened once and checked: ours or root's, not a link, not writable by every user.
+class Directory {
+    OwnDescriptor descriptor_;
+    std::string path_;
+    uid_t owner_ = 0;
+    dev_t device_ = 0;
+    ino_t inode_ = 0;
+    uint32_t mode_ = 0600;
+    Word<uint32_t>* bell_ = nullptr;
+
+  public:
+    Directory(std::string path, bool create);
+    ~Directory();
+    Directory(const Directory&) = delete;
+    Directory& operator=(const Directory&) = delete;
+
+    int fd() const;  // throws if this process has closed it behind our back
+    bool intact() const { return descriptor_.intact(); }
+    const std::string& path() const { return path_; }
+    uint64_t inode() const { return inode_; }
+    uint32_t mode() const { return mode_; }  // of the files that all users of the directory share
+    bool trusts(uid_t owner) const;
+    // Was it removed, and made again under the same path? Then topics are created in that one, and no bell rings here.
+    bool replaced() const;
+    bool has(std::string_view topic) const;  // its ring
+
+    // Rings whenever a topic is created or removed. Without a bell (in a directory we may not write), waits poll.
+    Bell bell() const;
+    void ring();
+    // Another number whenever a topic was created or removed, also without a bell.
+    uint32_t changes() const;
+};
+
+// How many forks lie between this process and the one that loaded the module: tells a child from its parent without a
+// system call.
+extern std::atomic<uint32_t> forks;
+
+class TopicFile {
+    OwnDescriptor descriptor_;
+    std::byte* control_ = nullptr;
+    bool control_copied_ = false;  // it is memory of our own: see copy_control
+    uint64_t control_bytes_ = 0;
+    std::byte* data_ = nullptr;
+    std::byte* area_ = nullptr;  // the address space that the data part lies in
+    uint64_t area_bytes_ = 0;
+    TopicFile *previous_ = nullptr,
+              *next_ = nullptr;  // the list of all of this process, for the fork handler
+    friend struct OpenTopicFiles;
+
+    void map(Access access);
+    void copy_control();
+    void map_ring(int protection, int through);
+    void map_pool(int protection, int through);
+    void populate() const;
+    void allocate();
+
+  public:
+    TopicFile() = default;
+    ~TopicFile();
+    TopicFile(const TopicFile&) = delete;
+    TopicFile& operator=(const TopicFile&) = delete;
+
+    // A created topic has no name yet: its creator joins first, so that no process ever opens it without a participant.
+    static std::shared_ptr<TopicFile> create(std::shared_ptr<Directory> directory, std::string_view topic,
+                                             const TopicOptions& options);
+    static std::shared_ptr<TopicFile> open(std::shared_ptr<Directory> directory, std::string_view topic,
+                                           Access access, FileKind kind = FileKind::ring);
+
+    // The checked copies.
+    std::shared_ptr<Directory> directory;
+    std::string topic;
+    Contract contract{};
+    uint64_t capacity_bytes = 0;
+    uint64_t data_offset = 0;
+    uint64_t schema_capacity_bytes = 0;
+    uint64_t epoch = 0;
+    uint32_t flags = 0;
+    uint32_t mode = 0;
+    uint64_t inode = 0;
+
+    uint32_t slot_count = kDefaultSlotCount;
+    uint32_t kept_kinds = 0;
+    uint64_t kept_entry_bytes = 0;
+
+    // The slot of the participant that opened this.
+    uint32_t own_slot = kNoSlot;
+
+    // True in a child that inherited this through fork: the slot is the parent's, so the child must not use it.
+    std::atomic<bool> forked{false};
+
+    // Throws if this process has closed it behind our back: then the kernel has dropped our locks.
+    int fd() const;
+    int intact_fd() const;  // -1: closed likewise
+    FileKind kind() const {
+        return contract == Contract::frames    ? FileKind::pool
+               : contract == Contract::waiting ? FileKind::waiting
+                                               : FileKind::ring;
+    }
+    Header& header() const { return *reinterpret_cast<Header*>(control_); }
+    Slot& slot(uint32_t index) const { return reinterpret_cast<Slot*>(control_ + kRosterOffset)[index]; }
+    std::byte* data() const { return data_; }
+    // The table of kept kinds. The schema part is a whole number of pages.
+    std::byte* kept() const { return control_ + schema_offset(slot_count) + schema_capacity_bytes; }
+    // No slot at or above this index was ever taken.
+    uint32_t slots_used() const {
+        uint32_t used = header().slots_used.load(std::memory_order_acquire);
+        return used < slot_count ? used : slot_count;
+    }
+
+    // Maps all pages of a pool's buffers now, rather than fault by fault during the first frames. Kernels before 5.14
+    // cannot, and take the faults.
+    void populate(bool to_write);
+
+    // Gives a created topic its name, so that others can open it; false if another process was faster.
+    bool give_name();
+    bool has_its_name() const;  // is the file of this name still this one?
+    bool nameless() const;      // has it no name at all? Not if the kernel cannot be asked.
+    // Are its messages descriptors of frames?
+    bool has_frames() const { return flags & kFrames; }
+    // Is the file kept when its last participant leaves? May be set later than at its creation.
+    bool persists() const { return header().flags.load(std::memory_order_relaxed) & kPersist; }
+    bool retired() const { return is_retired(header()); }
+    // Removes the name and wakes all sleepers. Only under the roster lock.
+    void retire();
+
+    std::string schema() const;
+    // Only under the roster lock.
+    void set_schema(std::string_view schema);
+    // The number that changes with the schema.
+    uint32_t schema_version() const { return header().schema_version.load(std::memory_order_acquire); }
+};
+
+}  // namespace ringmain

@@ -1,0 +1,109 @@
+"""What runs the tasks of a batch: Spark, or this process. The tasks are the same, and so is the lake.
+
+The invariant owned here: *the engine is the one that was asked for*. Every batch is a job of Spark, however small, and
+only `engine="local"` runs without.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+
+import ringmain
+from ringmain.errors import InvalidArgument, SparkUnavailable
+from ringmain.pipeline._work import Report, Work
+from ringmain.spark._session import cores_of, prepare, session
+from ringmain.spark._tasks import run_numbered
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EngineName = Literal["spark", "local"]
+NAMES: tuple[EngineName, ...] = ("spark", "local")
+
+
+class Identity(NamedTuple):
+    """Which engine, as the ledger has it."""
+
+    engine: EngineName
+    version: str
+    application: str
+
+
+class Engine(Protocol):
+    """Runs the tasks of batches."""
+
+    def start(self) -> Identity:
+        """Start it, unless it runs. Raises if it does not start."""
+
+    def cores(self) -> int:
+        """How many tasks it runs at once, as far as is known."""
+
+    def run(self, work: Work, about: str) -> list[Report]:
+        """Run all tasks of a batch. `about` is shown to those who look at the engine."""
+
+    def spark(self) -> SparkSession:
+        """The session for users' functions, which are of DataFrames."""
+
+    def errors(self) -> tuple[type[Exception], ...]:
+        """What it raises when its tasks fail, around their own errors."""
+
+
+class LocalEngine:
+    """The tasks one after the other in this process, without a JVM."""
+
+    def start(self) -> Identity:
+        return Identity("local", ringmain.__version__, "")
+
+    def cores(self) -> int:
+        return 1
+
+    def run(self, work: Work, about: str) -> list[Report]:
+        return [work.run(number) for number in range(len(work.tasks))]
+
+    def spark(self) -> SparkSession:
+        raise SparkUnavailable('steps and aligned tables are made by Spark, and engine="local" runs without it')
+
+    def errors(self) -> tuple[type[Exception], ...]:
+        return ()
+
+
+class SparkEngine:
+    """The tasks as a job of Spark, in one session for all batches of a run."""
+
+    def __init__(self, given: SparkSession | None, master: str | None, *, brief: bool) -> None:
+        self._given, self._master, self._brief = given, master, brief
+        self._session: SparkSession | None = None
+
+    def start(self) -> Identity:
+        spark = self.spark()
+        return Identity("spark", spark.version, spark.conf.get("spark.app.id", "") or "")
+
+    def cores(self) -> int:
+        return cores_of(self.spark())
+
+    def run(self, work: Work, about: str) -> list[Report]:
+        return run_numbered(self.spark(), len(work.tasks), work.run, Report, f"ringmain batch {work.batch}", about)
+
+    def spark(self) -> SparkSession:
+        if self._session is None:
+            given = self._given
+            self._session = session(master=self._master, brief=self._brief) if given is None else prepare(given)
+        return self._session
+
+    def errors(self) -> tuple[type[Exception], ...]:
+        if self._session is None:
+            return ()
+        from pyspark.errors import PySparkException
+
+        return (PySparkException,)
+
+
+def choose_engine(name: str, spark: SparkSession | None, master: str | None, *, brief: bool) -> Engine:
+    """Raises InvalidArgument for an unknown engine, or for settings of Spark beside one that is not."""
+    if name not in NAMES:
+        raise InvalidArgument(f"engine={name!r}: choose one of {', '.join(map(repr, NAMES))}")
+    if name == "spark":
+        return SparkEngine(spark, master, brief=brief)
+    if spark is not None or master is not None:
+        raise InvalidArgument('engine="local" runs without Spark, so it takes no session and no master (--master)')
+    return LocalEngine()
