@@ -18,11 +18,17 @@ import tempfile
 import textwrap
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
+
+from tests import environment, privileges, promises
+
+if TYPE_CHECKING:
+    from tests.store import RequestLog
 
 pytest_plugins = ["tests.spark.plugin"]
 
@@ -36,7 +42,7 @@ PATIENCE_S = 30.0
 
 PRELUDE = """
 import ringmain as rm, os, sys, time
-def say(*words): os.write(1, (" ".join(map(str, words)) + "\\n").encode())
+def say(*words): os.write(1, (" ".join(map(str, words)) + "\\n").encode())  # `print` would wait in a buffer
 def hear(): return sys.stdin.readline().strip()
 """
 
@@ -52,6 +58,29 @@ def shared_by(nodeid: str) -> str:
     """The tests for which this is the same are run by one process: those of a file, and all that start Spark."""
     file = nodeid.partition("::")[0]
     return "spark" if file in STARTS_SPARK else file
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure() -> None:
+    """Before anything reads the environment, or starts a process. Not when this file is imported: the processes that
+    tests start import it, too, and keep what a test has told them."""
+    environment.keep_what_is_named(os.environ)
+    os.environ.setdefault("RINGMAIN_SEED", str(random.SystemRandom().randrange(1 << 32)))  # one for all processes
+    environment.at_start = frozenset(os.environ)
+
+
+def pytest_report_header() -> str:
+    return f"seed of the random tests: RINGMAIN_SEED={os.environ['RINGMAIN_SEED']}"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """What a whole run leaves to other targets, as docs/internals/promises.md has it."""
+    if config.args != config.getini("testpaths") and config.args != [str(config.rootpath)]:
+        return
+    elsewhere = promises.not_in_make_test()
+    terminalreporter.section("not in this run, and which target runs it")
+    for target, runs in elsewhere.items():
+        terminalreporter.line(f"{target:22} {runs}")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -77,6 +106,18 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    privileges.skip_without_privilege(item)
+
+
+@pytest.fixture(autouse=True)
+def enough_descriptors(request: pytest.FixtureRequest) -> Iterator[None]:
+    """As many as the mark `descriptors` says."""
+    mark = request.node.get_closest_marker("descriptors")
+    with privileges.descriptors(*mark.args) if mark else nullcontext():
+        yield
+
+
 @pytest.fixture(autouse=True)
 def runtime_dir(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty runtime directory; afterwards no topic may be left in it."""
@@ -93,12 +134,17 @@ def runtime_dir(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def s3_endpoint() -> Iterator[str]:
+def s3_log_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("s3") / "requests.log"
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint(s3_log_file: Path) -> Iterator[str]:
     """host:port of a server that speaks S3 (moto), with a bucket `lakes`."""
     pytest.importorskip("moto", reason="the S3 server of these tests comes with the extra `dev`")
     from tests.store import make_bucket, s3_server
 
-    with s3_server() as endpoint:
+    with s3_server(s3_log_file) as endpoint:
         make_bucket(endpoint, "lakes")
         yield endpoint
 
@@ -109,6 +155,14 @@ def s3(s3_endpoint: str) -> dict[str, str]:
     from tests.store import storage_options
 
     return storage_options(s3_endpoint)
+
+
+@pytest.fixture
+def s3_log(s3_endpoint: str, s3_log_file: Path) -> RequestLog:
+    """What that server is asked."""
+    from tests.store import RequestLog
+
+    return RequestLog(s3_log_file)
 
 
 @pytest.fixture
@@ -208,8 +262,8 @@ def child() -> Iterator[Callable[..., Child]]:
 
 @pytest.fixture
 def seed() -> int:
-    """The seed of a random test: new each time, or RINGMAIN_SEED. A failure shows it with the captured output."""
-    chosen = int(os.environ.get("RINGMAIN_SEED") or random.SystemRandom().randrange(1 << 32))
+    """The seed of a random test: that of the run, new each time, or RINGMAIN_SEED. A failure shows it, too."""
+    chosen = int(os.environ["RINGMAIN_SEED"])
     print(f"replay with RINGMAIN_SEED={chosen}")
     return chosen
 

@@ -3,6 +3,7 @@ before it that answers with errors, answers slowly, or is shut, as the test says
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -10,13 +11,20 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Self
+from pathlib import Path
+from typing import NamedTuple, Self
 
 from pyarrow import fs as pafs
 
 SERVER = """
 import sys
 from moto.server import ThreadedMotoServer
+from werkzeug.serving import WSGIRequestHandler
+
+log = open(sys.argv[1], "a", buffering=1)
+WSGIRequestHandler.log_request = lambda self, code="-", size="-": print(
+    self.command, self.path, self.headers.get("Range", "-"), int(code), file=log
+)
 
 server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
 server.start()
@@ -25,11 +33,44 @@ sys.stdin.read()
 """
 
 
+class Request(NamedTuple):
+    """A line of the server's log."""
+
+    method: str
+    path: str
+    span: str
+    status: int
+
+    @property
+    def bytes(self) -> int:
+        """How many were asked for, 0 where no span was named."""
+        first, _, last = self.span.removeprefix("bytes=").partition("-")
+        return int(last) - int(first) + 1 if first and last else 0
+
+
+class RequestLog:
+    """What a server of `s3_server` was asked, as it says itself."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @contextmanager
+    def noted(self) -> Iterator[list[Request]]:
+        """The list has, afterwards, what was asked within."""
+        found: list[Request] = []
+        begin = self._path.stat().st_size
+        yield found
+        for line in self._path.read_text()[begin:].splitlines():
+            method, path, span, status = line.split(" ")
+            found.append(Request(method, path, span, int(status)))
+
+
 @contextmanager
-def s3_server() -> Iterator[str]:
-    """host:port of a server with nothing in it."""
+def s3_server(log: Path = Path(os.devnull)) -> Iterator[str]:
+    """host:port of a server with nothing in it, which writes each request to a file before it answers."""
+    log.touch()
     with subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", SERVER],
+        [sys.executable, "-W", "ignore", "-c", SERVER, str(log)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
     ) as server:  # fmt: skip
         assert server.stdout is not None

@@ -87,28 +87,55 @@ def test_alive_within_ten_periods(clock: list[float]) -> None:
 
 
 @pytest.mark.parametrize(("period_ms", "ok"), [(10, True), (11, True), (20, False), (5, False)])
-def test_rate(period_ms: int, ok: bool) -> None:
-    """Measured by publish times, which are set by hand here."""
+def test_rate(clock: list[float], period_ms: int, ok: bool) -> None:
     with rm.Publisher("imu") as pub, rm.Latest({"imu": 100.0}) as latest:
-        for i in range(50):
-            pub._send_as(b"", i, 1_000_000_000 + i * period_ms * 1_000_000)
+        for _ in range(50):
+            clock[0] += period_ms / 1000
+            pub.send(b"")
             latest.update(PATIENCE_S)
         assert latest.rate_ok["imu"] is ok
 
 
-def test_a_rate_that_goes_wrong_is_noticed() -> None:
+def test_a_rate_that_goes_wrong_is_noticed(clock: list[float]) -> None:
     with rm.Publisher("imu") as pub, rm.Latest({"imu": 100.0}) as latest:
-        at_ns = 10**9
-        for i in range(1000):
-            at_ns += 10_000_000
-            pub._send_as(b"", i, at_ns)
+        for _ in range(1000):
+            clock[0] += 0.01
+            pub.send(b"")
             latest.update(PATIENCE_S)
         assert latest.rate_ok["imu"]
-        for i in range(1000, 1040):
-            at_ns += 30_000_000
-            pub._send_as(b"", i, at_ns)
+        for _ in range(40):
+            clock[0] += 0.03
+            pub.send(b"")
             latest.update(PATIENCE_S)
         assert not latest.rate_ok["imu"]
+
+
+def test_a_rate_is_measured_between_publish_times_not_looks(clock: list[float]) -> None:
+    """A message that waited for a late look counts from when it was sent."""
+    with rm.Publisher("gps") as pub, rm.Latest({"gps": 1.0}) as latest:
+        for i in range(40):
+            clock[0] += 1
+            waits_s = 0.4 * (i % 3)
+            pub._send_as(b"", i, time.time_ns() - int(waits_s * 1e9))
+            clock[0] += waits_s
+            latest.update(PATIENCE_S)
+            clock[0] -= waits_s
+        entry = latest._entries["gps"]
+        assert entry.newest is not None
+        assert entry.mark is not None
+        span_s = entry.newest.sent_s - entry.mark.sent_s
+        assert span_s == pytest.approx(entry.newest.seq - entry.mark.seq, abs=0.2)
+
+
+@pytest.mark.parametrize("step_s", [-3600, 3600, -50])
+def test_a_rate_stays_right_when_the_wall_clock_is_set(clock: list[float], step_s: int) -> None:
+    """Also that of a publisher on another machine, or of a recording that is played."""
+    with rm.Publisher("gps") as pub, rm.Latest({"gps": 1.0}) as latest:
+        for i in range(100):
+            clock[0] += 1
+            pub._send_as(b"", i, time.time_ns() + (step_s * 10**9 if i >= 50 else 0))
+            latest.update(PATIENCE_S)
+            assert latest.rate_ok["gps"] or i == 0, i
 
 
 def test_lost_is_counted() -> None:

@@ -16,6 +16,7 @@ import pytest
 import ringmain as rm
 from ringmain._metrics import FAMILIES, Collector
 from ringmain.recording import Position, RecordingWriter, register
+from tests import contracts
 from tests.recording.conftest import ring_batch
 
 MONITORING = Path(__file__).parents[1] / "docs" / "monitoring"
@@ -120,14 +121,14 @@ def test_how_far_behind_a_recorder_is(tmp_path: Path) -> None:
 
 
 def test_lakes(tmp_path: Path) -> None:
-    """The numbers are those of the ledger; a small batch needs no Spark."""
+    """The numbers are those of the ledger."""
     pipeline = pytest.importorskip("ringmain.pipeline", reason="the extra spark is not installed")
     collector = Collector(lakes=[tmp_path / "lake"])
     assert "ringmain_pipeline" not in collector.text(), "not there yet"
     for batch in range(2):
         with RecordingWriter(tmp_path / "r", fsync="never") as writer:
             writer.append("a", 1, ring_batch(30 * batch, 30))
-        pipeline.run(tmp_path / "r", tmp_path / "lake", progress=lambda line: None)
+        pipeline.run(tmp_path / "r", tmp_path / "lake", progress=lambda line: None, engine="local")
         found = rm.metrics(lakes=[tmp_path / "lake"])
         assert value(found, "ringmain_pipeline_batches_total", lake=str(tmp_path / "lake")) == batch + 1
         assert value(found, "ringmain_pipeline_rows_in_total", topic="a") == 30 * (batch + 1)
@@ -202,3 +203,30 @@ def test_the_guide_lists_every_metric_and_its_program_runs(capsys: pytest.Captur
     (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     exec(compile(program, "metrics.md", "exec"), {})
     assert "imu filter 1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("contract", contracts.ALL)
+def test_the_lag_of_an_idle_reader_is_that_of_info(contract: rm.Contract) -> None:
+    """A worker that has taken nothing is not behind: what waits is for others, too."""
+    with rm.Publisher("t", contract=contract) as pub, rm.Subscriber("t"):
+        pub.send_many([b"x"] * 10)
+        (reader,) = rm.info("t").readers
+        figures = rm.metrics()
+        (messages,) = figures["ringmain_participant_lag_messages"]
+        (in_bytes,) = figures["ringmain_participant_lag_bytes"]
+        assert (messages["value"], in_bytes["value"]) == (reader.lag_messages, reader.lag_bytes)
+        assert reader.lag_messages == (10 if contract in contracts.UNSHARED else 0)
+    if contract in contracts.KEEPING_UNREAD:
+        rm.unlink("t")
+
+
+def test_a_blocked_writer_is_blocked_by_whom_info_names(until: Callable[..., None]) -> None:
+    with rm.Publisher("t", contract="work", capacity=4096) as pub:
+        sending = threading.Thread(target=pub.send_many, args=([b"x" * 500] * 20,))
+        sending.start()
+        until(lambda: rm.info("t").writers[0].waits_for)
+        (blocked,) = rm.metrics()["ringmain_participant_blocked"]
+        assert blocked["by"] == rm.info("t").writers[0].waits_for == "a worker to take its messages"
+        with rm.Subscriber("t") as sub:
+            assert len([sub.recv(timeout=30) for _ in range(20)]) == 20
+        sending.join()

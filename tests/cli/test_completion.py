@@ -1,42 +1,59 @@
-"""Completion scripts: generated for every command, and each asked by its own shell for what it offers: bash and fish by
-their own functions, zsh by typing into it in a terminal (tmux). A shell that is not there skips its test."""
+"""Completion: what is offered for every command, and each script asked by its own shell: bash and fish by their own
+functions, zsh by typing into it in a terminal (tmux). A shell that is not there skips its test."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 import ringmain as rm
-from ringmain._cli.commands.completion import SHELLS, script
-from ringmain._cli.main import COMMANDS, command_parser, load
+from ringmain._cli.commands.completion import SCRIPTS
+from ringmain._cli.main import COMMANDS
+from ringmain._cli.offers import FILES, offers
+from ringmain._contracts import CONTRACTS
 
 
-@pytest.mark.parametrize("shell", SHELLS)
-def test_every_command_and_option_is_in_it(shell):
-    text = script(shell)
-    for name in COMMANDS:
-        assert name in text
-        for action in command_parser(name, load(name))._actions:
-            for flag in action.option_strings:
-                assert flag.lstrip("-") in text
+def words(*typed: str) -> list[str]:
+    return [word for word, _ in offers(typed)]
 
 
-def test_the_scripts_are_fresh():
-    pytest.importorskip("shtab")
-    tool = Path(__file__).parents[2] / "tools/completion.py"
-    done = subprocess.run([sys.executable, tool, "--check"], text=True, capture_output=True, timeout=60)
-    assert done.returncode == 0, done.stdout + done.stderr
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_its_options(command):
+    assert command in words("")
+    assert "--help" in words(command, "-")
+    assert all(meaning for _, meaning in offers([command, "-"]))
 
 
-@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        (("ec",), ["echo"]),
+        (("no-such-command", ""), []),
+        (("echo", ""), ["camera/left", "imu"]),
+        (("echo", "imu", ""), []),  # one topic is all that it takes
+        (("record", "imu", ""), ["camera/left", "imu"]),
+        (("record", "--exclude", "imu", ""), ["camera/left", "imu"]),
+        (("record", "--exclude", "imu", "-o", ""), [FILES]),
+        (("pub", "imu", "--contract", ""), list(CONTRACTS)),
+        (("pub", "imu", "--contract", "pipe", "--file", ""), [FILES]),
+        (("completion", "f"), ["fish"]),
+        (("completion", "bash", "--o"), []),  # what the scripts use is no option for people
+    ],
+    ids=lambda one: " ".join(one),
+)
+def test_the_word_under_the_cursor_decides(typed, offered):
+    with rm.Publisher("camera/left"), rm.Publisher("imu"):
+        assert words(*typed) == offered
+
+
+@pytest.mark.parametrize("shell", SCRIPTS)
 def test_the_shell_accepts_it(shell):
     if shutil.which(shell) is None:
         pytest.skip(f"no {shell} here")
-    done = subprocess.run([shell, "-n"], input=script(shell), text=True, capture_output=True, timeout=60)
+    done = subprocess.run([shell, "-n"], input=SCRIPTS[shell], text=True, capture_output=True, timeout=60)
     assert done.returncode == 0, done.stderr
 
 
@@ -58,10 +75,10 @@ def needs(program: str) -> pytest.MarkDecorator:
 def bash_offers(on_path: str, *words: str) -> set[str]:
     """What bash offers for the last of these words."""
     quoted = " ".join(f"'{word}'" for word in words)
-    ask = f'\nCOMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _shtab_ringmain; printf "%s\\n" "${{COMPREPLY[@]}}"\n'
+    ask = f'\nCOMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _ringmain; printf "%s\\n" "${{COMPREPLY[@]}}"\n'
     done = subprocess.run(
         ["bash", "--norc"],
-        input=f'PATH="{on_path}:$PATH"\n' + script("bash") + ask,
+        input=f'PATH="{on_path}:$PATH"\n' + SCRIPTS["bash"] + ask,
         text=True,
         capture_output=True,
         timeout=60,
@@ -86,7 +103,7 @@ def test_bash_completes_commands_options_choices_topics_and_files(on_path):
 
 def fish_offers(on_path: str, line: str) -> set[str]:
     """What fish offers at the end of a line."""
-    asked = f"set -p PATH {on_path}\n" + script("fish") + f'\ncomplete -C "{line}"\n'
+    asked = f"set -p PATH {on_path}\n" + SCRIPTS["fish"] + f'\ncomplete -C "{line}"\n'
     done = subprocess.run(
         ["fish", "--no-config"], input=asked, text=True, capture_output=True, timeout=60, cwd=f"{on_path}/.."
     )
@@ -100,15 +117,15 @@ def test_fish_completes_commands_options_choices_topics_and_files(on_path):
         assert fish_offers(on_path, "ringmain ") == set(COMMANDS)
         assert fish_offers(on_path, "ringmain echo ") == {"camera/left", "imu"}
         assert fish_offers(on_path, "ringmain echo --on") == {"--once"}
-        assert fish_offers(on_path, "ringmain pub --contract ") == {"broadcast", "pipe", "bus", "reliable"}
-        assert fish_offers(on_path, "ringmain completion ") == set(SHELLS)
+        assert fish_offers(on_path, "ringmain pub --contract ") == set(CONTRACTS)
+        assert fish_offers(on_path, "ringmain completion ") == set(SCRIPTS)
         assert fish_offers(on_path, "ringmain demo --out dr") == {"drive/"}
 
 
 @needs("zsh")
 @needs("tmux")
 def test_zsh_completes_commands_options_choices_topics_and_files(on_path, tmp_path, terminal, until):
-    (tmp_path / "script.zsh").write_text(script("zsh"))
+    (tmp_path / "script.zsh").write_text(SCRIPTS["zsh"])
     screen = terminal(f"cd {tmp_path}; PATH={on_path}:$PATH exec zsh -f", 120, 40)
     screen.type("PS1='> '; autoload -Uz compinit && compinit -u -D && source script.zsh && print rea''dy", "Enter")
     until(lambda: "ready" in screen.text().splitlines())

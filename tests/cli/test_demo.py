@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 import sys
@@ -28,6 +29,7 @@ def test_the_bus_part(ringmain, tmp_path):
         "killed with SIGKILL: control noticed",
         "replaced it on",
         "robot/imu",
+        "skipped, by --no-spark: Spark's tables",
     ):
         assert words in ended.out
     recording = Recording(tmp_path / "demo/recording")
@@ -70,6 +72,11 @@ def test_with_spark(ringmain, tmp_path):
     assert ended.code == 0, ended.err
     recorded = sum(topic.rows for topic in Recording(tmp_path / "demo/recording").topics().values())
     assert f"{recorded:,} rows in = {recorded:,} out" in ended.out
+    assert re.search(r"Spark 4\.\S+ started in \d+\.\d s", ended.out)
+    assert "by Spark 4." in ended.out
+    asked = ended.out[ended.out.index("Spark SQL: select") :]
+    assert re.search(r"^TOPIC +MESSAGES +LOST +WORST_P99_MS$", asked, re.MULTILINE)
+    assert re.search(r"^robot/imu +\d+", asked, re.MULTILINE)
     last = ended.out.splitlines()[-1].split()
     assert last == ["report", (tmp_path / "demo/report.html").as_uri()]
     assert "robot/imu" in (tmp_path / "demo/report.html").read_text()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import signal
+from typing import NamedTuple
 
+import msgspec
 import numpy
 import pyarrow
 import pytest
@@ -57,6 +59,36 @@ def test_arrays_and_tables(ringmain, kept):
 RECORDS = numpy.zeros(3, [("id", "i4"), ("scan", "f4", (2000,))])
 RECORDS["id"], RECORDS["scan"][2] = (7, 8, 9), numpy.arange(2000)
 """Records with arrays inside, which numpy shortens by a rule of their own."""
+
+
+STRUCT = numpy.dtype(
+    [("t", "f8"), ("gyro", "f4", (3,)), ("pose", [("x", "f4"), ("y", "f4")]), ("name", "S8")], align=True
+)
+
+
+def test_structs_have_fields(ringmain, kept):
+    kept([(1.5, (1, 2, 3), (4, 5), b"left")], type=STRUCT)
+    out = ringmain("echo", "t", "--oldest", "--once", "--no-envelope").out.splitlines()
+    assert out == ["t: 1.5", "gyro: [1.0, 2.0, 3.0]", "pose:", "  x: 4.0", "  y: 5.0", "name: left"]
+    told = json.loads(ringmain("echo", "t", "--oldest", "--once", "--json").out)
+    assert told["data"] == {"t": 1.5, "gyro": [1, 2, 3], "pose": {"x": 4, "y": 5}, "name": "left"}
+    assert "t: 1.5" in ringmain("echo", "t", "--oldest", "--once", "--filter", "gyro[2] == 3 and pose.y > 4").out
+    assert "has no field 'gyros'" in ringmain("echo", "t", "--filter", "gyros > 1").err
+    described = ringmain("info", "t").out
+    assert "  gyro: <f4[3] at 8" in described
+    assert "    y: <f4 at 4" in described
+
+
+def test_structs_are_published_by_field(ringmain, kept):
+    pub = kept([(0, (0, 0, 0), (0, 0), b"")], type=STRUCT, contract="bus")
+    message = {"t": 2, "gyro": [1, 2, 3], "pose": {"x": 4, "y": 5}, "name": "r"}
+    with rm.Subscriber("t", type=STRUCT) as sub:
+        assert ringmain("pub", "t", json.dumps(message)).code == 0
+        assert sub.recv(timeout=PATIENCE_S)["pose"]["y"] == 5
+    refused = ringmain("pub", "t", '{"t": 2}')
+    assert refused.code == 2
+    assert "needs field 'gyro'" in refused.err
+    assert pub.schema.codec == "struct"
 
 
 def test_what_is_left_out_of_an_array_is_said(ringmain, kept):
@@ -185,3 +217,64 @@ def test_arrays_inside_of_a_message(ringmain):
         assert "lidar: [[0. 1. 2.] [3. 4. 5.]]" in ringmain("echo", "obs", "--oldest", "--count", "1").out
         told = json.loads(ringmain("echo", "obs", "--oldest", "--count", "1", "--json").out)
         assert told["data"] == {"lidar": [[0, 1, 2], [3, 4, 5]], "step": 3}
+
+
+class Tick(msgspec.Struct, array_like=True):
+    symbol: str
+    price: float
+
+
+class Book(msgspec.Struct):
+    """Records sent as arrays, inside of others."""
+
+    best: Tick
+    ticks: list[Tick]
+    by_name: dict[str, Tick]
+
+
+class Pair(NamedTuple):
+    left: int
+    right: Tick
+
+
+@pytest.mark.parametrize(
+    ("message", "lines", "condition"),
+    [
+        (Tick("A", 1.5), ["symbol: A", "price: 1.5"], 'symbol == "A" and price > 1'),
+        (
+            Book(Tick("A", 1.5), [Tick("B", 2.5)], {"c": Tick("C", 3.5)}),
+            [
+                "best:",
+                "  symbol: A",
+                "  price: 1.5",
+                "ticks:",
+                "  - symbol: B",
+                "    price: 2.5",
+                "by_name:",
+                "  c:",
+                "    symbol: C",
+                "    price: 3.5",
+            ],
+            'best.symbol == "A" and ticks[0].price > 2',
+        ),
+        (Pair(1, Tick("A", 1.5)), ["left: 1", "right:", "  symbol: A", "  price: 1.5"], "right.price < 2"),
+    ],
+)
+def test_records_that_are_sent_as_arrays_have_fields(ringmain, kept, message, lines, condition):
+    kept([message], type=type(message))
+    options = ("echo", "t", "--oldest", "--once", "--timeout", "0")
+    ended = ringmain(*options, "--filter", condition, "--no-envelope")
+    assert (ended.code, ended.out.splitlines(), ended.err) == (0, lines, "")
+    told = json.loads(ringmain(*options, "--json").out)["data"]
+    assert list(told) == [line.partition(":")[0] for line in lines if line[0] not in " -"]
+    assert ringmain("echo", "t", "--filter", "nosuch == 1").code == 2
+
+
+def test_a_topic_that_is_not_there_is_named_at_once(ringmain, kept):
+    kept([])
+    with rm.Publisher("ticks"):
+        for command in ("echo", "delay"):
+            ended = ringmain(command, "tiks", "--timeout", "0.01")
+            assert ended.code == 4
+            first = f"ringmain {command}: there is no topic 'tiks' yet; did you mean 'ticks'?"
+            assert ended.err.splitlines()[0] == first

@@ -59,12 +59,13 @@ AT_WORK = {
     "play": (("play", "RECORDING/old", "--map", "t=again", "--speed", "1e-6"), sends, 130),
     "bridge": (("bridge", "t", "u"), complains, 0),
     "call": (("call", "s", '{"time": 1, "acceleration": [0, 0, 0]}', "--timeout", "600"), calls, 130),
+    "view": (("view", "t", "--no-browser", "--port", "0"), complains, 0),
     "metrics": (("metrics", "--port", "0"), complains, 0),
     "doctor": (("doctor", "t", "--interval", "600"), begins, 130),
     "bench": (("bench", "--seconds", "600"), begins, 130),
     "demo": (("demo", "--no-spark", "--out", "RECORDING/demo"), prints, 130),
 }
-AT_ONCE = {"list", "info", "clean", "completion", "export", "query", "report"}
+AT_ONCE = {"list", "info", "clean", "completion", "config", "export", "query", "report"}
 ELSEWHERE = {
     "top": "test_top.py, in a terminal",
     "pipeline": "test_parts.py, with Spark",

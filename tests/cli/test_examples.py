@@ -27,7 +27,12 @@ import ringmain as rm
 from ringmain._cli.main import COMMANDS, load
 from tests.cli.conftest import PATIENCE_S
 
-RUN_BY_THEIR_OWN_TESTS = {"call": "test_services.py", "import": "test_import.py", "query": "test_query.py"}
+RUN_BY_THEIR_OWN_TESTS = {
+    "call": "test_services.py",
+    "import": "test_import.py",
+    "query": "test_query.py",
+    "view": "../view/test_command.py",
+}
 EXAMPLES = [line for name in COMMANDS if name not in RUN_BY_THEIR_OWN_TESTS for _, line in load(name).EXAMPLES]
 REPLACED = {
     r"tcp://robot:": "tcp://127.0.0.1:",
@@ -46,7 +51,7 @@ IN_A_SHELL = [line for line in EXAMPLES if line not in IN_A_TERMINAL + WITH_SPAR
 SENDS = re.compile(r"ringmain (play|pub)|echo a line")
 MAKES_ITS_TOPICS = re.compile(r"ringmain (play|pub (chat|images|imu --type)|bridge zmq:|completion|bench)|echo")
 ENDLESS = re.compile(r"ringmain (metrics|echo|hz|bw|delay|record|bridge|pub .*--rate|play .*--loop)")
-ENDS = re.compile(r"record upload|--once|--count|--duration|--timeout|\||>")
+ENDS = re.compile(r"record --upload|record trigger|--once|--count|--duration|--timeout|\||>")
 BUSY_S = 0.02
 
 FIRST = load("bridge").EXAMPLES[0][1]
@@ -99,6 +104,7 @@ class Traffic:
 
     def __init__(self) -> None:
         self.received = threading.Event()
+        self._recording = threading.Event()
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
 
@@ -106,6 +112,9 @@ class Traffic:
         if SENDS.match(line):
             for topic in ("chat", "images", "log", "imu", "camera", "replayed/imu"):
                 self._run(self._read, topic)
+        if "record trigger" in line:
+            self._run(self._record)
+            assert self._recording.wait(PATIENCE_S)
         if not MAKES_ITS_TOPICS.match(line):
             self._run(self._publish)
             with rm.Subscriber("imu") as sub:
@@ -120,6 +129,11 @@ class Traffic:
             while not self._stop.is_set():
                 if sub.recv_many(100, timeout=BUSY_S):
                     self.received.set()
+
+    def _record(self) -> None:
+        with rm.Recorder("flight", keep_bytes=1 << 30):
+            self._recording.set()
+            self._stop.wait()
 
     def _publish(self) -> None:
         from robot.messages import Imu
@@ -166,7 +180,7 @@ def record(*options: str) -> None:
 
 def prepare(line: str, desk: Path, kept: Path) -> None:
     """What the line names and another example makes."""
-    if line.startswith("ringmain record upload"):
+    if line.startswith("ringmain record --upload"):
         record("--sealed-uri", f"file://{desk}/lake")
     elif re.match(r"ringmain (play|export|pipeline|info \./|metrics .*drive)", line):
         if not (kept / "drive").exists():

@@ -6,6 +6,8 @@ import json
 import os
 from pathlib import Path
 
+import pytest
+
 import ringmain as rm
 from tests.cli.conftest import Imu
 
@@ -110,3 +112,16 @@ def test_clean_by_name_spares_the_living_unless_forced(ringmain):
         assert "busy" in ended.err
         assert json.loads(ringmain("clean", "busy", "--force", "--json").out) == ["busy"]
         assert rm.topics() == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("info",), ("hz", "--count", "1"), ("bw", "--count", "1"), ("doctor",), ("clean",), ("clean", "--force")],
+)
+def test_a_topic_of_a_similar_name_is_suggested(ringmain, command):
+    with rm.Publisher("camera/front"):
+        ended = ringmain(command[0], "camera/frnt", *command[1:])
+        assert ended.code == 3
+        assert "there is no topic 'camera/frnt'" in ended.err
+        assert "; did you mean 'camera/front'?" in ended.err
+        assert "did you mean" not in ringmain(command[0], "imu", *command[1:]).err

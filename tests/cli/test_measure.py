@@ -8,7 +8,7 @@ import json
 import pytest
 
 import ringmain as rm
-from ringmain._cli.commands.delay import percentile
+from ringmain._cli.commands.delay import delay_ns, percentile
 from ringmain._cli.observe import Flow, Reading, flow
 from tests.cli.conftest import PATIENCE_S
 
@@ -90,6 +90,11 @@ def test_delay_of_messages_from_the_future(started, until):
         pub._send_as(b"x", pub.next_sequence, 1 << 62)
         assert process.wait(PATIENCE_S) == 1
         assert "from the future" in process.stderr.read()
+
+
+def test_the_noise_of_two_clocks_is_no_future():
+    assert [delay_ns(10**18, 10**18 + passed) for passed in (700, -700)] == [700, 0]
+    assert delay_ns(10**18, 10**18 - 10**6) == -(10**6)
 
 
 def test_percentile():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 import ringmain as rm
@@ -84,3 +85,20 @@ def test_another_writer_is_named(ringmain):
         ended = ringmain("pub", "t", "x")
         assert ended.code == 1
         assert "camera" in ended.err
+
+
+class Tick(msgspec.Struct, array_like=True):
+    symbol: str
+    price: float
+    sizes: tuple[int, ...] = ()
+
+
+@pytest.mark.parametrize(
+    "text", ['["A", 1.5]', '{"symbol": "A", "price": 1.5}', '{"price": 1.5, "symbol": "A", "sizes": []}']
+)
+def test_a_record_that_is_sent_as_an_array_is_written_as_one_or_by_field(ringmain, text):
+    with rm.Subscriber("ticks", type=Tick) as sub, rm.Publisher("ticks", type=Tick, contract="bus"):
+        assert ringmain("pub", "ticks", text).code == 0
+        assert sub.recv(timeout=0) == Tick("A", 1.5)
+        ended = ringmain("pub", "ticks", '{"symbol": "A"}')
+        assert (ended.code, "missing required field `price`" in ended.err) == (2, True)

@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pyarrow.parquet as pq
 import pytest
 
@@ -48,7 +49,8 @@ def test_every_example_runs(ringmain: Run, drive: Path) -> None:
 
 def test_formats(ringmain: Run, drive: Path) -> None:
     sql = (
-        'select i.seq, i.label, i.acceleration, c.payload from imu i left join "camera/front" c using (seq) order by 1'
+        'select i.rm_seq as seq, label, acceleration, c.rm_payload as payload from imu i left join "camera/front" c '
+        "using (rm_seq) order by 1"
     )
     rows = json.loads(ringmain("query", "drive", sql, "--format", "json").out)
     assert len(rows) == 11
@@ -56,8 +58,18 @@ def test_formats(ringmain: Run, drive: Path) -> None:
     assert rows[10] == {"seq": 10, "label": "a,b", "acceleration": rows[0]["acceleration"], "payload": None}
     lines = list(csv.DictReader(io.StringIO(ringmain("query", "drive", sql, "--format", "csv").out)))
     assert [line["label"] for line in lines] == ["a,b"] * 11
-    table = ringmain("query", "drive", "select seq, label from imu where seq > 8 order by 1").out.splitlines()
-    assert table == ["seq  label", "  9  a,b", " 10  a,b", "2 rows"]
+    table = ringmain("query", "drive", "select rm_seq, label from imu where rm_seq > 8 order by 1").out.splitlines()
+    assert table == ["rm_seq  label", "     9  a,b", "    10  a,b", "2 rows"]
+
+
+def test_a_field_that_is_called_size(ringmain: Run, tmp_path: Path) -> None:
+    """A query on it is about the field, and not about the payload's bytes."""
+    trade = msgspec.defstruct("Trade", [("price", float), ("size", int), ("Seq", int)])
+    with RecordingWriter(tmp_path / "r") as writer:
+        writer.declare("trades", epoch=1, schema=typed.codec_for(trade).schema.to_bytes())
+        writer.append("trades", 1, encoded(trade, [trade(10.0, 500, 8), trade(10.0, 700, 9)]))
+    sql = "select sum(size), sum(SEQ), sum(rm_seq), sum(rm_size) < 100 from trades"
+    assert ringmain("query", str(tmp_path / "r"), sql, "--format", "csv").out.splitlines()[1] == "1200,17,1,True"
 
 
 def test_a_table_that_is_scanned_twice_is_whole_both_times(ringmain: Run, drive: Path) -> None:

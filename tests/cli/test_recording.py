@@ -150,3 +150,49 @@ def test_record_chooses_a_name_and_keeps_to_keep(ringmain, tmp_path, monkeypatch
     assert list(recording.topics()) == ["t"]
     assert [(ref.number, ref.sealed) for ref in recording.segments()] == [(2, True)], "all but the newest are gone"
     assert [m.seq for m in recording] == list(range(200, 300))
+
+
+def test_topics_of_any_name_are_recorded(ringmain, tmp_path):
+    with rm.Publisher("upload") as upload, rm.Publisher("x") as x:
+        upload.send(b"1")
+        x.send(b"2")
+        ended = ringmain("record", "upload", "x", "-o", str(tmp_path / "r"), "--oldest", "--messages", "2")
+    assert ended.code == 0, ended.err
+    assert sorted(message.topic for message in Recording(tmp_path / "r")) == ["upload", "x"]
+    assert ringmain("record", "x", "--upload", str(tmp_path / "r")).code == 2
+
+
+@pytest.mark.parametrize(("name", "similar"), [("tiks", "; did you mean 'ticks'?"), ("no/where", "")])
+def test_a_topic_that_never_comes_is_named_and_the_exit_code_says_so(ringmain, tmp_path, name, similar):
+    with rm.Publisher("ticks") as pub:
+        pub.send(b"1")
+        options = ("-o", str(tmp_path / "r"), "--oldest", "--duration", "0.1")
+        ended = ringmain("record", "ticks", name, *options)
+        assert ended.code == 4
+        assert f"record: there is no topic '{name}' yet{similar}\n" in ended.err
+        assert ended.err.endswith(f"record: while this recorded, there was no topic '{name}'{similar}\n")
+        assert "1 messages" in ended.out
+        assert ringmain("record", "ticks", *options).code == 0
+        assert ringmain("record", *options).code == 0
+        # It is said also where nothing is printed while recording.
+        assert ringmain("record", name, *options, "--quiet").code == 4
+        # A pattern may match nothing beside one that does, but something must have come.
+        assert ringmain("record", "ticks", "cam*", *options).code == 0
+        assert ringmain("record", "cam*", *options).code == 4
+
+
+def test_a_replay_that_stands_still_says_why(started, tmp_path):
+    with rm.Publisher("jobs", contract="work", capacity="8MiB") as pub:
+        with rm.Recorder(tmp_path / "r", "jobs"), rm.Subscriber("jobs") as worker:
+            for _ in range(20):
+                pub.send(bytes(100_000))
+                worker.recv(timeout=PATIENCE_S)
+    process = started("play", str(tmp_path / "r"), "--map", "jobs=again", "--speed", "inf", "--capacity", "1MiB")
+    line = process.stderr.readline()
+    assert line.startswith(
+        "ringmain play: the replay stands still: topic 'again' had no room within 0.1 s: waiting for"
+    )
+    with rm.Subscriber("again") as worker:
+        assert [len(worker.recv(timeout=PATIENCE_S)) for _ in range(20)] == [100_000] * 20
+    process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0

@@ -127,3 +127,29 @@ def test_top_shows_a_service_in_one_row(infer):
     assert row.info.name == "infer"
     assert "0 clients, 0 in flight, queue " in view.cells(row)[-1]
     assert "service infer: Observation -> Action" in view.details(row, time.time_ns())
+
+
+SERVER = """
+import msgspec
+class Observation(msgspec.Struct): x: float
+class Action(msgspec.Struct): y: float
+with rm.Server("infer", request=Observation, reply=Action) as server:
+    say("open"); hear()
+"""
+
+
+def test_a_service_without_servers_has_types(ringmain, child):
+    server = child(SERVER)
+    assert server.line() == "open"
+    with rm.Client("infer", request=Observation, reply=Action):
+        server.kill()
+        (told,) = json.loads(ringmain("list", "--services", "--json").out)
+        assert (told["servers"], told["request"], told["reply"]) == ([], "Observation", "Action")
+        assert "service infer: Observation -> Action\n  servers   none" in ringmain("info", "infer").out
+    rm.clean()
+
+
+def test_a_service_of_a_similar_name_is_suggested(ringmain, infer):
+    ended = ringmain("call", "infr", "{}")
+    assert ended.code == 3
+    assert "; did you mean 'infer'?" in ended.err

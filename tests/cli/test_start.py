@@ -61,7 +61,17 @@ def test_the_command_that_is_installed_is_this_one():
     assert command.load() is main
 
 
-LISTS_NOTHING = {"pub", "top", "export", "query", "report", "demo", "completion"}  # query has --format json
+LISTS_NOTHING = {
+    "pub",
+    "top",
+    "view",
+    "config",
+    "export",
+    "query",
+    "report",
+    "demo",
+    "completion",
+}  # query has --format json
 
 
 def test_whatever_lists_something_also_does_so_as_json():

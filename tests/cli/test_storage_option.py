@@ -31,8 +31,8 @@ def test_every_command_that_reads_a_recording_takes_it(ringmain, s3: dict[str, s
     assert json.loads(run("query", uri, "select count(*) as n from t", "--format", "json")) == [{"n": 10}]
     assert "10 messages" in run("export", uri, str(tmp_path / "t.parquet"))
     assert json.loads(run("play", uri, "--speed", "inf", "--json"))["messages"] == 10
-    assert json.loads(run("record", "upload", str(tmp_path / "drive"), "--json")) == {"uploaded": 0}
-    run("pipeline", "run", uri, "--lake", lake)
+    assert json.loads(run("record", "--upload", str(tmp_path / "drive"), "--json")) == {"uploaded": 0}
+    run("pipeline", "run", uri, "--lake", lake, "--engine", "local")
     assert "ops/batches: " in run("pipeline", "maintain", lake, "--retain", "silver/*=30")
     sql = "select recordings[1].location as location from ops.batches"
     found = json.loads(run("query", lake, sql, "--format", "json"))

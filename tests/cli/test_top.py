@@ -61,7 +61,7 @@ def seen_at(second, topic):
 
 
 STREAMS = {
-    "camera": rm.FrameStream("camera", rm.FrameLayout.of_image("rgb", 640, 480), 4, 921_600, 120, 0, 30.0, True,
+    "camera": rm.FrameTopic("camera", rm.FrameLayout.of_image("rgb", 640, 480), 4, 921_600, 120, 0, 30.0, True,
                              {"show (7)": 1}, 1)
 }  # fmt: skip
 
@@ -332,9 +332,9 @@ def test_observing_frames_takes_no_slot_and_holds_nothing():
                 draft.array[:] = (number, 0, 255)
             assert half_blocks(thumbnail(source.newest_frame("camera")))[0][0] == (f"#{number:02x}00ff",) * 2
         (seen,) = source.look()
-        assert seen.stream.frames == 3
-        assert seen.stream.dropped == 0, "with a single buffer: whoever held it would cost a frame"
-        assert seen.stream.held == {}
+        assert seen.frames.frames == 3
+        assert seen.frames.dropped == 0, "with a single buffer: whoever held it would cost a frame"
+        assert seen.frames.held == {}
         assert rm.info("camera").readers == []
     assert source.newest_frame("camera") is None, "gone, and no error"
 

@@ -81,3 +81,13 @@ def test_top_shows_what_waits_and_who_has_the_oldest(jobs):
     assert row.behind == rm.info("jobs").waiting
     assert view.trouble(row) == "anna has the oldest message"
     assert "TAKEN" in view.details(row, 0)
+
+
+def test_a_queue_whose_work_is_done_is_empty(ringmain):
+    with rm.Publisher("q", contract="work", capacity=65536) as pub, rm.Subscriber("q") as worker:
+        for _ in range(1000):
+            pub.send(bytes(100))
+            worker.recv(timeout=1)
+        worker.try_recv()
+        assert "0 B of 64.0 KiB used (0%)" in ringmain("info", "q").out
+        assert "used" not in ringmain("doctor", "q", "--interval", "0.01").out

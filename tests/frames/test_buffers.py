@@ -78,7 +78,7 @@ def test_when_full_drop_counts_and_never_waits() -> None:
             draft.array[:] = 4  # memory of its own
         assert draft.dropped
         assert draft.seq is None
-        assert pub.dropped == rm.frame_stream("s").dropped == 2
+        assert pub.dropped == rm.frame_topic("s").dropped == 2
         assert [set(f.array) for f in held] == [{1}, {2}]
         for frame in held:
             frame.release()

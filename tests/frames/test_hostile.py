@@ -44,8 +44,8 @@ def test_a_table_that_does_not_fit_is_refused(
     with pytest.raises(rm.Corrupt, match="pool of frame topic 's' is refused"):
         sub.recv(timeout=PATIENCE_S)
     with pytest.raises(rm.Corrupt):
-        rm.frame_stream("s")
-    assert rm.frame_streams() == []
+        rm.frame_topic("s")
+    assert rm.frame_topics() == []
 
 
 @pytest.mark.parametrize("field", ["magic", "version", "capacity_bytes", "data_offset"])
@@ -100,7 +100,7 @@ def test_a_file_cut_short_or_linked_is_refused(
 
 def test_a_descriptor_that_points_outside_is_refused(runtime_dir: Path) -> None:
     with rm.FramePublisher("s", 16, buffers=2) as pub:
-        epoch = rm.frame_stream("s").epoch
+        epoch = rm.frame_topic("s").epoch
         with rm.FrameSubscriber("s") as sub:
             for buffer, size in ((2, 16), (0xFFFFFFFF, 16), (0, 17), (0, 1 << 62)):
                 forged = struct.pack(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import sys
 import warnings
@@ -121,8 +119,6 @@ for warning in said:
 
 def _ask_in_mount(tmp_path: Path, option: str) -> list[str]:
     """The output of a process whose runtime directory is a tmpfs of its own."""
-    if os.geteuid() != 0 or not shutil.which("unshare"):
-        pytest.skip("only root can mount, and util-linux's unshare is needed")
     script = 'mount -t tmpfs -o "huge=$1,size=64m" tmpfs "$2" && RINGMAIN_DIR="$2" exec "$3" -c "$4"'
     command = ["unshare", "--mount", "sh", "-c", script, "sh", option, str(tmp_path), sys.executable, ASKED]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
@@ -132,10 +128,12 @@ def _ask_in_mount(tmp_path: Path, option: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.privileged
 def test_huge_pages_where_the_file_system_gives_them(tmp_path: Path) -> None:
     assert _ask_in_mount(tmp_path, "advise") == ["True 3 0"]
 
 
+@pytest.mark.privileged
 def test_huge_pages_are_asked_for_in_vain_and_it_is_said(tmp_path: Path) -> None:
     went, said = _ask_in_mount(tmp_path, "never")
     assert went.startswith("False 3")

@@ -35,7 +35,7 @@ def test_it_takes_no_slot_and_holds_no_buffer() -> None:
         pub.send(np.full(16, 1, "u1"))
         seen = rm.peek_frame("s")
         assert rm.info("s").readers == []
-        assert rm.frame_stream("s").held == {}
+        assert rm.frame_topic("s").held == {}
         pub.send(np.full(16, 2, "u1"), timeout=0)
         assert seen is not None
         assert set(seen.array) == {1}

@@ -15,7 +15,7 @@ from ringmain.testing import crash_points
 ROOT = Path(__file__).parents[2]
 SPEC = (ROOT / "docs/spec/frames.md").read_text()
 RING_SPEC = (ROOT / "docs/spec/shared-memory.md").read_text()
-CODE = "\n".join(path.read_text() for path in (ROOT / "native").glob("frames.[ch]pp"))
+CODE = "\n".join(path.read_text() for path in (ROOT / "native/frames").glob("*.[ch]pp"))
 
 
 def rows(title: str, spec: str = SPEC) -> list[list[str]]:

@@ -111,4 +111,4 @@ def test_no_torn_frame_ever(child: Callable[..., Any], seed: int, buffers: int, 
         assert reader._lines.get(timeout=PATIENCE_S) is None, "a reader complained before it was killed"
     assert sent > KILLS
     assert seen > 0
-    assert rm.frame_streams() == []
+    assert rm.frame_topics() == []

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import ringmain as rm
+from ringmain import _names, _native
 from ringmain.backends import SubscriberProtocol
 from ringmain.frames._layout import FrameLayout
 
@@ -44,7 +45,7 @@ def test_many_frames_are_as_many_as_come_in_time() -> None:
 
 
 def test_frame_topics_are_listed() -> None:
-    assert rm.frame_streams("camera") == []
+    assert rm.frame_topics("camera") == []
     with (
         rm.FramePublisher("camera/road", (4, 6, 3), buffers=3) as road,
         rm.FramePublisher("camera/wide", size=10),
@@ -54,13 +55,13 @@ def test_frame_topics_are_listed() -> None:
         road.send(np.zeros((4, 6, 3), "u1"))
         road.send(np.zeros((4, 6, 3), "u1"))
         frame = sub.recv(timeout=PATIENCE_S)
-        first, second = rm.frame_streams("camera")
+        first, second = rm.frame_topics("camera")
         assert (first.name, first.shape, first.dtype, first.buffers) == ("camera/road", (4, 6, 3), np.uint8, 3)
         assert (first.frames, first.alive) == (2, True)
         assert first.rate > 0
         assert [(who.split()[0], count) for who, count in first.held.items()] == [("viewer", 1)]
         assert (second.name, second.layout.format, second.rate) == ("camera/wide", "bytes", 0)
-        assert [s.name for s in rm.frame_streams()] == ["camera/road", "camera/wide", "cameras"]
+        assert [s.name for s in rm.frame_topics()] == ["camera/road", "camera/wide", "cameras"]
         frame.release()
 
 
@@ -75,20 +76,20 @@ def test_the_rate_is_that_of_the_publish_times() -> None:
         average = times[1] - times[0]
         for before, after in itertools.pairwise(times[1:]):
             average += int(((after - before if after > before else average) - average) / 8)
-        first = rm.frame_stream("s").rate
+        first = rm.frame_topic("s").rate
         assert 0 < first <= 1e9 / average
-        while (later := rm.frame_stream("s").rate) >= first:  # ends when more than two intervals have passed
+        while (later := rm.frame_topic("s").rate) >= first:  # ends when more than two intervals have passed
             pass
         assert later > 0
 
 
 def test_a_frame_topic_that_does_not_exist() -> None:
     with pytest.raises(rm.TopicNotFound, match="no stream of frames 'camera/road'"):
-        rm.frame_stream("camera/road")
+        rm.frame_topic("camera/road")
     with rm.FrameSubscriber("camera/road") as sub, pytest.raises(rm.Timeout, match=r"'camera/road'.*no such topic"):
         sub.recv(timeout=0)
     with pytest.raises(ValueError, match=r"name"):
-        rm.frame_streams("camera//road")
+        rm.frame_topics("camera//road")
 
 
 def test_a_reader_may_come_first() -> None:
@@ -102,7 +103,7 @@ def test_a_reader_may_come_first() -> None:
             pub.send(np.full(4, 9, "u1"))
         with sub.recv(timeout=PATIENCE_S) as frame:  # the publisher is gone, its frames are not
             assert (frame.array.tolist(), frame.lost) == ([9] * 4, 0)
-        assert not rm.frame_stream("s").alive
+        assert not rm.frame_topic("s").alive
 
 
 def test_a_restart_with_another_shape() -> None:
@@ -142,7 +143,7 @@ def test_an_ordinary_topic_is_not_a_frame_topic() -> None:
             sub.recv(timeout=PATIENCE_S)
         assert sub.try_recv() is None
         with pytest.raises(rm.TopicNotFound, match="no stream of frames 's'"):
-            rm.frame_stream("s")
+            rm.frame_topic("s")
 
 
 def test_a_frame_subscriber_counts_as_a_subscriber() -> None:
@@ -200,6 +201,41 @@ def test_a_plain_subscriber_of_a_frame_topic_is_refused() -> None:
         with rm.Subscriber("cam", observe="always") as observer:
             pub.send(np.zeros(4, "u1"))
             assert observer.recv(timeout=PATIENCE_S)[:4] == b"FRME"
+
+
+def test_a_frame_topic_is_one_before_its_pool_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its header says so, from the moment that it has a name."""
+    refused = []
+
+    def make_pool(_: rm.FramePublisher) -> None:
+        assert _native.pools(_names.runtime_directory()) == []
+        assert _native.inspect(_names.runtime_directory(), "cam")["frames"]
+        with pytest.raises(rm.TopicMismatch, match="FrameSubscriber"):
+            rm.Subscriber("cam")
+        refused.append(True)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(rm.FramePublisher, "_make_pool", make_pool)
+    with pytest.raises(KeyboardInterrupt):
+        rm.FramePublisher("cam", 4)
+    assert refused
+
+
+def test_a_topic_of_messages_whose_messages_look_like_descriptors_is_one(until: Any) -> None:
+    with rm.Publisher("cam") as pub, rm.Latest({"cam": None}) as latest:
+        pub.send(b"FRME and so on")
+        until(lambda: latest.update(timeout=0.1))
+        assert latest["cam"] == b"FRME and so on"
+
+
+def test_messages_and_frames_do_not_share_a_topic() -> None:
+    with (
+        rm.Publisher("cam", capacity=64 * 1024),
+        pytest.raises(rm.TopicMismatch, match=r"no frames; .* descriptors of"),
+    ):
+        rm.FramePublisher("cam", 4)
+    with rm.FramePublisher("cam", 4), pytest.raises(rm.TopicMismatch, match=r"descriptors of frames; .* no frames"):
+        rm.Publisher("cam")
 
 
 def test_a_topic_of_messages_is_not_mistaken_for_the_frame_topic_that_it_was() -> None:

@@ -13,11 +13,12 @@ import os
 import signal
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import ringmain as rm
+from ringmain._contracts import CONTRACTS
 
 TOPIC = "lab/topic"
 CAPACITY = 4096
@@ -31,11 +32,13 @@ SLICE_S = 0.25
 FIRST_POLL_S, LONGEST_POLL_S = 0.0005, 0.02
 """Dozens of processes poll at once. If all of them did so every half millisecond, they alone would keep two cores busy,
 and then any process that is forked or ends waits for seconds in the kernel."""
-WAITING = ("pipe", "reliable", "work")
-SHARED = ("work",)
+WAITING = [one.name for one in CONTRACTS.values() if one.writer_waits]
+SHARED = [one.name for one in CONTRACTS.values() if one.shared]
+HOLDING = [one.name for one in CONTRACTS.values() if one.holds != "never"]
+KEEPING = [one.name for one in CONTRACTS.values() if one.keeps_unread]
 SURVIVOR = 1
 """The number of the surviving writer."""
-ONE_WRITER = ("broadcast", "pipe")
+ONE_WRITER = [one.name for one in CONTRACTS.values() if one.one_writer]
 HEAD = struct.Struct("<IIQ")
 FINAL = 0xFFFF
 VICTIM = "victim"
@@ -299,7 +302,8 @@ def writer(board: Board, record: Record, contract: str, number: int, readers: li
             if board.stop and all(reader.done for reader in readers):
                 return
             leaving = board.stop
-            if leaving and said_goodbye and (contract == "pipe" or (contract in SHARED and not pub.all_read)):
+            leaves_unread = contract in KEEPING and (contract not in SHARED or not pub.all_read)
+            if leaving and said_goodbye and leaves_unread:
                 # Unread ones would stay: once is enough on a pipe, and where they are shared one after the other.
                 time.sleep(0.0005)
                 continue
@@ -367,7 +371,7 @@ def lingering_reader(board: Board, record: Record, contract: str) -> None:
                     board.finished(bytes(message.data))
                 since = time.monotonic()
             except Wrong:
-                if contract != "broadcast":
+                if CONTRACTS[contract].holds != "never":
                     raise
                 continue
             except rm.Timeout as error:
@@ -418,7 +422,7 @@ class Act:
     """Has a process died in the topic before?"""
     writes: bool = False
     """Does it want to be the one writer, where there is one?"""
-    contracts: tuple[str, ...] = ("broadcast", "pipe", "bus", "reliable", "work")
+    contracts: Sequence[str] = tuple(CONTRACTS)
 
 
 ROUNDS = 16
@@ -554,7 +558,7 @@ def clean(board: Board, record: Record, contract: str, number: int) -> None:
 
 ACTS = {
     "write": Act(write, writes=True, founded=True),
-    "write, blocked": Act(write, writes=True, founded=True, pauses=True, contracts=("pipe", "bus", "reliable", "work")),
+    "write, blocked": Act(write, writes=True, founded=True, pauses=True, contracts=HOLDING),
     "write where one died": Act(write, writes=True, founded=True, corpse=True),
     "read": Act(read, has_reader=False),
     "read where one died": Act(read, has_reader=False, corpse=True),

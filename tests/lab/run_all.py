@@ -26,11 +26,12 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
+from ringmain._contracts import CONTRACTS
+
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "internals" / "killed.md"
 RESULTS = HERE.parents[1] / "build" / "lab"
 PLAYS = {"die": ("--later",), "stop": ("--every-act",), "pair": ()}
-CONTRACTS = ("broadcast", "pipe", "bus", "reliable", "work")
 BEGIN, END = "<!-- table: make lab -->\n", "<!-- end of table -->\n"
 
 

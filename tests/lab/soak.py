@@ -26,12 +26,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import child_processes
-from actors import Board, Ledger, Record, Wrong, compose, parse
+from actors import KEEPING, Board, Ledger, Record, Wrong, compose, parse
 
 import ringmain as rm
+from ringmain._contracts import CONTRACTS
 from ringmain.testing import crash_points, die_at, stop_at
 
-CONTRACTS = ("broadcast", "pipe", "bus", "reliable", "work")
 ORIGINS = (0, (1 << 32) - 4096, (1 << 63) - 4096)
 CROWD = 6
 """Participants of a topic at the same time, at most."""
@@ -103,9 +103,9 @@ def write(board: Board, record: Record, topic: str, contract: str, number: int, 
 
 
 def read(board: Board, record: Record, topic: str, contract: str, number: int, chance: random.Random) -> None:
-    start = "oldest" if chance.random() < 0.5 else "latest"
+    start = "oldest" if chance.random() < 0.5 else "next"
     ledger = Ledger(contract)
-    with rm.Subscriber(topic, start=start, on_lap=chance.choice(["oldest", "latest"])) as sub:  # type: ignore[arg-type]
+    with rm.Subscriber(topic, start=start, on_lap=chance.choice(["oldest", "next"])) as sub:  # type: ignore[arg-type]
         deadline = time.monotonic() + chance.random() * 4
         while time.monotonic() < deadline:
             message = sub.recv_message(timeout=1)
@@ -155,7 +155,7 @@ class Soak:
         self.born = 0
 
     def enter(self) -> None:
-        contract, origin = self.chance.choice(CONTRACTS), self.chance.choice(ORIGINS)
+        contract, origin = self.chance.choice(list(CONTRACTS)), self.chance.choice(ORIGINS)
         program = self.chance.choice([write, work if contract == "work" else read])
         fate = self.chance.choice(["lives", "lives", "killed", "dies at", "stops at"])
         label = self.chance.choice(crash_points())
@@ -250,7 +250,7 @@ class Soak:
             self.finish_work(topic_of("work", origin))
         self.account["topics of dead processes cleaned up"] += len(rm.clean())
         for info in rm.topics():
-            if info.contract == "pipe":
+            if info.contract in KEEPING:
                 rm.unlink(info.name, force=True)
         left = [p.name for p in self.directory.glob("*.ring")]
         if left and not self.failed:

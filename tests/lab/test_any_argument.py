@@ -76,7 +76,7 @@ def test_names(name: Any) -> None:
 
     found = alike(do)
     if isinstance(name, str):
-        assert found == (name if TOPIC.match(name) else ValueError)
+        assert found == (name if TOPIC.match(name) else rm.InvalidArgument)
     else:
         assert found is TypeError
 

@@ -18,6 +18,7 @@ import pytest
 
 import ringmain as rm
 from ringmain._cli import main
+from tests import contracts
 from tests.conftest import PATIENCE_S, Child
 
 ROOT = Path(__file__).parents[2]
@@ -33,12 +34,16 @@ except OSError as error:
     sys.exit()
 say("in")
 """
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user, and mount")
+needs_root = pytest.mark.privileged
 
 Contain = Callable[..., Child]
 
 
-@pytest.fixture(params=["", "pid", "user", "ipc", "mount", "pid,user,ipc,mount"], ids=lambda names: names or "none")
+# Anybody may make a user namespace, and in it the others.
+NAMESPACES = ["user", "pid,user,ipc,mount", *(pytest.param(each, marks=needs_root) for each in ("pid", "ipc", "mount"))]
+
+
+@pytest.fixture(params=["", *NAMESPACES], ids=lambda names: names or "none")
 def contain(request: pytest.FixtureRequest, child: Callable[..., Child]) -> Contain:
     """Starts a script in new namespaces."""
 
@@ -141,7 +146,7 @@ def test_kill_while_it_writes(contain: Contain, in_thread: Callable[..., Callabl
         assert {message.data for message in received[:-1]} == {b"x" * 300}
 
 
-@pytest.mark.parametrize("contract", ["pipe", "reliable"])
+@pytest.mark.parametrize("contract", contracts.WAITING_FOR_EACH)
 def test_a_reader_that_blocks(
     contain: Contain,
     contract: str,

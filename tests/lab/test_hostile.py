@@ -22,9 +22,10 @@ from hypothesis import strategies as st
 
 import ringmain as rm
 from ringmain._native import LAYOUT
+from tests import contracts
 from tests.conftest import Child
 
-CONTRACTS = ("broadcast", "pipe", "bus", "reliable")
+CONTRACTS = contracts.ALL
 ROSTER, SCHEMA, SLOT = LAYOUT["roster_offset"], LAYOUT["schema_offset"], LAYOUT["Slot"]
 DATA = SCHEMA + 8192
 
@@ -298,7 +299,7 @@ def test_a_turn_that_is_no_writers(contract: str, turn: int, runtime_dir: Path, 
     assert program.finish()[-1] == "done"
 
 
-@pytest.mark.parametrize("contract", ["bus", "reliable"])
+@pytest.mark.parametrize("contract", [name for name in contracts.MANY_WRITERS if name in contracts.TO_ALL])
 def test_a_hold_in_a_writers_slot_does_not_end_the_writer(contract: str, runtime_dir: Path) -> None:
     """A writer's slot never holds. A writer that is blocked by its own resets it, and stays in the topic."""
     with (

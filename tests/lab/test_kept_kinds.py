@@ -1,8 +1,8 @@
 """A writer that keeps the last message of each kind dies in the middle of it: a reader that joins gets the last of
 every kind all the same, none of them torn, and the next writer goes on.
 
-How: the writer is killed at each crash point of `native/kept.hpp`, the first time and later. Each message is one byte
-many times over, so that a torn one shows.
+How: the writer is killed at each crash point of `native/rule/kept.hpp`, the first time and later. Each message is one
+byte many times over, so that a torn one shows.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pytest
 
 import ringmain as rm
 from ringmain.testing import die_at, stop_at
+from tests import contracts
 
 POINTS = [label for label in importlib.import_module("ringmain._ring_lab").CRASH_POINTS if label.startswith("keep:")]
 KINDS = 5
@@ -37,7 +38,7 @@ def write_until(environment: dict[str, str], contract: str) -> subprocess.Popen[
 
 def check_last(sent: int) -> None:
     """After messages 0 to `sent`, or one more: its writer died before it could say so."""
-    with rm.Subscriber("prices", start="last") as sub:
+    with rm.Subscriber("prices", start="newest") as sub:
         got = list(iter(sub.try_recv_message, None))
     assert [m.seq for m in got] == list(range(got[-1].seq - KINDS + 1, got[-1].seq + 1))
     assert got[-1].seq in (sent, sent + 1)
@@ -46,7 +47,7 @@ def check_last(sent: int) -> None:
         assert message.data == bytes([message.seq % 251]) * (message.seq * 7 % 600)
 
 
-@pytest.mark.parametrize("contract", ["broadcast", "bus", "reliable"])
+@pytest.mark.parametrize("contract", contracts.TO_ALL)
 @pytest.mark.parametrize("nth", [1, 2, 7, 100])
 @pytest.mark.parametrize("label", POINTS)
 def test_old_or_new_and_never_torn(label: str, nth: int, contract: Any) -> None:
@@ -69,7 +70,7 @@ def test_a_writer_that_stops_there_keeps_no_reader_waiting() -> None:
         try:
             _, status = os.waitpid(writer.pid, os.WUNTRACED)
             assert os.WIFSTOPPED(status)
-            with rm.Subscriber("prices", start="last") as sub:
+            with rm.Subscriber("prices", start="newest") as sub:
                 last = [message.seq for message in iter(sub.try_recv_message, None)]
             check_last(last[-1])
         finally:

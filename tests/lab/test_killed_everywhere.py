@@ -107,7 +107,8 @@ def test_the_injector_stops_a_program_until_it_is_told_to_go_on(tmp_path: Path) 
 
 
 def test_the_ring_ignores_a_plan_for_the_recorder(tmp_path: Path) -> None:
-    environment = {**os.environ, "RINGMAIN_DIR": str(tmp_path), "RINGMAIN_LAB": "1", "RINGMAIN_CRASH": "R2#1"}
+    lab = {"RINGMAIN_LAB": "1", **die_at("record: batch half written")}
+    environment = {**os.environ, "RINGMAIN_DIR": str(tmp_path), **lab}
     child = subprocess.run([sys.executable, "-c", PUBLISH], env=environment, capture_output=True, text=True, timeout=60)
     assert child.returncode == 0
     assert len(child.stdout.split()) == 9

@@ -1,7 +1,6 @@
-"""Crowds, sizes and bad weather: many participants, many topics, rings of any size, little memory, clocks that jump.
+"""Crowds, sizes and bad weather: many participants, many topics, rings of any size, little memory.
 
-How: real topics in /dev/shm, participants spread over processes. A clock is stepped by a shim that is loaded before
-libc's clock_gettime and adds what a file says to the wall clock: the machine's own cannot be stepped from a test.
+How: real topics in /dev/shm, participants spread over processes. Clocks that jump are in tests/test_clock_steps.py.
 /dev/shm that is full is in tests/ring/test_names_and_files.py; a thousand million messages and counters that wrap are
 in native/tests/endurance.cpp. `make lab` goes up to 4 GiB.
 """
@@ -9,17 +8,14 @@ in native/tests/endurance.cpp. `make lab` goes up to 4 GiB.
 from __future__ import annotations
 
 import os
-import resource
 import shutil
-import struct
-import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from collections.abc import Callable
+from contextlib import ExitStack
 
 import pytest
 
 import ringmain as rm
+from tests import contracts
 from tests.conftest import Child
 
 LARGEST = int(os.environ.get("RINGMAIN_LARGEST_RING", str(64 << 20)))
@@ -29,7 +25,7 @@ CROWD = """
 from contextlib import ExitStack
 count = int(sys.argv[1])
 with ExitStack() as stack:
-    subs = [stack.enter_context(rm.Subscriber("crowd", start="oldest", on_lap="oldest")) for _ in range(count)]
+    subs = [stack.enter_context(rm.Subscriber("crowd", start="oldest")) for _ in range(count)]
     for sub in subs:
         assert sub.attached
     say("ready")
@@ -46,7 +42,7 @@ with ExitStack() as stack:
 """
 
 
-@pytest.mark.parametrize("contract", ["broadcast", "bus", "reliable"])
+@pytest.mark.parametrize("contract", contracts.TO_ALL)
 def test_sixty_on_one_topic(contract: rm.Contract, child: Callable[..., Child]) -> None:
     """59 readers in six processes and a writer: each accounts for every message."""
     messages = 400
@@ -70,21 +66,10 @@ def test_sixty_on_one_topic(contract: rm.Contract, child: Callable[..., Child]) 
             crowd.finish()
 
 
-@contextmanager
-def descriptors(wanted: int) -> Iterator[None]:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard not in (resource.RLIM_INFINITY,) and hard < wanted:
-        pytest.skip(f"needs {wanted} descriptors, the limit is {hard}")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
+@pytest.mark.descriptors(5000)
 def test_a_thousand_topics() -> None:
     names = [f"load/{i}" for i in range(1000)]
-    with descriptors(5000), ExitStack() as stack:
+    with ExitStack() as stack:
         pubs = [stack.enter_context(rm.Publisher(name, capacity=4096)) for name in names]
         subs = [stack.enter_context(rm.Subscriber(name)) for name in names]
         for i, pub in enumerate(pubs):
@@ -135,59 +120,3 @@ with rm.Publisher("small", capacity=4096) as pub, rm.Subscriber("small") as sub:
     assert len(errors) == 3
     assert all("emory" in error for error in errors), errors
     assert last == "still here small"
-
-
-SHIM = r"""
-#define _GNU_SOURCE
-#include <fcntl.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-static const volatile long* step;
-__attribute__((constructor)) static void begin(void) {
-    int fd = open(getenv("CLOCK_STEP"), O_RDONLY | O_CLOEXEC);
-    step = mmap(0, 4096, PROT_READ, MAP_SHARED, fd, 0);
-}
-int clock_gettime(clockid_t id, struct timespec* now) {
-    long failed = syscall(SYS_clock_gettime, id, now);
-    if (id == CLOCK_REALTIME && step) now->tv_sec += *step;
-    return failed;
-}
-"""
-
-STEPPED = """
-with rm.Publisher("t", capacity=4096, contract="reliable") as pub, rm.Subscriber("t") as sub:
-    say("ready")
-    while hear() == "again":
-        for i in range(20):
-            pub.send(b"x"); time.sleep(0.0001)
-        times = [sub.recv_message(timeout=60).time_ns for _ in range(20)]
-        try: sub.recv(timeout=0.01); say("something came")
-        except rm.Timeout: say("ok", times[-1] // 10**9, int(time.time()), sub.lost)
-"""
-
-
-@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler for the shim")
-def test_a_clock_that_is_stepped(tmp_path: Path, child: Callable[..., Child]) -> None:
-    """The wall clock jumps by an hour, forth and back: publish times follow it, waits and order do not care."""
-    (tmp_path / "shim.c").write_text(SHIM)
-    shim = tmp_path / "shim.so"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, tmp_path / "shim.c"], check=True)
-    steps = tmp_path / "steps"
-    steps.write_bytes(bytes(4096))
-    stepped = child(STEPPED, env={"LD_PRELOAD": str(shim), "CLOCK_STEP": str(steps)})
-    assert stepped.line() == "ready"
-    published = []
-    for seconds in (0, 3600, -3600, 0, -86400 * 365):
-        with steps.open("r+b") as file:
-            file.write(struct.pack("<q", seconds))
-        stepped.tell("again")
-        word, sent_s, now_s, lost = stepped.line().split()
-        assert (word, lost) == ("ok", "0")
-        assert abs(int(now_s) - int(sent_s)) <= 30  # of the stepped clock, however slow the machine
-        published.append(int(sent_s) - seconds)
-    assert max(published) - min(published) < 600  # without the steps: the time that the test took
-    stepped.tell("enough")
-    stepped.finish()

@@ -24,7 +24,7 @@ import ringmain as rm
 OWNER, FRIEND, STRANGER = 61001, 61002, 61003
 GROUP = 61500
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become other users")
+pytestmark = pytest.mark.privileged
 
 
 def as_user(uid: int, action: Callable[[], Any], groups: tuple[int, ...] = ()) -> Any:

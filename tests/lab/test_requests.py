@@ -63,7 +63,7 @@ def start_server(child: StartChild, name: str, **options: Any) -> Child:
     return server
 
 
-def bury(victim: Child) -> float:
+def wait_until_dead(victim: Child) -> float:
     """When it was dead."""
     assert victim.process.wait(PATIENCE_S) == -signal.SIGKILL
     return time.monotonic()
@@ -87,7 +87,7 @@ def test_a_server_dies_and_the_client_has_its_outcome(
         for _ in range(nth - 1):
             assert client.call(b"first", timeout=LONG_S) == b"victim did first"
         called = in_thread(lambda: client.call(b"last", timeout=LONG_S, retry=retry))
-        died = bury(victim)
+        died = wait_until_dead(victim)
         survivor = None
         if retry:
             survivor = start_server(child, "survivor")
@@ -123,9 +123,9 @@ def test_a_server_that_answers_for_a_dead_one_dies_too(child: StartChild, in_thr
     with rm.Client("infer") as client:
         first = start_server(child, "first", env=die_at(TAKEN))
         called = in_thread(lambda: client.call(request_, timeout=LONG_S))
-        bury(first)
+        wait_until_dead(first)
         second = start_server(child, "second", env=die_at(ANSWERED))
-        bury(second)
+        wait_until_dead(second)
         assert outcome(called) == GONE
         third = start_server(child, "third")
         assert client.call(b"next", timeout=LONG_S) == b"third did next"
@@ -139,7 +139,7 @@ def test_a_server_dies_as_it_fails_a_request(child: StartChild, in_thread: InThr
         for _ in range(nth):
             with pytest.raises(rm.RequestFailed, match="told to"):
                 client.call(b"fail", timeout=LONG_S)
-        bury(victim)
+        wait_until_dead(victim)
         start_server(child, "survivor")
         assert client.call(b"next", timeout=LONG_S) == b"survivor did next"
 
@@ -152,7 +152,7 @@ def test_a_client_that_dies_costs_the_server_nothing(
     with rm.Server("infer") as server, rm.Client("infer") as client:
         served = in_thread(server.serve, bytes.upper)
         victim = child(CLIENT, env=die_at(label, nth))
-        died = bury(victim)
+        died = wait_until_dead(victim)
         assert client.call(b"def", timeout=LONG_S) == b"DEF"
         print(f"{label}: {1e3 * (time.monotonic() - died):.1f} ms")
         until(lambda: rm.info("infer").waiting == 0 and rm.info("infer").readers[0].taken == 0)

@@ -1,7 +1,7 @@
 """Workers die at every step at which one can die, and every message is done by another.
 
-How: a worker is killed at each crash point of `native/worker.hpp`, and the process that reaps it at its own. Then the
-soak: messages of which each kills its workers a number of times that the seed decides.
+How: a worker is killed at each crash point of `native/rule/worker.hpp`, and the process that reaps it at its own. Then
+the soak: messages of which each kills its workers a number of times that the seed decides.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ with rm.Subscriber("jobs", name="victim", spin=0) as sub:
     for task in sub:
         print(task.decode(), flush=True)
 """
-TAKER = """
+HOLDER = """
 import ringmain as rm, time
-with rm.Subscriber("jobs", name="taker") as sub:
+with rm.Subscriber("jobs", name="holder") as sub:
     print(sub.recv().decode(), flush=True)
     time.sleep(3600)
 """
@@ -69,10 +69,10 @@ def test_another_worker_does_what_a_dead_one_had(label: str) -> None:
 def test_the_reaper_dies_too_and_the_message_counts_once() -> None:
     with rm.Publisher("jobs", contract="work") as pub:
         pub.send(b"task")
-        with start(TAKER) as taker:
-            assert taker.stdout is not None
-            assert taker.stdout.readline() == "task\n"
-            taker.kill()
+        with start(HOLDER) as holder:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "task\n"
+            holder.kill()
         with start(VICTIM, die_at("reap: message given back, hold kept")) as reaper:
             assert reaper.wait(60) == -signal.SIGKILL
         with rm.Subscriber("jobs") as survivor:

@@ -11,7 +11,8 @@ import pytest
 
 from ringmain._cli.main import main
 from ringmain.errors import LakeError
-from ringmain.pipeline import Lake, Pipeline, Rule, Rules, check
+from ringmain.lake import Lake, Rule, Rules, check
+from ringmain.pipeline import Pipeline
 from tests.spark.recordings import START_NS, Imu, imu, rows, schema_of, writer
 
 DAY_NS = 86_400 * 10**9
@@ -31,7 +32,7 @@ def lake(tmp_path: Path) -> Path:
     made.declare("imu", epoch=3, schema=schema_of(Imu))
     made.append("imu", 3, before, record_time_ns=START_NS - DAY_NS + 10**11)
     made.close()
-    Pipeline().run(tmp_path / "recs", tmp_path / "lake")
+    Pipeline().run(tmp_path / "recs", tmp_path / "lake", engine="local")
     return tmp_path / "lake"
 
 
@@ -82,7 +83,7 @@ def test_the_command_exits_5(lake: Path, tmp_path: Path, capsys: pytest.CaptureF
     printed = json.loads(capsys.readouterr().out)
     assert printed["ok"] is False
     assert (printed["problems"][0]["rule"], printed["problems"][0]["limit"]) == ("losses", 0.1)
-    assert "imu lost 25 messages" in printed["problems"][0]["text"]
+    assert " lost 25 messages" in printed["problems"][0]["text"]
     rules.write_text("[[rule]]\nmax_loss = 1.0\n")
     assert main(["report", str(lake), "--check", str(rules)]) == 0
     assert json.loads(capsys.readouterr().out) == {"ok": True, "problems": []}

@@ -18,18 +18,20 @@ import pytest
 from pyarrow import fs as pafs
 
 from ringmain.errors import LakeError, RecordingNotFound
-from ringmain.pipeline import Lake, Pipeline
+from ringmain.lake import Lake
+from ringmain.lake._ledger import BEGUN, DONE, Ledger
+from ringmain.pipeline import Pipeline
 from ringmain.pipeline import _batch as batch_module
 from ringmain.pipeline import _run as run_module
-from ringmain.pipeline._ledger import BEGUN, DONE, POINTS, Ledger
 from ringmain.pipeline._work import Report, Work
+from ringmain.testing import crash_points, die_at
 from tests.spark.recordings import Imu, imu, rows, schema_of, writer
 
 DRIVER = """
 import json, sys
 from ringmain.pipeline import run
 recordings, lake, options = sys.argv[1:]
-print(run(recordings, lake, storage_options=json.loads(options), max_bytes_per_batch="20KiB"))
+print(run(recordings, lake, storage_options=json.loads(options), max_bytes_per_batch="20KiB", engine="local"))
 """
 
 
@@ -47,11 +49,11 @@ def record_two(folder: Path) -> None:
 
 def check(lake: Lake) -> None:
     database = lake.to_duckdb()
-    assert database.sql("select count(*), count(distinct seq), min(seq), max(seq) from silver.imu").fetchall() == [
-        (400, 400, 0, 399)
-    ]
+    assert database.sql(
+        "select count(*), count(distinct rm_seq), min(rm_seq), max(rm_seq) from silver.imu"
+    ).fetchall() == [(400, 400, 0, 399)]
     for name in ("one", "two"):
-        assert database.sql(f"select count(*), count(distinct seq) from silver.{name}").fetchall() == [(150, 150)]
+        assert database.sql(f"select count(*), count(distinct rm_seq) from silver.{name}").fetchall() == [(150, 150)]
     health = database.sql("select topic, sum(messages), sum(lost) from gold.topic_health group by 1 order by 1")
     assert health.fetchall() == [("imu", 600, 2), ("one", 150, 0), ("two", 150, 0)]
     assert database.sql("select sum(messages) from gold.senders").fetchall() == [(900,)]
@@ -64,21 +66,21 @@ def check(lake: Lake) -> None:
     assert sum(count.duplicates for count in counted) == 200
 
 
-@pytest.mark.parametrize(("point", "where"), [(p, w) for p in sorted(POINTS) for w in ("disk", "s3")])
+@pytest.mark.parametrize(("point", "where"), [(p, w) for p in crash_points("pipeline") for w in ("disk", "s3")])
 def test_a_driver_that_is_killed(point: str, where: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     record_two(tmp_path / "recs")
     options = request.getfixturevalue("s3") if where == "s3" else {}
     uri = f"s3://lakes/{tmp_path.name}" if where == "s3" else str(tmp_path / "lake")
     died = subprocess.run(
         [sys.executable, "-c", DRIVER, str(tmp_path / "recs"), uri, json.dumps(options)],
-        env={**os.environ, "RINGMAIN_CRASH": point}, capture_output=True, text=True, timeout=120, check=False,
+        env={**os.environ, **die_at(point)}, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert died.returncode == -signal.SIGKILL, died.stderr
     lake = Lake(uri, options)
     last = Ledger(lake).last()
     assert last is not None
-    assert (last.batch, last.state) == (0, DONE if point == "L5" else BEGUN)
-    Pipeline().run(tmp_path / "recs", lake)
+    assert (last.batch, last.state) == (0, DONE if point.startswith("batch: done") else BEGUN)
+    Pipeline().run(tmp_path / "recs", lake, engine="local")
     check(lake)
 
 
@@ -91,7 +93,9 @@ def test_two_pipelines_at_once(tmp_path: Path) -> None:
     def work() -> None:
         barrier.wait()
         try:
-            ended.append(Pipeline().run(tmp_path / "recs", tmp_path / "lake", max_bytes_per_batch="20KiB"))
+            ended.append(
+                Pipeline().run(tmp_path / "recs", tmp_path / "lake", max_bytes_per_batch="20KiB", engine="local")
+            )
         except LakeError as error:
             ended.append(error)
 
@@ -103,13 +107,13 @@ def test_two_pipelines_at_once(tmp_path: Path) -> None:
     assert len(ended) == 2
     for one in ended:
         assert not isinstance(one, LakeError) or "a lake takes one pipeline at a time" in str(one), one
-    Pipeline().run(tmp_path / "recs", tmp_path / "lake")  # what both left undone
+    Pipeline().run(tmp_path / "recs", tmp_path / "lake", engine="local")  # what both left undone
     check(Lake(str(tmp_path / "lake")))
 
 
 def test_a_file_deleted_by_hand_is_named(tmp_path: Path) -> None:
     record_two(tmp_path / "recs")
-    Pipeline().run(tmp_path / "recs", tmp_path / "lake")
+    Pipeline().run(tmp_path / "recs", tmp_path / "lake", engine="local")
     lake = Lake(str(tmp_path / "lake"))
     (gone,) = lake.files("silver/one")
     (tmp_path / "lake" / "silver" / "one" / gone.name).unlink()
@@ -128,8 +132,8 @@ def test_workers_that_do_not_share_the_lake_are_told(tmp_path: Path, monkeypatch
     with monkeypatch.context() as patched:
         patched.setattr(batch_module, "Work", Elsewhere)
         with pytest.raises(LakeError, match="put the lake on a file system that all of them share"):
-            Pipeline().run(tmp_path / "recs", tmp_path / "lake")
-    Pipeline().run(tmp_path / "recs", tmp_path / "lake")
+            Pipeline().run(tmp_path / "recs", tmp_path / "lake", engine="local")
+    Pipeline().run(tmp_path / "recs", tmp_path / "lake", engine="local")
     check(Lake(str(tmp_path / "lake")))
 
 
@@ -146,9 +150,9 @@ def test_a_failing_step_leaves_the_batch_to_the_next_run(tmp_path: Path, monkeyp
     with monkeypatch.context() as patched:
         patched.setattr(run_module._Run, "_more", die)
         with pytest.raises(Died):
-            Pipeline().run(tmp_path / "recs", tmp_path / "lake")
+            Pipeline().run(tmp_path / "recs", tmp_path / "lake", engine="local")
     assert Lake(str(tmp_path / "lake")).to_arrow("silver/imu").num_rows == 400
-    Pipeline().run(tmp_path / "recs", tmp_path / "lake")
+    Pipeline().run(tmp_path / "recs", tmp_path / "lake", engine="local")
     check(Lake(str(tmp_path / "lake")))
 
 
@@ -165,12 +169,12 @@ def test_from_one_object_store_to_another(tmp_path: Path, s3: dict[str, str], mo
             with store.open_output_stream(f"{base}/{file.relative_to(tmp_path / 'recs')}") as out:
                 out.write(file.read_bytes())
     lake = Lake(f"s3://lakes/{tmp_path.name}/lake", s3)
-    summary = Pipeline().run(f"s3://lakes/{tmp_path.name}/recs{query}", lake)
+    summary = Pipeline().run(f"s3://lakes/{tmp_path.name}/recs{query}", lake, engine="local")
     assert summary.rows_in == 900
     check(lake)
-    assert Pipeline().run(f"s3://lakes/{tmp_path.name}/recs{query}", lake).rows_in == 0
+    assert Pipeline().run(f"s3://lakes/{tmp_path.name}/recs{query}", lake, engine="local").rows_in == 0
     with pytest.raises(RecordingNotFound, match="no recording at s3://lakes/nothing"):
-        Pipeline().run(f"s3://lakes/nothing/{query}", lake)
+        Pipeline().run(f"s3://lakes/nothing/{query}", lake, engine="local")
 
 
 INTERRUPTED = """
@@ -200,5 +204,5 @@ def test_ctrl_c_in_a_spark_job_ends_with_a_sentence(tmp_path: Path) -> None:
     assert driver.returncode == 7, said
     assert said.splitlines()[-1] == "interrupted: what was done is in the lake, and the next run goes on with the rest"
     assert "Traceback" not in said
-    Pipeline().run(tmp_path / "rec", tmp_path / "lake")
+    Pipeline().run(tmp_path / "rec", tmp_path / "lake", engine="local")
     assert Lake(str(tmp_path / "lake")).to_arrow("silver/a").num_rows == 3000

@@ -12,13 +12,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyarrow import fs as pafs
 
 from ringmain.errors import LakeError
-from ringmain.pipeline import Lake
-from ringmain.pipeline._ledger import BEGUN, DONE, Batch, Ledger, Source, TopicCount, totals
-from ringmain.spark._tables import Change, live_files
+from ringmain.lake import Lake, report
+from ringmain.lake._ledger import BEGUN, DONE, LAKE_VERSION, Batch, Ledger, Source, TopicCount, totals
+from ringmain.lake._tables import Change, table_files
+from ringmain.pipeline import Pipeline
+from tests.spark.recordings import record
+from tests.spark.recordings import rows as sent
 
 SCHEMA = pa.schema([("seq", pa.int64()), ("publish_time", pa.timestamp("us", "UTC"))])
 
@@ -70,7 +73,7 @@ def test_of_two_writers_one_commits(lake: Lake) -> None:
 
     def stranger(found: DeltaTable | None) -> Change:
         assert found is not None
-        hit = live_files(found)
+        hit = table_files(found)
         same(lake).table("silver/a").delete()
         return Change(SCHEMA, [lake.write("silver/a", 2, rows(2))], hit)
 
@@ -245,7 +248,7 @@ def test_a_second_pipeline_is_told_who_is_first(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         other.stdout.readline()
-        from ringmain.pipeline._ledger import _process
+        from ringmain.lake._ledger import _process
 
         begun.process = _process(other.pid)
         with pytest.raises(LakeError, match=f"process {other.pid} on this machine is writing batch 0"):
@@ -254,11 +257,28 @@ def test_a_second_pipeline_is_told_who_is_first(tmp_path: Path) -> None:
     ledger.refuse_second(begun)  # it is gone
 
 
-def test_a_lake_of_the_first_format_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "_ringmain").mkdir()
-    (tmp_path / "_ringmain" / "lake.json").write_text("{}")
-    with pytest.raises(LakeError, match="build a new lake from the recordings"):
-        Lake(str(tmp_path)).check()
+NEXT = LAKE_VERSION + 1
+
+
+def test_a_lake_of_another_version_can_be_read_and_is_not_continued(tmp_path: Path) -> None:
+    """In version 1 the ledger had no version, and silver's columns had no prefix."""
+    record(tmp_path / "rec", ("a", 1, sent(0, 5)))
+    Pipeline().run(tmp_path / "rec", tmp_path / "lake", engine="local")
+    lake = Lake(str(tmp_path / "lake"))
+    ledger = lake.to_arrow("ops/batches")
+    for version, advice in ((1, "build a new lake from the recordings"), (NEXT, "use the ringmain that wrote it")):
+        old = ledger.drop_columns("lake_version")
+        if version == NEXT:
+            old = old.append_column("lake_version", pa.array([version]))
+        write_deltalake(f"{lake.uri}/ops/batches", old, mode="overwrite", schema_mode="overwrite")
+        for use in (
+            lambda: Pipeline().run(tmp_path / "rec", tmp_path / "lake", engine="local"),
+            lambda: report(tmp_path / "lake", tmp_path / "page.html"),
+        ):
+            with pytest.raises(LakeError, match=rf"version {version}, and this .* version {LAKE_VERSION}.*{advice}"):
+                use()
+        assert Lake(str(tmp_path / "lake")).to_duckdb().sql("select count(*) from silver.a").fetchall() == [(5,)]
+    assert any("silver/a" in line for line in lake.maintain())
 
 
 def test_credentials_are_not_shown() -> None:

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from ringmain.errors import RecordingNotFound
-from ringmain.pipeline import Lake, Pipeline
+from ringmain.lake import Lake
+from ringmain.pipeline import Pipeline
 from ringmain.recording import Recording, RecordingWriter
-from ringmain.spark._locations import find_recordings
+from ringmain.recording._locations import find_recordings
 from tests.recording.conftest import ring_batch
 from tests.store import make_container
 
@@ -53,9 +54,9 @@ def test_azure(azure: dict[str, str], scheme: str, tmp_path: Path) -> None:
     assert list(find_recordings(parent, storage=azure)) == ["drive"]
     assert len(list(Recording(f"{parent}/drive", storage_options=azure))) == 10
     lake = Lake(f"{parent}-lake", azure)
-    assert Pipeline(storage_options=azure).run(parent, lake).rows_out == 10
+    assert Pipeline(storage_options=azure).run(parent, lake, engine="local").rows_out == 10
     assert lake.to_arrow("silver/t").num_rows == lake.bronze().read_all().num_rows == 10
-    assert Pipeline(storage_options=azure).run(parent, lake).rows_in == 0
+    assert Pipeline(storage_options=azure).run(parent, lake, engine="local").rows_in == 0
     assert "silver/t: 0 files joined, 0 deleted" in list(lake.maintain())
 
 
@@ -66,6 +67,6 @@ def test_gcs(s3_endpoint: str, s3: dict[str, str], tmp_path: Path) -> None:
     for scheme in ("gs", "gcs"):
         assert list(find_recordings(f"{scheme}://lakes/google", storage=options)) == ["drive"]
         assert len(list(Recording(f"{scheme}://lakes/google/drive", storage_options=options))) == 10
-    assert Pipeline(storage_options=options).run("gs://lakes/google", tmp_path / "lake").rows_out == 10
+    assert Pipeline(storage_options=options).run("gs://lakes/google", tmp_path / "lake", engine="local").rows_out == 10
     with pytest.raises(RecordingNotFound, match="no recording at gs://lakes/none"):
         Recording("gs://lakes/none", storage_options=options)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,9 @@ import pyarrow as pa
 import pytest
 
 from ringmain.errors import LakeError
-from ringmain.pipeline import Lake, report
-from ringmain.pipeline._report import numbers
-from ringmain.spark._tables import Change
+from ringmain.lake import Lake, report
+from ringmain.lake._report import numbers
+from ringmain.lake._tables import Change
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 TIME = pa.timestamp("us", "UTC")
@@ -30,11 +31,11 @@ HOSTILE = "</script><script>document.title='broken'</script>"
 def health(
     topic: str, recorder: str, windows: range, hz: float, lost: Any = lambda n: 0, epoch: int = 1
 ) -> list[dict[str, Any]]:
-    start = pd.Timestamp("2026-01-02 03:00:00", tz="UTC")
+    start = datetime(2026, 1, 2, 3, tzinfo=UTC)
     return [
         {
-            "window_start": start + pd.Timedelta(seconds=10 * n),
-            "window_end": start + pd.Timedelta(seconds=10 * n + 10),
+            "window_start": start + timedelta(seconds=10 * n),
+            "window_end": start + timedelta(seconds=10 * n + 10),
             "topic": topic, "epoch": epoch, "recorder": f"{recorder}-1", "host": recorder, "messages": int(hz * 10),
             "bytes": int(hz * 1000), "rate_hz": hz, "bytes_per_s": hz * 100,
             "latency_p50_ms": 1.0 + n % 5, "latency_p99_ms": 5.0 + n % 7,

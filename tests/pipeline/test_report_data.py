@@ -15,8 +15,9 @@ import pytest
 
 from ringmain import typed
 from ringmain.frames import FrameLayout
-from ringmain.pipeline import Lake, run
-from ringmain.pipeline._report_data import FIELDS_OF_A_TOPIC, Span, data_of, png
+from ringmain.lake import Lake
+from ringmain.lake._report_data import FIELDS_OF_A_TOPIC, Span, data_of, png
+from ringmain.pipeline import run
 from ringmain.recording import RecordingWriter
 from ringmain.recording._format import FRAMES, RING_SCHEMA
 from ringmain.recording._frames import END, MARK, Trailer
@@ -94,7 +95,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
         writer.append("camera/front", 1, batch([picture(n) for n in range(30)], every_s=2.0))
         writer.declare("blob", epoch=1)
         writer.append("blob", 1, batch([b"no picture"] * 3))
-    run(folder / "drive", folder / "lake", window_s=1.0, progress=lambda line: None)
+    run(folder / "drive", folder / "lake", window_s=1.0, progress=lambda line: None, engine="local")
     return folder / "lake"
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from ringmain.errors import LakeError
-from ringmain.pipeline import Lake, Pipeline
+from ringmain.lake import Lake
+from ringmain.pipeline import Pipeline
 from tests.pipeline.test_faults import check, record_two
 from tests.recording.conftest import small_disk as small_disk
 from tests.store import Door, storage_options
@@ -33,7 +34,7 @@ def test_a_store_that_fails_for_a_while(door: Door, tmp_path: Path, answer: int 
         if len(lines) == 1:
             door.fail(answer, times=3)
 
-    Pipeline().run(tmp_path / "recs", lake, max_bytes_per_batch="20KiB", progress=fail)
+    Pipeline().run(tmp_path / "recs", lake, max_bytes_per_batch="20KiB", progress=fail, engine="local")
     assert door.refused() == 3
     check(lake)
 
@@ -48,11 +49,11 @@ def test_a_store_that_stays_gone_is_told(door: Door, tmp_path: Path) -> None:
         door.fail(500)
 
     with pytest.raises(LakeError, match=f"the lake at s3://lakes/{tmp_path.name} cannot be reached") as said:
-        Pipeline().run(tmp_path / "recs", lake, max_bytes_per_batch="20KiB", progress=fail)
+        Pipeline().run(tmp_path / "recs", lake, max_bytes_per_batch="20KiB", progress=fail, engine="local")
     assert "hidden" not in str(said.value)
     assert "\n" not in str(said.value)
     door.mend()
-    Pipeline().run(tmp_path / "recs", lake)
+    Pipeline().run(tmp_path / "recs", lake, engine="local")
     check(lake)
 
 
@@ -60,7 +61,7 @@ def test_a_slow_store(door: Door, tmp_path: Path) -> None:
     record_two(tmp_path / "recs")
     door.slow(0.01)
     lake = Lake(f"s3://lakes/{tmp_path.name}", storage_options(door.endpoint))
-    Pipeline().run(tmp_path / "recs", lake)
+    Pipeline().run(tmp_path / "recs", lake, engine="local")
     check(lake)
 
 
@@ -71,7 +72,7 @@ def test_a_full_disk(small_disk: Path | None, tmp_path: Path) -> None:
     filling = small_disk / "filling"
     filling.write_bytes(bytes(960 << 10))
     with pytest.raises(LakeError, match=r"the lake at .* cannot be written: .*No space left"):
-        Pipeline().run(tmp_path / "recs", small_disk / "lake", max_bytes_per_batch="20KiB")
+        Pipeline().run(tmp_path / "recs", small_disk / "lake", max_bytes_per_batch="20KiB", engine="local")
     filling.unlink()
-    Pipeline().run(tmp_path / "recs", small_disk / "lake")
+    Pipeline().run(tmp_path / "recs", small_disk / "lake", engine="local")
     check(Lake(str(small_disk / "lake")))

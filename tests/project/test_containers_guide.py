@@ -64,6 +64,7 @@ def test_a_volume_as_kubernetes_makes_it(monkeypatch, runtime_dir):
         assert sub.recv(timeout=1) == b"x"
 
 
+@pytest.mark.privileged
 def test_the_volume_of_compose_can_be_mounted(tmp_path):
     options = COMPOSE["volumes"]["topics"]["driver_opts"]
     words = ["mount", "-t", options["type"], "-o", options["o"], options["device"], str(tmp_path)]

@@ -12,6 +12,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ FENCE = re.compile(r"^(?P<mark><!-- not run: [^\n]+ -->\n)?```python\n(?P<code>.
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 SITE = "https://"
 WIDEST_CODE = 88
-PLAIN_PARAMETERS = {"stream", "topic", "path", "recording", "writer", "paused"}  # their name says it all
+PLAIN_PARAMETERS = {"topic", "path", "recording", "writer", "paused"}  # their name says it all
 RUN_BY = {  # what they print is compared, or their snippets are the files of an example project
     "docs/guide/recording.md": "tests/recording/test_guide.py",
     "docs/guide/testing.md": "tests/project/test_guides.py",
@@ -109,6 +110,14 @@ def test_every_page_is_in_the_navigation():
     assert listed - there == set(), "menu entries without a page"
 
 
+def test_every_page_is_on_the_first_page():
+    first = ROOT / "docs/index.md"
+    linked = {(first.parent / link.partition("#")[0]).resolve() for link in LINK.findall(first.read_text())}
+    assert {
+        name(page) for page in (ROOT / "docs").rglob("*.md") if page != first and page.resolve() not in linked
+    } == set()
+
+
 def test_commands_that_are_named_exist():
     for page in PAGES:
         text = page.read_text()
@@ -177,7 +186,7 @@ def test_the_figures_are_those_of_the_newest_run():
 
 @pytest.mark.parametrize("page", ["README.md", "docs/concepts/contracts.md"])
 def test_the_table_of_contracts_is_that_of_the_code(page):
-    """Writers, readers, and when a reader holds, as native/layout.hpp has them."""
+    """Writers, readers, and when a reader holds, as native/format/layout.hpp has them."""
     rows = re.findall(r"^\| `(\w+)` \| (one|many) \| (one|many) \| .* \|$", (ROOT / page).read_text(), re.MULTILINE)
     expected = [
         (one.name, "one" if one.one_writer else "many", "one" if one.one_reader else "many")
@@ -189,6 +198,25 @@ def test_the_table_of_contracts_is_that_of_the_code(page):
         assert row is not None
         held = {"never": "never", "while borrowed": "while it borrows", "always": "always"}[one.holds]
         assert row[0].split(" | ")[4].rstrip(" |") == held, f"{page}: when a reader of {one.name} holds"
+
+
+def test_the_table_of_extras_is_that_of_the_project():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    page = (ROOT / "docs/start.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)` \| .* \| (.*) \|$", page, re.MULTILINE))
+    for_work_on_ringmain = {"dev", "bench", "docs", "wheels"}
+    assert set(rows) == set(extras) - for_work_on_ringmain
+    assert all(f"`{extra}`" in page for extra in for_work_on_ringmain)
+
+    def packages(extra: str) -> set[str]:
+        own = [one for one in extras[extra] if not one.startswith("ringmain[")]
+        of_others = [packages(one[len("ringmain[") : -1]) for one in extras[extra] if one not in own]
+        return {re.split(r"[<>=\[]", requirement)[0] for requirement in own}.union(*of_others)
+
+    for extra, brings in rows.items():
+        also = [packages(other) for other in re.findall(r"and what `(\w+)` brings", brings)]
+        plain = re.sub(r"and what `\w+` brings|\(a Java runtime\)", "", brings)
+        assert set(re.findall(r"[\w-]+", plain)).union(*also) == packages(extra), extra
 
 
 def test_contributing_maps_every_folder():

@@ -6,11 +6,14 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests import contracts
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SCRIPTS = sorted(EXAMPLES.glob("*/main.py"))
@@ -49,3 +52,8 @@ def test_the_index_names_every_example_once():
     assert all(name == link for name, link in rows)
     assert sorted(name for name, _ in rows) == FOLDERS
     assert [path.name for path in EXAMPLES.glob("*.py")] == [], "one folder a pattern"
+
+
+def test_the_tour_shows_every_contract():
+    tour = runpy.run_path(str(EXAMPLES / "tour" / "main.py"))["TOUR"]
+    assert [show.__name__ for show in tour] == contracts.ALL

@@ -7,14 +7,16 @@ they never run. `ringmain/__init__.py` re-exports from every layer, so importing
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 PACKAGE = "ringmain"
-SOURCE = Path(__file__).parents[2] / "src" / PACKAGE
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / PACKAGE
 
 # From low to high. A module belongs to the longest prefix that matches, and imports only from its own layer or below.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "_message", "_closing", "_file_lock"),
+    ("errors", "_message", "_closing", "_crash", "_file_lock", "_reporting"),
     ("_native", "_contracts", "_names"),
     ("typed",),  # codecs and schemas know nothing of topics, and every endpoint uses them
     (
@@ -25,10 +27,12 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),  # the table of backends, which loads one when it is chosen
     ("_endpoint", "_working", "_publisher", "_subscriber", "_inspect", "_aio", "_syncqueue"),
     ("backends._python", "backends.shm._backend", "backends.zmq", "backends.fake"),  # the backends themselves
-    ("frames", "_latest", "_bridge", "_service"),
+    ("frames", "_latest", "_bridge", "_bridge_ends", "_service"),
     ("recording",),
+    ("lake",),  # needs no Spark
+    ("_metrics",),
     ("spark",),
-    ("pipeline", "_metrics"),
+    ("pipeline", "view"),
     ("_cli", "_demo", "__main__"),
 )
 # For users' programs and their tests. No other part of the package imports them.
@@ -130,6 +134,18 @@ def test_production_code_imports_neither_testing_nor_compat() -> None:
         if layer_of(module) is not None and layer_of(target) is None
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_nothing_of_the_project_depends_on_compat() -> None:
+    """The drop-in modules and their tools are apart: their tests, and the page for those who come from elsewhere."""
+    apart = [
+        path
+        for folder in ("bench", "examples", "tools", "tests")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if "compat" not in path.relative_to(ROOT).parts
+        and re.search(rf"^\s*(from|import) {PACKAGE}(\.| import .*\b)compat\b", path.read_text(), re.MULTILINE)
+    ]
+    assert apart == []
 
 
 def test_the_graph_sees_lazy_imports_and_skips_type_checking(tmp_path: Path) -> None:

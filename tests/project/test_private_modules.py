@@ -19,13 +19,14 @@ PUBLIC = {
     "ringmain.compat.pysyncq": "drop-in for pysyncq",
     "ringmain.errors": "the errors",
     "ringmain.frames": "frames, and `FrameLayout`",
-    "ringmain.pipeline": "`Pipeline`, `run`, `report`, `Align`, `aligned`",
+    "ringmain.lake": "`Lake`, `report`, `check`: the tables, without Spark",
+    "ringmain.pipeline": "`Pipeline`, `run`, `Align`",
     "ringmain.recording": "recordings, `Recorder`, `Player`",
-    "ringmain.recording.format": "the format's columns and versions, for tools that read recordings",
-    "ringmain.spark": "`session`, `read`, and the data source",
+    "ringmain.spark": "`session`, `read`, `read_lake`, `aligned`, and the data source",
     "ringmain.testing": "the fake world, `Lockstep`, `Sequencer`, crashes",
     "ringmain.testing.plugin": "the pytest plugin",
     "ringmain.tracing": "messages carry the context of OpenTelemetry's spans",
+    "ringmain.view": "the view in the browser",
     "ringmain.typed": "codecs and schemas",
 }
 # `python -m ringmain` and `python -m ringmain.compat`: run, never imported.

@@ -6,7 +6,9 @@ import importlib.util
 import io
 import re
 import subprocess
+import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 from types import ModuleType
@@ -15,8 +17,9 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
+RUN = ROOT / ".ci/run"
 WORKFLOW = ROOT / ".github/workflows/ci.yml"
-SOURCES = {"src/ringmain/__init__.py", "native/layout.hpp", "LICENSE"}
+SOURCES = {"src/ringmain/__init__.py", "native/format/layout.hpp", "LICENSE"}
 CHANGELOG = "# Changelog\n\n## Unreleased\n\n## 1.2.3 (2026-11-16)\n\n- Something.\n\n## 1.2.2 (2026-01-01)\n"
 
 
@@ -38,13 +41,10 @@ def missing(checks) -> list[str]:
 
 def test_the_workflow_calls_targets_that_exist():
     jobs = yaml.safe_load(WORKFLOW.read_text())["jobs"]
-    called = {
-        target
-        for job in jobs.values()
-        for step in job["steps"]
-        for target in re.findall(r"\bmake ([\w-]+)", step.get("run", ""))
-    }
-    assert called >= {"check", "test", "wheels", "wheels-test"}
+    steps = [step.get("run", "") for job in jobs.values() for step in job["steps"]]
+    assert any(step.endswith(".ci/run") for step in steps)
+    called = {t for step in (*steps, RUN.read_text()) for t in re.findall(r"^[^#\n]*\bmake ([\w-]+)", step, re.M)}
+    assert called >= {"check", "test", "test-privileged", "test-pythons", "wheels", "wheels-test"}
     for target in called:
         done = subprocess.run(["make", "--dry-run", "--question", target], cwd=ROOT, capture_output=True, text=True)
         assert "No rule" not in done.stderr, done.stderr
@@ -54,7 +54,9 @@ def test_the_workflow_calls_targets_that_exist():
     ("changelog", "lacks"),
     [
         (CHANGELOG, []),
-        (CHANGELOG.replace("1.2.3 (2026-11-16)", "1.2.3 (unreleased)"), ["a heading"]),
+        (CHANGELOG.replace("1.2.3 (2026-11-16)", "1.2.3 (unreleased)"), []),
+        (CHANGELOG.replace("1.2.3 (2026-11-16)", "1.2.3 (soon)"), ["a heading"]),
+        (CHANGELOG.replace("- Something.", "### Improved\n\n- Something."), ["no groups"]),
         (CHANGELOG.replace("Unreleased\n", "Unreleased\n\n- Not yet.\n"), ["nothing is left"]),
         ("# Changelog\n\n## 1.2.4 (2026-11-17)\n\n## 1.2.3 (2026-11-16)\n", ["newest"]),
     ],
@@ -103,3 +105,20 @@ def test_the_contents_of_a_release(tmp_path):
     assert len(missing(release.check_contents(tmp_path, "1.2.3", SOURCES | {"src/ringmain/new.py"}))) == 4
     next(tmp_path.glob("*x86_64.whl")).unlink()
     assert "one manylinux wheel for x86_64" in missing(release.check_contents(tmp_path, "1.2.3", SOURCES))[0]
+
+
+def test_the_classifiers_name_the_pythons_that_the_ci_runs() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = set(re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"])))
+    jobs = yaml.safe_load(WORKFLOW.read_text())["jobs"]
+    assert named == {"3.11", *jobs["pythons"]["strategy"]["matrix"]["python"]}
+
+
+def test_the_pythons_that_are_found_run() -> None:
+    tool = ROOT / "tools/pythons.py"
+    done = subprocess.run([sys.executable, tool], capture_output=True, text=True, timeout=120, check=True)
+    for version, python in (line.split() for line in done.stdout.splitlines()):
+        ask = [python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
+        assert subprocess.run(ask, capture_output=True, text=True, check=True).stdout.strip() == version
+    none = subprocess.run([sys.executable, tool, "3.1"], capture_output=True, text=True, timeout=120)
+    assert (none.returncode, none.stderr) == (1, "there is no CPython 3.1 here\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -46,6 +47,53 @@ def tour() -> int:
 """
 
 
+TYPES = """
+from dataclasses import dataclass
+from typing import Any
+import ringmain as rm
+
+@dataclass
+class Imu:
+    x: float
+
+async def tour(anything: Any, plain: rm.Subscriber) -> None:
+    with rm.Subscriber("imu", type=Imu, start="oldest") as sub, rm.Subscriber("raw", name="n") as raw:
+        reveal_type(sub)
+        reveal_type(sub.recv(timeout=1.0))
+        reveal_type(sub.try_recv())
+        reveal_type(sub.recv_message())
+        reveal_type(sub.recv_message().data)
+        reveal_type(sub.recv_many(3))
+        reveal_type(sub.recv_messages(3))
+        reveal_type(next(iter(sub)))
+        reveal_type(await sub.arecv())
+        async for each in sub:
+            reveal_type(each)
+        reveal_type(raw.recv())
+        reveal_type(rm.Subscriber("x", type=dict[str, int]).recv())
+        reveal_type(rm.Subscriber("x", type=anything).recv())
+        reveal_type(plain.recv())
+    with rm.Publisher("imu", type=Imu) as pub:
+        pub.send_many([Imu(1.0), Imu(2.0)], kinds=["a", "b"], timeout=1.0)
+"""
+REVEALED = [
+    "Subscriber[Imu]",
+    "Imu",
+    "Imu | None",
+    "Message[Imu]",
+    "Imu",
+    "list[Imu]",
+    "list[Message[Imu]]",
+    "Imu",
+    "Imu",
+    "Imu",
+    "bytes",
+    "dict[str, int]",
+    "Any",
+    "Any",
+]
+
+
 def check(tmp_path: Path, program: str) -> subprocess.CompletedProcess[str]:
     file = tmp_path / "program.py"
     file.write_text(program)
@@ -62,3 +110,12 @@ def test_a_users_program_is_checked(tmp_path):
     )
     assert bad.returncode == 1
     assert bad.stdout.count("error:") == 2, bad.stdout
+
+
+def test_a_subscriber_is_of_the_type_that_it_was_given(tmp_path):
+    checked = check(tmp_path, TYPES)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    revealed = re.findall(r'Revealed type is "(.*)"', checked.stdout)
+    assert [re.sub(r"(\w+\.)+", "", each) for each in revealed] == REVEALED
+    wrong = check(tmp_path, TYPES + "\n\ndef f(sub: rm.Subscriber[Imu]) -> bytes:\n    return sub.recv()\n")
+    assert "Incompatible return value" in wrong.stdout

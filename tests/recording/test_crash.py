@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from ringmain.recording import Recording, RecordingWriter, _crash, list_segments
+from ringmain import _crash
+from ringmain.recording import Recording, RecordingWriter, list_segments
 from ringmain.recording._segment.store import Store
 from tests.recording.conftest import payload_of, ring_batch
 
@@ -67,10 +68,23 @@ def check_after_death(path: Path, safe: int, *, from_start: bool = True) -> None
     assert not list(path.glob("*.arrows"))
 
 
-CASES = [
-    "R1", "R1#3", "R2", "R2#2", "R2#7", "R3", "R3#5", "R4", "R4#2",
-    "R5", "R5#2", "R6", "R6#2", "R7", "R7#2", "R8", "R8#2",
-]  # fmt: skip
+TIMES = {  # the passages at which the recorder dies
+    "record: stream made, empty": (1, 3),
+    "record: batch half written": (1, 2, 7),
+    "record: batch written, caller not told": (1, 5),
+    "seal: stream finished, not sealed": (1, 2),
+    "seal: parquet half written": (1, 2),
+    "seal: parquet written, not named": (1, 2),
+    "seal: parquet named, stream kept": (1, 2),
+    "meta: written, not named": (1, 2),
+}
+CASES = [f"{label}#{nth}" for label, times in TIMES.items() for nth in times]
+RETAINING = "retain: segments counted, not deleted"
+INCIDENTS = (  # where tests/recording/test_flight.py kills a flight recorder
+    "incident: asked for, not written",
+    "incident: written, its window not over",
+    "incident: window over, not closed",
+)
 
 
 @pytest.mark.parametrize("label", CASES)
@@ -80,13 +94,13 @@ def test_killed_at(tmp_path: Path, label: str) -> None:
     out, _ = child.communicate(timeout=60)
     assert child.returncode == -signal.SIGKILL, f"the recorder never came to {label}"
     safe = int(out.split()[-1]) if out.split() else 0
-    if label == "R8":
+    if label == "meta: written, not named#1":
         assert not (path / "meta.json").exists(), "the first meta.json was being written"
         RecordingWriter(path).close()
     check_after_death(path, safe)
 
 
-@pytest.mark.parametrize("label", ["R9", "R9#2"])
+@pytest.mark.parametrize("label", [RETAINING, f"{RETAINING}#2"])
 def test_killed_while_retaining(tmp_path: Path, label: str) -> None:
     """Deletion is counted before it happens: what is counted stays invisible, even though it is still
     there."""
@@ -101,11 +115,10 @@ def test_killed_while_retaining(tmp_path: Path, label: str) -> None:
 
 
 def test_every_label_of_the_code_is_tested() -> None:
-    tested = {case.partition("#")[0] for case in CASES} | {"R9"}
-    assert tested == set(_crash.POINTS)
+    assert (*TIMES, RETAINING, *INCIDENTS) == _crash.RECORDER
     source = "".join(path.read_text() for path in (ROOT / "src/ringmain/recording").rglob("*.py"))
-    for label in _crash.POINTS:
-        assert f"[CRASH-{label}]" in source
+    for label in _crash.RECORDER:
+        assert f'"{label}"' in source
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -133,13 +146,13 @@ def test_killed_at_random_under_load(tmp_path: Path, seed: int) -> None:
 
 
 def test_the_crash_setting_is_checked() -> None:
-    for setting in ("R1#0", "stop:R1#x", "R1#-1"):
+    for setting in (f"{RETAINING}#0", f"stop:{RETAINING}#x", f"{RETAINING}#-1"):
         with pytest.raises(ValueError, match="N counts from 1"):
             _crash.arm(setting)
     _crash.arm(None)
 
 
-@pytest.mark.parametrize("setting", ["publish: claimed, not written#3", "stop:frame: buffer chosen", "R99", ""])
+@pytest.mark.parametrize("setting", ["publish: claimed, not written#3", "stop:frame: buffer chosen", "elsewhere", ""])
 def test_labels_of_other_components_are_ignored(setting: str) -> None:
     _crash.arm(setting)
     for label in _crash.POINTS:
@@ -148,7 +161,7 @@ def test_labels_of_other_components_are_ignored(setting: str) -> None:
 
 
 def test_stopped_instead_of_killed(tmp_path: Path) -> None:
-    child = start(tmp_path / "r", 12, "stop:R3#2")
+    child = start(tmp_path / "r", 12, "stop:record: batch written, caller not told#2")
     _, status = os.waitpid(child.pid, os.WUNTRACED)
     assert os.WIFSTOPPED(status)
     assert os.WSTOPSIG(status) == signal.SIGSTOP

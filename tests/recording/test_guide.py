@@ -15,11 +15,9 @@ def test_the_programs_of_the_guide(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     programs = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
-    assert len(programs) == 5
+    assert len(programs) == 6
     for program in programs:
         exec(compile(program, str(GUIDE), "exec"), {})
     said = capsys.readouterr().out.splitlines()
     assert said[:4] == ["recording", "1000", "(480, 640, 3) 0 {'gain': 2} True", "imu 1000 0"]
-    assert said[-3] == "True"
-    assert said[-2] == "[101.5, 102.0] ['X', 'Y']"
-    assert said[-1] == "1000 b'0'"
+    assert said[-4:] == ["True", "False b'0'", "[101.5, 102.0] ['X', 'Y']", "1001 b'0'"]

@@ -16,12 +16,13 @@ from ringmain.errors import RecordingError
 from ringmain.recording._record import recorder as recorder_module
 from ringmain.recording._record import tap as tap_module
 from ringmain.recording._record.tap import Tap
+from tests import contracts
 from tests.conftest import PATIENCE_S, Child
 
 Until = Callable[[Callable[[], object]], None]
 
 
-@pytest.mark.parametrize("contract", ["reliable", "bus", "broadcast"])
+@pytest.mark.parametrize("contract", contracts.TO_ALL)
 def test_sizes_of_all_kinds_come_back(
     tmp_path: Path, until: Until, seed: int, contract: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,7 +129,7 @@ def test_writers_go_on_when_a_borrowed_message_cannot_be_written(tmp_path: Path,
     assert rm.Recording(tmp_path / "gone").verify().ok
 
 
-@pytest.mark.parametrize("label", ["R2#4", "R3#3"])
+@pytest.mark.parametrize("label", ["record: batch half written#4", "record: batch written, caller not told#3"])
 def test_killed_with_messages_borrowed(tmp_path: Path, child: Callable[..., Child], label: str) -> None:
     """With half of a borrowed message written, or all of it and nobody told: the writer goes on, and with what the next
     recorder finds in the ring every message is there once, or counted."""

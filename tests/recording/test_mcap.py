@@ -128,3 +128,15 @@ def test_a_message_that_does_not_decode_keeps_its_bytes(
     entries = read(tmp_path / "out.mcap")["imu"]
     assert [data for *_, data in entries] == [payload_of(0), payload_of(1)]
     assert {channel.message_encoding for _, channel, _ in entries} == {"ringmain"}
+
+
+def test_structs_are_json(tmp_path: Path) -> None:
+    struct = np.dtype([("t", "f8"), ("gyro", "f4", (2,)), ("pose", [("x", "i4")])])
+    with rm.Recorder(tmp_path / "r", "imu", messages=1), rm.Publisher("imu", type=struct, min_readers=1) as pub:
+        pub.send((1.5, (1, 2), (3,)), timeout=30)
+    export_mcap(Recording(tmp_path / "r"), tmp_path / "out.mcap")
+    with open(tmp_path / "out.mcap", "rb") as file:
+        ((schema, channel, message),) = make_reader(file).iter_messages()
+    assert channel.message_encoding == "json"
+    assert json.loads(schema.data)["properties"]["pose"]["properties"] == {"x": {"type": "integer"}}
+    assert json.loads(message.data) == {"t": 1.5, "gyro": [1, 2], "pose": {"x": 3}}

@@ -6,23 +6,31 @@ Moments are judged by the Player's own account (it sleeps until a message is due
 
 from __future__ import annotations
 
+import contextlib
 import math
+import random
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+import numpy
 import pyarrow as pa
 import pytest
 
 import ringmain as rm
+from ringmain import _native
 from ringmain.errors import RecordingNotFound
 from ringmain.recording import RecordingWriter
-from ringmain.recording._format import RING_SCHEMA
-from ringmain.recording._replay.merge import Selection, in_order
+from ringmain.recording._format import RING_SCHEMA, SCHEMA
+from ringmain.recording._record.row_builder import RowBuilder
+from ringmain.recording._replay.merge import NEVER, track_of
+from ringmain.recording._replay.player import _Current
 from tests.conftest import PATIENCE_S
 
 InThread = Callable[..., Callable[[], object]]
 START_NS = 1_700_000_000_000_000_000
+TRACK = ("seq", "publish_time", "publish_ns", "sender", "kind", "payload")
 
 
 def batch(first: int, times_ns: list[int], *, sender: str = "", size: int = 0) -> pa.RecordBatch:
@@ -70,16 +78,100 @@ def received(topic: str, count: int) -> Callable[[], list[rm.Message]]:
     return receive
 
 
+class Listed(rm.Player):
+    """Lists the messages in place of publishing them."""
+
+    def open(self) -> Listed:
+        self.listed: list[tuple[str, int, int]] = []
+        self._publishers = dict.fromkeys(self._recording.topics())  # type: ignore[arg-type]
+        return self
+
+    def _publish_here(self, current: _Current) -> int:
+        part, track = current
+        assert track.time_ns is not None
+        self.listed.append((part.topic, part.rows.column("seq")[track.at].as_py(), track.time_ns - START_NS))
+        track.skip()
+        return 1
+
+    def close(self) -> None:
+        self._publishers.clear()
+
+
+def order_of(path: Path) -> list[tuple[str, int, int]]:
+    player = Listed(path, speed=math.inf)
+    player.run()
+    return player.listed
+
+
 def test_topics_are_merged_by_publish_time(two_topics: Path) -> None:
-    order = [m.time_ns - START_NS for m in in_order(rm.Recording(two_topics), Selection())]
-    assert order == [1000 * t for t in range(4000)]
+    assert [time_ns for _, _, time_ns in order_of(two_topics)] == [1000 * t for t in range(4000)]
+
+
+def test_rows_of_many_topics_that_are_mixed_keep_their_order(tmp_path: Path) -> None:
+    """As an imported bag has them: hardly two rows of one topic follow each other."""
+    with RecordingWriter(tmp_path / "r") as writer:
+        for n in range(300):
+            writer.append(f"t{n % 7}", n % 3, batch(n, [n]))
+    assert [seq for _, seq, _ in order_of(tmp_path / "r")] == list(range(300))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_native_merge_publishes_exactly_the_first_messages(seed: int) -> None:
+    """Tracks with equal times, times that go back, and changing senders and kinds: after any number of messages,
+    exactly as many of the merged order, from its beginning, are published, each once."""
+    chance = random.Random(seed)
+    times = [[chance.randrange(60) for _ in range(chance.randrange(1, 60))] for _ in range(4)]
+    ahead = [list(times[n]) for n in range(4)]
+    expected = []
+    while any(ahead):
+        expected.append(min((track[0], n) for n, track in enumerate(ahead) if track)[1])
+        ahead[expected[-1]].pop(0)
+    tracks, subs = [], []
+    with contextlib.ExitStack() as stack:
+        for n, of in enumerate(times):
+            rows = RowBuilder("r").build(f"t{n}", 1, batch(0, of, sender="S" * chance.randrange(3)), [(len(of), 0)])
+            first = chance.randrange(3)  # rows that are a slice of others, as most are
+            padded = pa.concat_batches([rows.batch.slice(0, first), rows.batch])
+            tracks.append(track_of(padded.slice(min(first, len(rows.batch)))))
+            tracks[-1].set_publisher(stack.enter_context(rm.Publisher(f"t{n}", contract="reliable")))
+            subs.append(stack.enter_context(rm.Subscriber(f"t{n}")))
+        done = 0
+        before_ns = START_NS + chance.randrange(80)
+        while True:
+            most = chance.randrange(1, 30)
+            why, _, messages, *_ = _native.replay(tracks, before_ns, 0, 0, math.inf, most, False, 1.0)
+            done += messages
+            assert [track.at for track in tracks] == [expected[:done].count(n) for n in range(4)]
+            if why == "before":
+                before_ns = NEVER
+            if all(track.time_ns is None for track in tracks):
+                break
+        assert done == len(expected)
+        for sub, of in zip(subs, times, strict=True):
+            got = sub.recv_messages(len(of) + 1)
+            assert [(int(m.data), m.kind) for m in got] == [(t, f"k{t % 2}") for t in of]
+
+
+def test_a_track_refuses_columns_that_do_not_hold_its_rows() -> None:
+    rows = RowBuilder("r").build("t", 1, batch(0, [1, 2, 3]), [(3, 0)]).batch
+    columns = [(c.offset, *c.buffers()[1:]) for c in (rows.column(name) for name in SCHEMA.names if name in TRACK)]
+    _native.Track(3, *columns)
+    with pytest.raises(ValueError, match="columns that hold all"):
+        _native.Track(0, *columns)
+    for at, column in enumerate(columns):
+        for wrong in ((column[0] + 1, *column[1:]), (-1, *column[1:]), (column[0], column[1][:8], *column[2:])):
+            with pytest.raises(ValueError, match="columns that hold all"):
+                _native.Track(4, *columns[:at], wrong, *columns[at + 1 :])
+    falling = pa.py_buffer(struct.pack("4i", 0, 2, 1, 3))
+    with pytest.raises(ValueError, match="offsets in their data"):
+        _native.Track(3, *columns[:5], (0, falling, columns[5][2]))
 
 
 def test_a_topic_keeps_its_order_when_the_clock_went_back(tmp_path: Path) -> None:
     with RecordingWriter(tmp_path / "r") as writer:
         writer.append("a", 1, batch(0, [0, 10, 5, 20]))
         writer.append("b", 1, batch(0, [7]))
-    order = [(m.topic, m.seq) for m in in_order(rm.Recording(tmp_path / "r"), Selection())]
+    order = [(topic, seq) for topic, seq, _ in order_of(tmp_path / "r")]
     assert [seq for topic, seq in order if topic == "a"] == [0, 1, 2, 3]
     assert order.index(("b", 0)) == 1
 
@@ -197,6 +289,57 @@ def test_recorded_live_and_replayed_typed(
     assert got() == [Imu(n / 2, n) for n in range(20)]
 
 
+def test_a_topic_is_created_as_it_was_recorded(tmp_path: Path) -> None:
+    kept = {"capacity": "8MiB", "max_participants": 7, "keep_last_per_kind": 40, "persist": True}
+    with rm.Publisher("kept", contract="bus", **kept) as pub:  # type: ignore[arg-type]
+        with rm.FramePublisher("camera", (4, 4), "u1", buffers=9) as camera, rm.Recorder(tmp_path / "r"):
+            pub.send(b"x", kind="a")
+            camera.send(numpy.zeros((4, 4), "u1"))
+        before = rm.info("kept")
+    rm.unlink("kept")
+    with rm.Player(tmp_path / "r"):
+        after = rm.info("kept")
+        assert _native.inspect_pool(rm._names.runtime_directory(), "camera")["buffers"] == 9
+    rm.unlink("kept")
+    for name in ("contract", "capacity", "max_participants", "max_kept_kinds", "persist"):
+        assert getattr(after, name) == getattr(before, name), name
+    with rm.Player(tmp_path / "r", rename={"kept": "small"}, topics="kept", capacity=1 << 16):
+        assert rm.info("small").capacity == 1 << 16
+    rm.unlink("small")
+
+
+def test_it_says_what_holds_it_up(two_topics: Path, tmp_path: Path, in_thread: InThread) -> None:
+    with rm.Player(two_topics, topics="a", speed=math.inf, capacity=4096) as player:
+        with rm.Subscriber("a", name="slow"):  # reads nothing
+            done = in_thread(player.run)
+            while "slow" not in player.status().waits_for:
+                pass
+        done()
+    with RecordingWriter(tmp_path / "r") as writer:
+        writer.declare("jobs", epoch=1, contract="work")
+        writer.append("jobs", 1, batch(0, list(range(100)), size=100))
+    player = rm.Player(tmp_path / "r", speed=math.inf, capacity=4096)
+    done = in_thread(player.run)
+    while player.status().waits_for != "a worker to take its messages: none has come yet (topic 'jobs')":
+        pass
+    with rm.Subscriber("jobs") as worker:
+        assert len([worker.recv(timeout=PATIENCE_S) for _ in range(100)]) == 100
+    done()
+    assert player.status().waits_for == ""
+
+
+def test_the_speed_can_be_changed_meanwhile(two_topics: Path, in_thread: InThread) -> None:
+    player = rm.Player(two_topics, topics="a", speed=1e-9).open()  # the second message would be due in an hour
+    with rm.Subscriber("a") as sub:
+        done = in_thread(player.run)
+        sub.recv(timeout=PATIENCE_S)
+        player.set_speed(math.inf)
+        assert len([sub.recv(timeout=PATIENCE_S) for _ in range(1999)]) == 1999
+        done()
+    with pytest.raises(ValueError, match="speed must be above 0"):
+        player.set_speed(0)
+
+
 def test_lives_of_another_kind_are_replayed_as_such(tmp_path: Path) -> None:
     with RecordingWriter(tmp_path / "r") as writer:
         writer.declare("t", epoch=1, contract="broadcast")
@@ -222,3 +365,17 @@ def test_bad_arguments(two_topics: Path) -> None:
         rm.Player(two_topics, rename={"a": "b"}).open()
     with rm.Publisher("a", contract="broadcast"), pytest.raises(rm.TopicMismatch):
         rm.Player(two_topics, topics="a").open()
+
+
+def test_a_message_that_no_topic_can_have_is_left_out_and_reported(tmp_path: Path, in_thread: InThread) -> None:
+    """A kind of 255 bytes that are not UTF-8 is recorded as text, and that is longer."""
+    with RecordingWriter(tmp_path / "r") as writer:
+        for number, sender in enumerate(("", "\ufffd" * 255, "")):
+            writer.append("t", 1, batch(number, [number], sender=sender))
+    with rm.Player(tmp_path / "r", speed=math.inf, readers=1) as player, rm.Subscriber("t") as sub:
+        with pytest.warns(
+            RuntimeWarning, match=r"left a message out \(1 so far\): message 1: sender is at most 255 bytes"
+        ):
+            player.run()
+        assert sub.recv_many(9) == [b"0", b"2"]
+        assert (player.status().messages, player.status().invalid) == (2, 1)

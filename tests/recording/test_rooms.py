@@ -10,13 +10,13 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "src/ringmain/recording"
 LEVELS = (
-    {"_format", "_checksum", "_crash", "_meta"},
+    {"_format", "_checksum", "_meta"},
     {"_segment"},
-    {"_filters", "_message", "_frames", "_decode", "_directory_watch", "_upkeep"},
-    {"_recording"},
-    {"_record", "_replay", "_mcap", "_figures"},
-    {"_import"},
-    {"__init__", "format"},
+    {"_filters", "_message", "_frames", "_decode", "_directory_watch", "_upkeep", "_locations", "_plan"},
+    {"_reader"},
+    {"_record", "_replay", "_mcap", "_figures", "_scan"},
+    {"_import", "_history", "_offsets"},
+    {"__init__"},
 )
 LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
 

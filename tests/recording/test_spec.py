@@ -7,14 +7,17 @@ import re
 import shutil
 from pathlib import Path
 
-from ringmain.recording import FORMAT_VERSION, SCHEMA, Position, Recording, _crash, consumers
-from ringmain.recording._format import TABLE
-from ringmain.recording._meta import Meta
+import pytest
+
+from ringmain import _crash
+from ringmain.recording import FORMAT_VERSION, SCHEMA, Incident, Position, Recording, RecordingWriter, consumers
+from ringmain.recording._format import META, TABLE
+from ringmain.recording._meta import Meta, Properties, read_meta
 from ringmain.recording._segment.parquet_segment import ROW_GROUP_BYTES, ROW_GROUP_ROWS, SEAL_KEY, STATS_KEY
 from ringmain.recording._segment.segment_writer import HEAD_LINE
 from ringmain.recording._segment.store import Store
-from tests.recording.conftest import START_NS, payload_of
-from tests.recording.golden import GOLDEN
+from tests.recording.conftest import START_NS, payload_of, ring_batch
+from tests.recording.golden import GOLDEN, PROPERTIES
 
 SPEC = (Path(__file__).parents[2] / "docs/spec/recording.md").read_text()
 
@@ -48,6 +51,10 @@ def test_meta() -> None:
     assert [row[0] for row in table("meta.json")] == list(Meta.__struct_fields__)
 
 
+def test_incidents() -> None:
+    assert [row[0] for row in table("Incidents")] == list(Incident.__struct_fields__)
+
+
 def test_head_line() -> None:
     line = HEAD_LINE.format(
         head="0" * 8,
@@ -72,15 +79,16 @@ def test_seal() -> None:
 
 
 def test_crashes() -> None:
-    expected = [[label, meaning.replace("`", "")] for label, meaning in _crash.POINTS.items()]
-    assert [row[:2] for row in table("Crashes")] == expected
+    assert tuple(row[0] for row in table("Crashes")) == _crash.RECORDER
 
 
-def test_the_golden_recording_reads_as_it_always_did(tmp_path: Path) -> None:
-    shutil.copytree(GOLDEN, tmp_path / "v1")
-    recording = Recording(tmp_path / "v1", decode=lambda schema: lambda data: (schema, data))
+@pytest.mark.parametrize("version", range(1, FORMAT_VERSION + 1))
+def test_the_golden_recording_reads_as_it_always_did(tmp_path: Path, version: int) -> None:
+    path = tmp_path / "golden"
+    shutil.copytree(GOLDEN.parent / f"v{version}", path)
+    recording = Recording(path, decode=lambda schema: lambda data: (schema, data))
     assert recording.meta is not None
-    assert recording.meta.recorder == "golden"
+    assert (recording.meta.recorder, recording.meta.format) == ("golden", version)
     found = [(m.position, m.topic, m.epoch, m.seq, m.time_ns, m.record_time_ns, m.lost, m.data) for m in recording]
     early, late = (START_NS + 10_000) // 1000 * 1000, (START_NS + 20_000) // 1000 * 1000
     expected = [(Position(0, n), "imu", 1, n, START_NS + n * 1001, early, 0, payload_of(n)) for n in range(5)]
@@ -94,6 +102,23 @@ def test_the_golden_recording_reads_as_it_always_did(tmp_path: Path) -> None:
     assert found == expected
     assert next(iter(recording)).value == (b"\x00golden", payload_of(0))
     assert recording.verify().ok
-    assert consumers(tmp_path / "v1") == {"spark": Position(0, 3)}
+    assert recording.schemas()["imu", 1].properties == (PROPERTIES if version >= 3 else Properties())
+    assert consumers(path) == {"spark": Position(0, 3)}
     assert [ref.sealed for ref in recording.segments()] == [True, False]
-    assert recording.store == Store(tmp_path / "v1")
+    assert recording.store == Store(path, id=recording.meta.id)
+    with RecordingWriter(path) as writer:
+        writer.append("imu", 1, ring_batch(10, 1))
+    meta = read_meta(recording.store)
+    assert meta is not None
+    assert meta.format == version, "it is continued in its own format"
+    assert len(recording) == len(expected) + 1
+
+
+@pytest.mark.parametrize("version", range(1, FORMAT_VERSION + 1))
+def test_the_golden_recording_in_a_store(tmp_path: Path, version: int) -> None:
+    """Its sealed segment, as a recorder of that version uploads it."""
+    golden = GOLDEN.parent / f"v{version}"
+    shutil.copy(golden / META, tmp_path)
+    name = "000000000.parquet" if version == 1 else "000000000-0123abcd.parquet"
+    shutil.copy(golden / "000000000.parquet", tmp_path / name)
+    assert [m.data for m in Recording(tmp_path.as_uri())] == [payload_of(n) for n in range(5)]

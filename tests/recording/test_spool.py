@@ -138,6 +138,7 @@ def test_a_failure_that_comes_while_others_wait_is_told_to_all(kind: type[Spool]
     os.close(full)
 
 
+@pytest.mark.not_as_root
 def test_without_a_thread_to_be_had_it_writes_all_the_same(tmp_path: Path) -> None:
     script = """
 import os, resource, sys, threading

@@ -1,11 +1,17 @@
 """A recorder never stops for the store of its sealed segments: they wait on disk and are uploaded when it answers, by
-this recorder, the next one, or `ringmain record upload`. The store is a real server that speaks S3; a door before it
+this recorder, the next one, or `ringmain record --upload`. The store is a real server that speaks S3; a door before it
 fails as the test says."""
 
 from __future__ import annotations
 
+import multiprocessing
+import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyarrow import fs as pafs
@@ -47,6 +53,13 @@ def names(uri: str) -> list[str]:
     return sorted(info.base_name for info in found)
 
 
+def stored(path: Path, segments: int) -> list[str]:
+    """What a recording of so many segments has in its store."""
+    own = Store.of(path).id
+    assert len(own) == 8
+    return [*(sealed_name(number, own) for number in range(segments)), "meta.json"]
+
+
 def record(path: Path, first: int, segments: int, uri: str = "") -> RecordingWriter:
     writer = RecordingWriter(path, sealed_uri=uri, fsync="never")
     for n in range(segments):
@@ -72,7 +85,7 @@ def test_recording_goes_on_while_the_store_fails(
     until(lambda: writer.uploads_waiting == 0)
     assert writer.upload_problem == ""
     writer.close()
-    assert names(uri) == [*map(sealed_name, range(3)), "meta.json"]
+    assert names(uri) == stored(tmp_path / "r", 3)
     assert not list((tmp_path / "r").glob("0*"))
     for where in (tmp_path / "r", uri):
         assert [m.seq for m in rm.Recording(where)] == list(range(30))
@@ -90,7 +103,7 @@ def test_what_waits_is_uploaded_by_the_next_recorder(tmp_path: Path, door: Door,
     third = record(tmp_path / "r", 40, 1)
     third.close()
     assert (third.uploads_waiting, third.position) == (0, Position(5, 0))
-    assert names(uri) == [*map(sealed_name, range(5)), "meta.json"]
+    assert names(uri) == stored(tmp_path / "r", 5)
     assert [m.seq for m in rm.Recording(uri)] == list(range(50))
 
 
@@ -100,7 +113,7 @@ def test_a_recorder_resumes_without_the_store(tmp_path: Path, door: Door, uri: s
         with rm.Recorder(tmp_path / "r", "t", sealed_uri=uri):
             for n in range(10):
                 pub.send(payload_of(n))
-        assert names(uri) == ["000000000.parquet", "meta.json"]
+        assert names(uri) == stored(tmp_path / "r", 1)
         door.fail("gone")
         for n in range(10, 15):
             pub.send(payload_of(n))
@@ -143,7 +156,7 @@ def test_a_recorder_that_died_after_an_upload(tmp_path: Path, door: Door, uri: s
     """The segment is in both places, with and without its note: it is there once."""
     record(tmp_path / "r", 0, 2, uri).close()
     filesystem, path = pafs.FileSystem.from_uri(uri)
-    with filesystem.open_input_stream(f"{path}/{sealed_name(1)}") as source:
+    with filesystem.open_input_stream(f"{path}/{stored(tmp_path / 'r', 2)[1]}") as source:
         (tmp_path / "r" / sealed_name(1)).write_bytes(source.read())
     assert [m.seq for m in rm.Recording(tmp_path / "r")] == list(range(20))
     assert upload(tmp_path / "r") == 1
@@ -163,9 +176,148 @@ def test_another_recording_is_not_overwritten(tmp_path: Path, door: Door, uri: s
     second.close()
     assert second.uploads_waiting == 1
     assert [m.seq for m in rm.Recording(uri)] == list(range(10))
-    pafs.FileSystem.from_uri(uri)[0].delete_file(f"lakes/{tmp_path.name}/meta.json")
-    with pytest.raises(rm.RingmainError, match=r"has another 000000000\.parquet"):
-        upload(tmp_path / "two")
+    assert [m.seq for m in rm.Recording(tmp_path / "two")] == list(range(100, 110))
+
+
+def test_recordings_that_take_one_address_in_the_same_moment(tmp_path: Path, door: Door, uri: str) -> None:
+    """Both have looked before either wrote: here the first one's meta.json is gone when the second looks. No segment
+    replaces another, the retention of one deletes none of the other's, and each can be read from its directory."""
+    record(tmp_path / "one", 0, 2, uri).close()
+    filesystem, path = pafs.FileSystem.from_uri(uri)
+    filesystem.delete_file(f"{path}/meta.json")
+    record(tmp_path / "two", 100, 2, uri).close()
+    assert names(uri) == sorted({*stored(tmp_path / "one", 2), *stored(tmp_path / "two", 2)})
+    assert [m.seq for m in rm.Recording(tmp_path / "one")] == list(range(20))
+    assert [m.seq for m in rm.Recording(tmp_path / "two")] == list(range(100, 120))
+    assert [m.seq for m in rm.Recording(uri)] == list(range(100, 120)), "whose meta.json is there"
+    with RecordingWriter(tmp_path / "two", keep_bytes=1) as writer:
+        writer.append("t", 1, ring_batch(120, 10))
+    assert [m.seq for m in rm.Recording(tmp_path / "two")] == list(range(120, 130))
+    assert [m.seq for m in rm.Recording(tmp_path / "one")] == list(range(20))
+    continued = record(tmp_path / "one", 20, 1)
+    continued.close()
+    assert "has the recording of" in continued.upload_problem
+    assert [m.seq for m in rm.Recording(tmp_path / "one")] == list(range(30)), "two in the store, one still here"
+    filesystem.delete_file(f"{path}/meta.json")
+    with pytest.raises(rm.RingmainError, match=r"has segments of 2 recordings and no meta\.json"):
+        len(rm.Recording(uri))
+
+
+def upload_at_once(path: str, ready: Any, go: Any, results: Any) -> None:
+    ready.release()
+    go.wait()
+    try:
+        results.put(upload(path))
+    except rm.RingmainError as error:
+        results.put(str(error))
+
+
+@pytest.mark.parametrize("attempt", range(5))
+def test_two_processes_upload_to_one_address_at_once(tmp_path: Path, attempt: int) -> None:
+    """On a file system, where both wrote one temporary file: every row of both is there, readable, once."""
+    location = tmp_path / "blocked" / "store"
+    (tmp_path / "blocked").touch()  # the store does not answer yet
+    for first, name in ((0, "one"), (1000, "two")):
+        with RecordingWriter(tmp_path / name, sealed_uri=location.as_uri(), fsync="never") as writer:
+            for part in range(3):
+                writer.append("t", 1, ring_batch(first + part * 100, 100, size=5000))
+                writer.rotate()
+        assert writer.uploads_waiting == 3
+    (tmp_path / "blocked").unlink()
+    spawn = multiprocessing.get_context("spawn")
+    ready, go, results = spawn.Semaphore(0), spawn.Event(), spawn.Queue()
+    both = [
+        spawn.Process(target=upload_at_once, args=(str(tmp_path / name), ready, go, results)) for name in ("one", "two")
+    ]
+    for process in both:
+        process.start()
+    for _ in both:
+        ready.acquire()
+    go.set()
+    told = [results.get(timeout=60) for _ in both]
+    for process in both:
+        process.join(60)
+    assert 3 in told, "one of them has the place"
+    assert all(one == 3 or "has the recording of" in str(one) for one in told)
+    for first, name in ((0, "one"), (1000, "two")):
+        recording = rm.Recording(tmp_path / name)
+        assert recording.verify().ok
+        assert [m.seq for m in recording] == list(range(first, first + 300))
+    assert not list(location.glob("*.tmp"))
+
+
+@pytest.mark.parametrize("flaw", ["cut short", "changed"])
+def test_what_the_store_does_not_give_back_stays_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until: Until, flaw: str
+) -> None:
+    """A store that loses bytes of an upload: the segment stays in the directory, and is uploaded again."""
+    location = tmp_path / "store"
+    real = Store.upload
+
+    def damaging(store: Store, name: str, read: Callable[[int], bytes], *, sync: bool) -> None:
+        real(store, name, read, sync=sync)
+        if name != "meta.json":
+            data = (location / name).read_bytes()
+            middle = len(data) // 2
+            flipped = data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
+            (location / name).write_bytes(data[:-9] if flaw == "cut short" else flipped)
+
+    monkeypatch.setattr(
+        writer_module, "Uploader", lambda store, **options: Uploader(store, **options, first_pause_s=0.05)
+    )
+    with monkeypatch.context() as patched:
+        patched.setattr(Store, "upload", damaging)
+        writer = record(tmp_path / "r", 0, 1, location.as_uri())
+        until(lambda: "does not give back 000000000-" in writer.upload_problem)
+        assert (tmp_path / "r" / sealed_name(0)).exists()
+        assert [m.seq for m in rm.Recording(tmp_path / "r")] == list(range(10))
+    until(lambda: writer.uploads_waiting == 0)  # what is there is damaged, so it is replaced
+    writer.close()
+    assert not (tmp_path / "r" / sealed_name(0)).exists()
+    assert [m.seq for m in rm.Recording(location.as_uri())] == list(range(10))
+
+
+def test_a_copy_of_a_recording_that_went_its_own_way(tmp_path: Path) -> None:
+    """It has the same id, and other messages under the same number: the intact segment that is there stays."""
+    location = (tmp_path / "store").as_uri()
+    record(tmp_path / "r", 0, 1, location).close()
+    shutil.copytree(tmp_path / "r", tmp_path / "copy")
+    record(tmp_path / "r", 10, 1).close()
+    other = record(tmp_path / "copy", 90, 1)
+    other.close()
+    assert "has another 000000001-" in other.upload_problem
+    assert other.uploads_waiting == 1
+    assert [m.seq for m in rm.Recording(location)] == list(range(20))
+
+
+def test_a_recorder_that_is_killed_while_it_uploads(tmp_path: Path) -> None:
+    """Its half of a file has a temporary name, and is no segment; the next one uploads anew, and leaves none."""
+    location = tmp_path / "blocked" / "store"
+    (tmp_path / "blocked").touch()  # the store does not answer yet
+    record(tmp_path / "r", 0, 2, location.as_uri()).close()
+    script = """
+import os, signal, sys
+from ringmain.recording import upload
+from ringmain.recording._segment.store import Store
+real = Store.upload
+def dying(store, name, read, *, sync):
+    def some(size):
+        if name.startswith("000000001"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return read(size)
+    real(store, name, some, sync=sync)
+Store.upload = dying
+upload(sys.argv[1])
+"""
+    (tmp_path / "blocked").unlink()
+    ended = subprocess.run([sys.executable, "-c", script, str(tmp_path / "r")], timeout=60)
+    assert ended.returncode == -signal.SIGKILL
+    assert len(list(location.glob("*.tmp"))) == 1
+    assert [m.seq for m in rm.Recording(tmp_path / "r")] == list(range(20))
+    assert [m.seq for m in rm.Recording(location.as_uri())] == list(range(10))
+    assert upload(tmp_path / "r") == 1
+    assert not list(location.glob("*.tmp"))
+    assert [m.seq for m in rm.Recording(location.as_uri())] == list(range(20))
 
 
 def test_credentials_in_an_address_are_refused(tmp_path: Path) -> None:

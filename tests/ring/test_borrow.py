@@ -8,8 +8,9 @@ import numpy
 import pytest
 
 import ringmain as rm
+from tests import contracts
 
-HOLDING = ["pipe", "bus", "reliable"]
+HOLDING = contracts.HOLDING
 
 
 @pytest.mark.parametrize("contract", ["broadcast", *HOLDING])
@@ -67,7 +68,7 @@ def test_an_array_keeps_the_message_beyond_the_block():
         pub.send(b"x" * 100, timeout=0)
 
 
-@pytest.mark.parametrize("contract", ["bus", "reliable"])
+@pytest.mark.parametrize("contract", contracts.MANY_TO_ALL)
 def test_several_borrowed_at_once_hold_from_the_oldest(contract):
     with rm.Publisher("x", contract=contract, capacity=4096) as pub, rm.Subscriber("x") as sub:
         pub.send_many([b"%d" % i * 100 for i in range(5)])
@@ -102,7 +103,7 @@ def test_a_borrowed_message_given_back_cannot_be_read():
 
 
 def test_broadcast_says_lapped_when_the_writer_went_over_it():
-    with rm.Publisher("x", capacity=4096) as pub, rm.Subscriber("x") as sub:
+    with rm.Publisher("x", capacity=4096) as pub, rm.Subscriber("x", on_lap="next") as sub:
         pub.send(b"first")
         with pytest.raises(rm.Lapped, match="message 0 of topic 'x'") as caught, sub.borrow(timeout=0):
             assert not rm.info("x").readers[0].holding

@@ -17,10 +17,11 @@ import pytest
 
 import ringmain as rm
 from ringmain.testing import die_at
+from tests import contracts
 from tests.conftest import PATIENCE_S
 
 
-@pytest.mark.parametrize("contract", ["pipe", "reliable"])
+@pytest.mark.parametrize("contract", contracts.WAITING_FOR_EACH)
 def test_a_second_try_is_refused_too(contract: rm._publisher.Contract) -> None:
     with rm.Publisher("x", contract=contract, capacity=4096) as pub, rm.Subscriber("x") as sub:
         sent = 0

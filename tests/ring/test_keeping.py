@@ -18,8 +18,9 @@ import numpy as np
 import pytest
 
 import ringmain as rm
+from tests import contracts
 
-HOLDING = ["pipe", "bus", "reliable"]
+HOLDING = contracts.HOLDING
 RING = 8192
 
 

@@ -14,6 +14,8 @@ import zlib
 import pytest
 
 import ringmain as rm
+from ringmain._contracts import CONTRACTS
+from tests import contracts
 
 WRITER = """
 import random, zlib
@@ -38,10 +40,10 @@ while True:
 """
 
 
-@pytest.mark.parametrize("contract", ["broadcast", "pipe", "bus", "reliable"])
-def test_the_others_go_on(contract, seed, child):
+@pytest.mark.parametrize("contract", contracts.ALL)
+def test_the_others_go_on(contract, seed, child, until):
     chance = random.Random(seed)
-    many = contract in ("bus", "reliable")
+    traits = CONTRACTS[contract]
     checked = 0
 
     def check_some(sub, count):
@@ -49,14 +51,14 @@ def test_the_others_go_on(contract, seed, child):
         for _ in range(count):
             message = sub.recv_message(timeout=30)  # a writer that waits for a dead process would fail here
             assert zlib.crc32(message.data[4:]).to_bytes(4, "big") == message.data[:4], "torn"
-            expected = message.seq if checked == 0 else check_some.next + message.lost
+            expected = message.seq if checked == 0 or traits.shared else check_some.next + message.lost
             assert message.seq == expected, "a number was skipped or repeated in silence"
             check_some.next = message.seq + 1
             checked += 1
 
     with rm.Subscriber("x") as sub:
-        writers = [child(WRITER, contract) for _ in range(2 if many else 1)]
-        readers = [] if contract == "pipe" else [child(READER), child(READER)]
+        writers = [child(WRITER, contract) for _ in range(1 if traits.one_writer else 2)]
+        readers = [] if traits.one_reader else [child(READER), child(READER)]
         for one in writers:
             one.line()
         check_some(sub, 1)
@@ -71,8 +73,12 @@ def test_the_others_go_on(contract, seed, child):
         check_some(sub, 300)
         for one in (*writers, *readers):
             one.kill()
-        sub.recv_many(100_000)
-        if contract in ("pipe", "reliable"):
+        with rm.Publisher("x", contract=contract) as last:  # the tasks of dead workers come back
+            until(lambda: sub.recv_many(100_000) == [] and (last.all_read or not traits.shared))
+        if traits.writer_waits:
             assert sub.lost == before
     assert checked > 300
+    if traits.shared and rm.topics():
+        assert [topic.name for topic in rm.topics()] == ["x.dead"], "a task that several workers died with"
+        rm.unlink("x.dead")
     assert rm.topics() == [], "the last to leave removes the topic"

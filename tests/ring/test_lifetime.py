@@ -10,8 +10,9 @@ import pytest
 
 import ringmain as rm
 from ringmain._native import LAYOUT
+from tests import contracts
 
-CONTRACTS = ["broadcast", "pipe", "bus", "reliable"]
+CONTRACTS = contracts.UNSHARED
 
 
 def names():

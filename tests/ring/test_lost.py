@@ -10,12 +10,11 @@ import random
 import pytest
 
 import ringmain as rm
+from tests import contracts
 
-LAPPING = ["broadcast", "bus"]
 
-
-@pytest.mark.parametrize("contract", LAPPING)
-@pytest.mark.parametrize("on_lap", ["latest", "oldest"])
+@pytest.mark.parametrize("contract", contracts.LAPPING)
+@pytest.mark.parametrize("on_lap", ["next", "oldest"])
 def test_sent_is_received_plus_lost(contract, on_lap, seed):
     chance = random.Random(seed)
     with rm.Publisher("x", contract=contract, capacity=4096) as pub, rm.Subscriber("x", on_lap=on_lap) as sub:
@@ -38,7 +37,7 @@ def test_sent_is_received_plus_lost(contract, on_lap, seed):
 
 
 def test_a_lapped_reader_goes_on_at_the_message_to_come():
-    with rm.Publisher("x", capacity=4096) as pub, rm.Subscriber("x") as sub:
+    with rm.Publisher("x", capacity=4096) as pub, rm.Subscriber("x", on_lap="next") as sub:
         for i in range(1000):
             pub.send(b"%d" % i)
         assert sub.try_recv() is None
@@ -51,7 +50,7 @@ def test_a_lapped_reader_goes_on_at_the_message_to_come():
 
 
 def test_or_at_the_oldest_that_is_whole():
-    with rm.Publisher("x", capacity=4096) as pub, rm.Subscriber("x", on_lap="oldest") as sub:
+    with rm.Publisher("x", capacity=4096) as pub, rm.Subscriber("x") as sub:
         for i in range(1000):
             pub.send(b"%d" % i)
         first = sub.recv_message(timeout=0)
@@ -85,7 +84,7 @@ def test_conflate_delivers_the_newest_only():
             assert message.data == b"c"
 
 
-@pytest.mark.parametrize("contract", ["bus", "reliable", "pipe"])
+@pytest.mark.parametrize("contract", contracts.HOLDING)
 def test_conflate_on_every_contract(contract):
     with rm.Publisher("x", contract=contract, capacity=4096) as pub, rm.Subscriber("x", conflate=True) as sub:
         for _ in range(100):
@@ -96,7 +95,7 @@ def test_conflate_on_every_contract(contract):
 
 @pytest.mark.parametrize(
     ("option", "value", "words"),
-    [("start", "middle", "'latest', 'oldest' or 'last'"), ("on_lap", "cry", "'latest' or 'oldest'")],
+    [("start", "middle", "'next', 'oldest' or 'newest'"), ("on_lap", "cry", "'next' or 'oldest'")],
 )
 def test_other_words_are_refused(option, value, words):
     with pytest.raises(ValueError, match=rf"{option} is {words}, not '{value}'"):
@@ -104,7 +103,7 @@ def test_other_words_are_refused(option, value, words):
 
 
 def test_lost_survives_closing():
-    with rm.Publisher("x", capacity=4096) as pub, rm.Subscriber("x") as sub:
+    with rm.Publisher("x", capacity=4096) as pub, rm.Subscriber("x", on_lap="next") as sub:
         for _ in range(1000):
             pub.send(b"12345678")
         assert sub.try_recv() is None

@@ -2,15 +2,12 @@
 and show that all of them take part.
 """
 
-import resource
-
 import pytest
 
 import ringmain as rm
+from tests import contracts
 
 READERS = """
-    import resource, sys
-    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     subs = [rm.Subscriber("t") for _ in range(int(sys.argv[1]))]
     say("in"); hear()
     say(sum(sub.recv(timeout=0) == b"all" for sub in subs))
@@ -18,16 +15,7 @@ READERS = """
 """
 
 
-@pytest.fixture
-def many_descriptors():
-    """Each participant has two."""
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (before[1], before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, before)
-
-
-@pytest.mark.parametrize("contract", ["broadcast", "bus", "reliable"])
+@pytest.mark.parametrize("contract", contracts.TO_ALL)
 def test_a_full_roster_says_how_to_make_it_larger(contract):
     with (
         rm.Publisher("t", contract=contract, max_participants=3) as pub,
@@ -87,7 +75,8 @@ def test_frames_and_queues_pass_it_on():
         assert rm.info("q").max_participants == 301
 
 
-def test_readers_wait_for_a_topic_of_many(many_descriptors):
+@pytest.mark.descriptors(4096)
+def test_readers_wait_for_a_topic_of_many():
     """More than 128 readers, each of them there before the topic: all get its first message."""
     subs = [rm.Subscriber("t") for _ in range(200)]
     with rm.Publisher("t", contract="reliable", capacity=4096, max_participants=300) as pub:
@@ -98,8 +87,9 @@ def test_readers_wait_for_a_topic_of_many(many_descriptors):
             sub.close()
 
 
-@pytest.mark.parametrize("contract", ["broadcast", "reliable"])
-def test_560_participants_of_one_process(contract, many_descriptors):
+@pytest.mark.descriptors(4096)
+@pytest.mark.parametrize("contract", contracts.TO_ALL)
+def test_560_participants_of_one_process(contract):
     with rm.Publisher("t", contract=contract, capacity=4096, max_participants=561) as pub:
         subs = [rm.Subscriber("t") for _ in range(560)]
         with pytest.raises(rm.RosterFull, match="561 slots"):
@@ -111,6 +101,7 @@ def test_560_participants_of_one_process(contract, many_descriptors):
             sub.close()
 
 
+@pytest.mark.descriptors(4096)
 def test_4096_participants_of_a_few_processes(child):
     with rm.Publisher("t", contract="reliable", capacity=4096, max_participants=4096) as pub:
         processes = [child(READERS, str(count)) for count in (1024, 1024, 1024, 1023)]

@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 import ringmain as rm
+from tests import contracts
 
 
 def test_a_writer_asleep_is_woken_by_the_reader(in_thread):
@@ -46,7 +47,7 @@ def test_an_observer_is_no_reader():
             pub.send(b"x", timeout=0)
 
 
-@pytest.mark.parametrize("contract", ["broadcast", "bus"])
+@pytest.mark.parametrize("contract", contracts.LAPPING)
 def test_a_removed_topic_ends_the_wait(contract, in_thread, until):
     with rm.Publisher("x", contract=contract, min_readers=1) as pub:
         sending = in_thread(lambda: pub.send(b"x", timeout=20))

@@ -17,7 +17,7 @@ import pytest
 import ringmain as rm
 from ringmain._native import LAYOUT
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+needs_root = pytest.mark.privileged
 
 
 @pytest.mark.parametrize("name", ["a", "A-1_b.c", "a/b/c", ".hidden", "a..b", "...", "x" * 200, "-", "_/-/."[:3]])

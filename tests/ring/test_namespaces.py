@@ -31,7 +31,10 @@ def _why_not() -> str:
 
 
 WHY_NOT = _why_not()
-pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=f"no pid namespace can be made: {WHY_NOT}")
+pytestmark = [
+    pytest.mark.privileged,
+    pytest.mark.skipif(bool(WHY_NOT), reason=f"no pid namespace can be made: {WHY_NOT}"),
+]
 
 SAY_WHO = "say(os.getpid(), os.stat('/proc/self/ns/pid').st_ino)"
 

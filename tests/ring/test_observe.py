@@ -9,6 +9,7 @@ from typing import Literal
 import pytest
 
 import ringmain as rm
+from tests import contracts
 from tests.conftest import PATIENCE_S, Child
 
 
@@ -25,7 +26,7 @@ def test_an_observer_of_a_pipe_leaves_the_readers_slot_and_messages_alone() -> N
                 rm.Subscriber("p")
 
 
-@pytest.mark.parametrize("contract", ["pipe", "reliable"])
+@pytest.mark.parametrize("contract", contracts.WAITING_FOR_EACH)
 def test_a_writer_does_not_wait_for_an_observer_which_counts_what_it_missed(
     contract: Literal["pipe", "reliable"],
 ) -> None:

@@ -25,7 +25,7 @@ def test_the_next_reader_goes_on_where_the_last_one_stopped():
         pub.send_many([b"%d" % i for i in range(10)])
         with rm.Subscriber("x") as first:
             assert first.recv_many(3) == [b"0", b"1", b"2"]
-        with rm.Subscriber("x", start="latest") as second:
+        with rm.Subscriber("x", start="next") as second:
             message = second.recv_message(timeout=0)
             assert (message.data, message.seq, message.lost) == (b"3", 3, 0)
         with rm.Subscriber("x", start="oldest") as third:
@@ -88,7 +88,7 @@ def test_unread_messages_outlive_the_writer():
         assert sub.recv_many(9) == [b"b", b"c"]
 
 
-def test_a_subscriber_that_came_first_does_not_count_what_another_read_as_lost():
+def test_a_subscriber_that_joined_before_the_topic_does_not_count_what_another_read_as_lost():
     with rm.Subscriber("x") as first, rm.Subscriber("x") as early, rm.Publisher("x", contract="pipe") as pub:
         pub.send_many([b"a", b"b", b"c"])
         first.recv(timeout=0)

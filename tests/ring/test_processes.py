@@ -17,9 +17,10 @@ from pathlib import Path
 import pytest
 
 import ringmain as rm
+from tests import contracts
 
 METHODS = ["fork", "spawn", "forkserver"]
-CONTRACTS = ["broadcast", "pipe", "bus", "reliable"]
+CONTRACTS = contracts.UNSHARED
 
 
 def send_some(pub, count):
@@ -58,7 +59,7 @@ def test_a_publisher_passed_to_a_child_works_there(method, contract):
         assert [m.data for m in got] == [b"from the parent", *(b"%d from the child" % i for i in range(3))]
         assert [m.seq for m in got] == [0, 1, 2, 3]
         assert {m.sender for m in got} == {"s"}
-        if contract in ("bus", "reliable"):
+        if contract in contracts.MANY_WRITERS:
             pub.send(b"both may write")
         else:
             with pytest.raises(rm.TakenOver):
@@ -136,11 +137,11 @@ def test_a_publisher_inherited_through_fork_takes_a_slot_of_its_own(contract):
 
         in_fork(child)
         assert sub.recv_many(9) == [b"parent", b"child"]
-        if contract in ("bus", "reliable"):
+        if contract in contracts.MANY_WRITERS:
             assert pub.send(b"parent again") == 2
 
 
-@pytest.mark.parametrize("contract", ["broadcast", "bus", "reliable"])
+@pytest.mark.parametrize("contract", contracts.TO_ALL)
 def test_a_subscriber_inherited_through_fork_takes_a_slot_of_its_own(contract):
     with rm.Publisher("x", contract=contract) as pub, rm.Subscriber("x", start="oldest") as sub:
         pub.send_many([b"a", b"b"])
@@ -165,7 +166,7 @@ def test_a_pipe_reader_inherited_through_fork_says_who_has_the_slot():
         assert sub.recv(timeout=0) == b"a"
 
 
-@pytest.mark.parametrize("contract", ["broadcast", "pipe"])
+@pytest.mark.parametrize("contract", contracts.ONE_WRITER)
 def test_a_second_child_does_not_take_over_from_its_sibling(contract):
     with rm.Publisher("x", contract=contract) as pub, rm.Subscriber("x") as sub:
         done, go = os.pipe()
@@ -258,7 +259,7 @@ def test_a_subscriber_that_came_before_its_topic_begins_at_the_latest_message_in
         os.close(joined)
 
 
-def test_a_child_that_only_inherits_and_ends_disturbs_no_other():
+def test_a_child_that_only_inherits_and_ends_affects_no_other():
     with rm.Publisher("x", contract="reliable") as pub, rm.Subscriber("x") as sub:
 
         def child():
@@ -353,7 +354,7 @@ def test_a_daemon_that_closed_all_descriptors_goes_on_with_what_it_inherited():
                 pub.send(b"from the daemon", timeout=20)
                 assert new.recv(timeout=20) == b"from the daemon"
                 pub.send(b"again", timeout=20)
-                assert sub.try_recv() is None  # joins, at the latest message
+                assert sub.try_recv() is None  # joins, at the next message
             pub.close()
             sub.close()
             for stranger in strangers:

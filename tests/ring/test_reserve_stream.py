@@ -13,8 +13,9 @@ import numpy
 import pytest
 
 import ringmain as rm
+from tests import contracts
 
-CONTRACTS = ["broadcast", "pipe", "bus", "reliable"]
+CONTRACTS = contracts.UNSHARED
 
 
 @pytest.fixture(params=CONTRACTS)
@@ -165,7 +166,7 @@ def test_stream_is_a_file(pair):
         out.write(b"finished")
 
 
-@pytest.mark.parametrize("contract", ["pipe", "reliable"])
+@pytest.mark.parametrize("contract", contracts.WAITING_FOR_EACH)
 def test_a_stream_waits_for_room_as_it_grows(contract, in_thread):
     with rm.Publisher("x", contract=contract, capacity=8192) as pub, rm.Subscriber("x") as sub:
         pub.send(b"a" * 4000)
@@ -184,7 +185,7 @@ def test_a_stream_waits_for_room_as_it_grows(contract, in_thread):
         written()
 
 
-@pytest.mark.parametrize("contract", ["bus", "reliable"])
+@pytest.mark.parametrize("contract", contracts.MANY_TO_ALL)
 def test_while_one_reserves_another_waits_its_turn(contract):
     with rm.Publisher("x", contract=contract, name="slow") as a, rm.Publisher("x") as b, rm.Subscriber("x") as sub:
         with a.reserve(3) as buf:

@@ -155,7 +155,7 @@ def test_iteration_gives_what_comes(pair):
 def test_all_read_and_wait_for_readers():
     with rm.Publisher("x", contract="reliable") as pub:
         assert pub.all_read
-        with pytest.raises(TimeoutError, match="0 of the 1"):
+        with pytest.raises(TimeoutError, match="0 of 1 readers"):
             pub.wait_for_readers(1, timeout=0.01)
         with rm.Subscriber("x") as one, rm.Subscriber("x"):
             assert pub.wait_for_readers(2, timeout=5) == 2

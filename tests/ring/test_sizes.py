@@ -7,10 +7,12 @@ import re
 import pytest
 
 import ringmain as rm
+from tests import contracts
 
 
-@pytest.mark.parametrize(("contract", "share"), [("broadcast", 2), ("bus", 2), ("pipe", 1), ("reliable", 1)])
-def test_the_largest_message_fits_and_one_byte_more_does_not(contract, share):
+@pytest.mark.parametrize("contract", contracts.UNSHARED)
+def test_the_largest_message_fits_and_one_byte_more_does_not(contract):
+    share = 2 if contract in contracts.LAPPING else 1
     with rm.Publisher("x", contract=contract, capacity=8192) as pub, rm.Subscriber("x") as sub:
         largest = pub.max_message_bytes
         assert 8192 // share - 64 <= largest < 8192 // share
@@ -46,7 +48,7 @@ def test_sender_and_kind_count():
         assert (message.sender, message.kind, len(message.data)) == ("s" * 100, "k" * 100, size)
 
 
-@pytest.mark.parametrize("contract", ["broadcast", "pipe", "bus", "reliable"])
+@pytest.mark.parametrize("contract", contracts.ALL)
 def test_empty_messages_are_messages(contract):
     with rm.Publisher("x", contract=contract, capacity=4096) as pub, rm.Subscriber("x") as sub:
         for i in range(500):

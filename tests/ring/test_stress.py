@@ -107,7 +107,7 @@ def test_every_message_whole_in_order_and_accounted_for(contract, seed, child):
     for writer in writing:
         writer.line()
     total = writers * count
-    reading = [child(READER, seed + k, ("latest", "oldest")[k % 2], total) for k in range(readers)]
+    reading = [child(READER, seed + k, ("next", "oldest")[k % 2], total) for k in range(readers)]
     for reader in reading:
         assert reader.line() == "ready"
     for writer in writing:

@@ -10,10 +10,10 @@ import struct
 import pytest
 
 import ringmain as rm
-from ringmain._contracts import CONTRACTS
 from ringmain._native import LAYOUT
+from tests import contracts
 
-MANY = [name for name, contract in CONTRACTS.items() if not contract.one_writer]
+MANY = contracts.MANY_WRITERS
 SENDER = """
     import sys
     pub = rm.Publisher("t", contract=sys.argv[1], spin=0)

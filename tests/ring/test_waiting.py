@@ -1,6 +1,6 @@
-"""Waiting: Ctrl-C is prompt, the GIL is released, a waiter uses next to no processor time, `spin=` is how long to look.
+"""Waiting: Ctrl-C is prompt, the GIL is released, a waiter sleeps, `spin=` is how long to look.
 
-No test here measures how long something took by the clock on the wall; processor time of a process is its own.
+No test here measures how long something took.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import pytest
 import ringmain as rm
 from ringmain._native import LAYOUT
 from ringmain.testing import stop_at
+from tests import asleep, contracts
 
 
 class Bell(NamedTuple):
@@ -89,21 +90,20 @@ def test_ctrl_c_is_prompt(what, child):
 
 
 @pytest.mark.parametrize("what", ["recv", "wait", "send", "recv_before_the_topic"])
-def test_a_waiter_uses_next_to_no_processor_time(what, child):
+def test_a_waiter_sleeps(what, child):
     waiter = child(
         SETUP % {"what": what}
         + f"""
-    import threading, _thread
-    threading.Timer(1.0, _thread.interrupt_main).start()
-    before = time.process_time()
+    say("waits")
     try:
         {WAITS[what]}
     except KeyboardInterrupt:
         pass
-    say(time.process_time() - before)
 """
     )
-    assert float(waiter.line()) < 0.1, "of one second"
+    waiter.line()
+    assert asleep.least_asleep(waiter.pid) >= asleep.ENOUGH
+    waiter.process.send_signal(signal.SIGINT)
     waiter.finish()
 
 
@@ -126,11 +126,13 @@ needs_filters = pytest.mark.skipif(not FILTERS, reason="this kernel does not fil
     [
         ("sub.recv(timeout=1)", 8),
         pytest.param("rm.wait([sub], timeout=1)", 8, marks=needs_several),
-        pytest.param("rm.wait(many, timeout=1)", 60, marks=needs_several),
+        pytest.param("rm.wait(many, timeout=1)", 200, marks=needs_several),
     ],
 )
 def test_a_wait_is_not_repeated_again_and_again(what, most, child):
-    """How often it went to sleep in a second. `many` are more than the kernel takes in one call."""
+    """How often it went to sleep in a second. `many` are more than the kernel takes in one call: it polls sixteen
+    times, then threads begin to watch, and while these are given 200 bells they and the caller wait for each
+    other's locks (22 to 61 were seen). To go on polling would be a thousand."""
     waiter = child(f"""
         import resource
         from contextlib import ExitStack
@@ -149,6 +151,7 @@ def test_a_wait_is_not_repeated_again_and_again(what, most, child):
     waiter.finish()
 
 
+@pytest.mark.descriptors(4096)
 def test_any_of_more_topics_than_the_kernel_takes_wakes_a_wait(in_thread, runtime_dir):
     """It polls sixteen times, arming each bell once; then threads watch."""
     with ExitStack() as stack:
@@ -161,6 +164,7 @@ def test_any_of_more_topics_than_the_kernel_takes_wakes_a_wait(in_thread, runtim
         assert waiting() == [subs[299]]
 
 
+@pytest.mark.descriptors(4096)
 def test_subscribers_of_one_topic_share_a_bell(in_thread):
     """A thousand of them are no more than the kernel takes; each of them has the message."""
     with ExitStack() as stack:
@@ -276,7 +280,7 @@ FILTER = """
 
 @needs_filters
 @pytest.mark.parametrize("error", ["EPERM", "ENOSYS", "EACCES"])
-def test_a_filter_that_refuses_to_wait_for_several_words_costs_no_processor_time(error, child):
+def test_who_waits_for_several_words_sleeps_where_a_filter_refuses_that(error, child):
     """Container runtimes answer system calls that they do not know with an error of their choice."""
     waiter = child(
         FILTER
@@ -284,23 +288,23 @@ def test_a_filter_that_refuses_to_wait_for_several_words_costs_no_processor_time
     import asyncio, errno
     with rm.Publisher("x") as pub, rm.Subscriber("x") as one, rm.Subscriber("x") as other:
         refuse(449, errno.{error})  # futex_waitv
-        for wait in (lambda: rm.wait([one, other], timeout=1), lambda: asyncio.run(one.arecv(timeout=1))):
-            before = time.process_time()
+        for wait in (lambda: rm.wait([one, other]), lambda: asyncio.run(one.arecv())):
+            say("waits")
             try: wait()
-            except rm.Timeout: pass
-            say(time.process_time() - before)
+            except KeyboardInterrupt: pass
         pub.send(b"1")
         say(len(rm.wait([one, other], timeout=20)))
 """
     )
-    waiting, awaiting, ready = waiter.finish()
-    assert float(waiting) < 0.2, "of one second"
-    assert float(awaiting) < 0.3, "of one second; it starts a loop"
-    assert ready == "2"
+    for _ in range(2):
+        assert waiter.line() == "waits"
+        assert asleep.least_asleep(waiter.pid) >= asleep.ENOUGH
+        waiter.process.send_signal(signal.SIGINT)
+    assert waiter.finish() == ["2"]
 
 
 @needs_filters
-@pytest.mark.parametrize("contract", ["broadcast", "pipe", "bus", "reliable"])
+@pytest.mark.parametrize("contract", contracts.UNSHARED)
 def test_a_filter_that_refuses_the_process_wide_barrier_loses_no_message(contract, child):
     """That process fences on its own, and looks every millisecond while it waits; its peer has the barrier."""
     echo = child(
@@ -359,7 +363,7 @@ def test_the_program_ends_while_a_daemon_thread_waits(what, child):
         rm.unlink(topic.name, force=True)
 
 
-@pytest.mark.parametrize("contract", ["broadcast", "pipe", "bus", "reliable"])
+@pytest.mark.parametrize("contract", contracts.UNSHARED)
 def test_ctrl_c_in_a_decoder_passes_and_no_message_is_lost(contract):
     with rm.Publisher("t", type=Number, contract=contract) as pub, rm.Subscriber("t", type=Number) as sub:
         calls = {
@@ -452,8 +456,8 @@ def test_a_publisher_opens_while_the_runtime_directory_is_removed(runtime_dir, c
 
 
 @pytest.mark.parametrize("others", [0, 1])
-def test_a_worker_looks_often_only_where_another_may_die(others):
-    """Sleeps of an idle worker in a second: a few while it is alone, one every 40 ms beside another."""
+def test_a_worker_sleeps_as_long_as_any_reader(others):
+    """Sleeps of an idle worker in a second, alone and beside another: that one's death would wake it."""
     with rm.Publisher("jobs", contract="work"), rm.Subscriber("jobs") as sub, ExitStack() as stack:
         sub.try_recv()
         for _ in range(others):
@@ -462,11 +466,11 @@ def test_a_worker_looks_often_only_where_another_may_die(others):
         with pytest.raises(rm.Timeout):
             sub.recv(timeout=1.0)
         slept = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw - before
-        assert slept < 8 if others == 0 else slept > 12
+        assert slept < 8
 
 
-def test_a_worker_that_joins_rouses_those_that_sleep(runtime_dir):
-    """They slept alone, and now watch it, too: the word on which they sleep changes."""
+def test_a_worker_that_joins_wakes_those_that_sleep(runtime_dir):
+    """They watch it from now on: the word on which they sleep changes."""
     with rm.Publisher("jobs", contract="work"), rm.Subscriber("jobs") as first:
         first.try_recv()
         before, _ = words_at(runtime_dir, "jobs", "Header.work_bell")

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import ringmain as rm
+from tests import contracts
 
-CONTRACTS = ["broadcast", "pipe", "bus", "reliable"]
+CONTRACTS = contracts.UNSHARED
 
 
 def waiting_files(directory: Path) -> list[str]:
@@ -35,7 +36,7 @@ def test_a_subscriber_that_waits_is_a_reader_once_the_topic_is_there(contract, r
     assert list(runtime_dir.glob("x.*")) == []
 
 
-@pytest.mark.parametrize("contract", ["pipe", "reliable"])
+@pytest.mark.parametrize("contract", contracts.WAITING_FOR_EACH)
 def test_nothing_is_lost_to_a_reader_that_waits(contract):
     with rm.Subscriber("x", name="early") as sub, rm.Publisher("x", contract=contract, capacity=4096) as pub:
         sent = 0

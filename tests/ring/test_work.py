@@ -134,6 +134,39 @@ def test_a_message_that_is_given_back_too_often_goes_to_the_dead_letters(backend
     rm.unlink("jobs.dead")
 
 
+def reject_all_but(a: Any, good: list[bytes]) -> list[bytes]:
+    done = []
+    while len(done) < len(good):
+        task = a.recv(1)
+        if task in good:
+            done.append(task)
+        else:
+            a.reject(task)
+    return done
+
+
+def test_a_dead_letter_is_as_large_as_any_message(backend: Any) -> None:
+    large = bytes(1 << 20)
+    with jobs(backend, large, b"a", b"b", capacity="8MiB"), worker(backend, max_deliveries=2) as a:
+        assert reject_all_but(a, [b"a", b"b"]) == [b"a", b"b"]
+        with rm.Subscriber("jobs.dead", backend=backend) as dead:
+            assert dead.recv(1) == large
+    rm.unlink("jobs.dead")
+
+
+def test_dead_letters_that_do_not_fit_hold_up_no_message(backend: Any) -> None:
+    with rm.Publisher("jobs.dead", contract="work", capacity=4096, persist=True, backend=backend) as small:
+        small.send(b"it is there already")
+        with jobs(backend, *(bytes([i]) * 3000 for i in range(5)), b"a", b"b") as pub:
+            with worker(backend, max_deliveries=2) as a:
+                with pytest.warns(RuntimeWarning, match=r"failed 2 times and is dropped"):
+                    assert reject_all_but(a, [b"a", b"b"]) == [b"a", b"b"]
+                assert a.dead_letters_lost > 0
+                a.try_recv()
+                assert pub.all_read
+    rm.unlink("jobs.dead")
+
+
 def test_a_worker_that_takes_only_some_kinds_leaves_the_others(backend: Any) -> None:
     with jobs(backend) as pub, worker(backend, ignore_kinds={"big"}) as a, worker(backend) as b:
         pub.send(b"0", kind="big")

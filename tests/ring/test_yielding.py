@@ -44,6 +44,7 @@ def converse() -> float:
     return slept / ROUND_TRIPS
 
 
+@pytest.mark.privileged
 def test_on_one_core_they_seldom_sleep():
     cpus, policy = os.sched_getaffinity(0), os.sched_getscheduler(0)
     try:

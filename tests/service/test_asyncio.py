@@ -71,7 +71,7 @@ def test_failures_and_timeouts(run: Run) -> None:
             with pytest.raises(rm.Timeout, match="it has no server"):
                 await client.acall(b"", timeout=0.02)
             with pytest.raises(rm.Busy):
-                await client.acall(b"", timeout=0)
+                await client.acall(b"", if_idle=True)
             with rm.Server("echo") as server:
                 call = asyncio.create_task(client.acall(b"x", timeout=LONG_S))
                 request = await anext(server)

@@ -272,16 +272,16 @@ def test_a_request_whose_client_has_given_up_is_not_computed() -> None:
 def test_busy_without_a_server_with_a_busy_one_and_with_a_full_ring() -> None:
     with rm.Client("infer", capacity=4096) as client:
         with pytest.raises(rm.Busy, match="has no server"):
-            client.call(b"", timeout=0)
+            client.call(b"", if_idle=True)
         with rm.Server("infer") as server:
             future = client.submit(b"", timeout=PATIENCE_S)
             request = next(server)
             with pytest.raises(rm.Busy, match="1 servers have 1 requests"):
-                client.call(b"", timeout=0)
+                client.call(b"", if_idle=True)
             waiting = []
             with pytest.raises(rm.Busy, match="no room"):
                 while True:
-                    waiting.append(client.submit(bytes(512), timeout=0))
+                    waiting.append(client.submit(bytes(512), room_timeout=0))
             with pytest.raises(rm.Full, match="no room"):
                 client.call(bytes(512), timeout=0.01)
             request.reply(b"first")
@@ -294,14 +294,14 @@ def test_busy_without_a_server_with_a_busy_one_and_with_a_full_ring() -> None:
 def test_a_call_that_does_not_wait_for_a_free_server_waits_for_its_reply(in_thread: InThread) -> None:
     with rm.Server("infer") as server, rm.Client("infer") as client:
         done = in_thread(upper, server, 1)
-        assert client.call(b"abc", timeout=0) == b"ABC"
+        assert client.call(b"abc", if_idle=True) == b"ABC"
         done()
 
 
 def test_a_client_that_does_not_read_holds_up_no_other(in_thread: InThread) -> None:
     with rm.Server("infer") as server, rm.Client("infer") as fast:
         with rm.Client("infer", reply_capacity=4096) as slow:
-            sent = [slow._send(b"slow%d" % i, PATIENCE_S, False) for i in range(10)]
+            sent = [slow._send(b"slow%d" % i, PATIENCE_S) for i in range(10)]
             for request in server.take(10, timeout=PATIENCE_S):
                 request.reply(bytes(1000))
             assert server._replies.unsent > 0
@@ -440,10 +440,15 @@ def test_the_traffic_is_readable_as_that_of_any_topic() -> None:
             rm.Subscriber(f"infer.replies/{client.id}", type=Action, observe="always") as replies,
         ):
             future = client.submit(Observation(1.5), timeout=2, retry=True)
-            next(server).reply(Action(3.0))
+            taken = next(server)
+            taken.reply(Action(3.0))
             assert future.result(PATIENCE_S) == Action(3.0)
             request, reply = requests.recv_message(1), replies.recv_message(1)
-            assert (request.data, request.sender, request.kind) == (Observation(1.5), client.id, "call 2s retry")
+            assert (request.data, request.sender, request.kind) == (
+                Observation(1.5),
+                client.id,
+                f"call until {taken.deadline_ns}ns retry",
+            )
             assert (reply.data, reply.kind) == (Action(3.0), str(request.seq))
 
 
@@ -461,3 +466,10 @@ def test_zmq_refuses_with_a_reason() -> None:
     for kind in (rm.Server, rm.Client):
         with pytest.raises(rm.Unsupported, match="its server dies"):
             kind("infer", backend="zmq")  # type: ignore[operator]
+
+
+def test_a_client_that_is_open_when_the_program_ends_is_closed_silently(child: Callable[..., Any]) -> None:
+    program = child("client = rm.Client('left_open')")
+    program.finish()
+    assert program.errors() == ""
+    assert rm.topics() == []

@@ -152,7 +152,7 @@ with rm.Client("infer", name="victim") as client:
     if sys.argv[1] == "before it sends": say("ready"); hear()
     client.submit(sys.argv[1].encode())
     if sys.argv[1] == "before the reply": say("ready"); hear()
-    print(client.call(b"second"))
+    say(client.call(b"second"))
     say("ready"); hear()
 """
 
@@ -255,9 +255,9 @@ def test_a_client_inherited_by_fork_is_another_client(child: StartChild) -> None
 @pytest.mark.filterwarnings("ignore:This process.*multi-threaded:DeprecationWarning")
 def test_a_server_inherited_by_fork_is_another_server() -> None:
     with rm.Server("infer") as server, rm.Client("infer") as client:
-        client._send(b"parent's", None, False)
+        client._send(b"parent's")
         kept = next(server)
-        call = client._send(b"child's", LONG_S, False)
+        call = client._send(b"child's", LONG_S)
 
         def in_child() -> bytes:
             request = next(server)
@@ -285,6 +285,7 @@ with ExitStack() as stack:
 """
 
 
+@pytest.mark.descriptors(8192)
 def test_a_thousand_clients_of_one_server(child: StartChild, in_thread: InThread) -> None:
     with rm.Server("infer") as server:
         served = in_thread(server.serve, bytes.upper)

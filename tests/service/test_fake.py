@@ -34,14 +34,14 @@ def test_a_timeout_takes_virtual_time() -> None:
             client.call(b"", timeout=3600)
         assert world.time_ns() - before_ns > 3599e9
         with pytest.raises(rm.Busy):
-            client.call(b"", timeout=0)
+            client.call(b"", if_idle=True)
 
 
 def test_an_expired_request_is_not_computed() -> None:
     with fake() as world, rm.Client("echo") as client, rm.Server("echo") as server:
-        client._send(b"expired", 1.0, False)
+        client._send(b"expired", 1.0)
         world.sleep(2)
-        call = client._send(b"wanted", 60.0, False)
+        call = client._send(b"wanted", 60.0)
         request = next(server)
         assert request.data == b"wanted"
         request.reply(b"done")
@@ -50,7 +50,7 @@ def test_an_expired_request_is_not_computed() -> None:
 
 def test_a_batch_ends_after_its_time() -> None:
     with fake() as world, rm.Client("echo") as client, rm.Server("echo") as server:
-        client._send(b"one", 60.0, False)
+        client._send(b"one", 60.0)
         before_ns = world.time_ns()
         (request,) = next(server.batches(64, wait_s=5.0))
         assert world.time_ns() - before_ns > 4.9e9

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from ringmain.pipeline import Lake
+from ringmain.lake import Lake
 from tests.spark.recordings import record, rows, writer
 
 pyspark = pytest.importorskip("pyspark")
@@ -24,7 +24,8 @@ pyspark = pytest.importorskip("pyspark")
 DRIVER = """
 import json, sys
 import ringmain.spark
-from ringmain.pipeline import Lake, Pipeline
+from ringmain.lake import Lake
+from ringmain.pipeline import Pipeline
 
 master, recordings, lake, options = sys.argv[1:]
 spark = ringmain.spark.session(master=master, **{
@@ -111,7 +112,7 @@ def test_the_pipeline_on_a_standalone_cluster(
     assert done.returncode == 0, done.stderr[-4000:]
     assert "200 rows in = 150 out + 0 quarantined + 50 duplicates" in done.stdout
     assert "executors 2" in done.stdout
-    assert Lake(lake, options).to_duckdb().sql("select count(*), count(distinct seq) from silver.a").fetchall() == [
+    assert Lake(lake, options).to_duckdb().sql("select count(*), count(distinct rm_seq) from silver.a").fetchall() == [
         (150, 150)
     ]
 
@@ -152,7 +153,7 @@ def test_the_pipeline_through_a_killed_executor(cluster: str, tmp_path: Path) ->
     out.mkdir()
     errors = kill_executor([sys.executable, "-c", KILLED, cluster, str(tmp_path / "r"), str(out)], out)
     lake = Lake(str(out / "lake"))
-    found = lake.to_duckdb().sql("select count(*), count(distinct seq) from silver.a").fetchall()
+    found = lake.to_duckdb().sql("select count(*), count(distinct rm_seq) from silver.a").fetchall()
     assert found == [(200, 200)], errors
     assert len(list((out / "lake/silver/a").glob("*.parquet"))) == len(lake.files("silver/a")) + 1
 

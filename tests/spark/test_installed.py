@@ -8,8 +8,11 @@ import sys
 import sysconfig
 from pathlib import Path
 
+import pyspark
 import pytest
 
+from ringmain.lake import Lake
+from ringmain.lake._ledger import Ledger
 from tests.spark.recordings import record, rows
 
 ROOT = Path(__file__).parents[2]
@@ -65,6 +68,33 @@ def test_spark_connect(tmp_path: Path) -> None:
     assert "kind pyspark.sql.connect" in out
     assert "rows 50 80" in out
     assert "streamed True" in out
+
+
+PIPELINE = """
+import sys
+import ringmain.spark
+from ringmain.pipeline import Pipeline
+spark = ringmain.spark.session()
+pipeline = Pipeline()
+@pipeline.on("a", table="late")
+def late(frame): return frame.where("rm_seq >= 40")
+print(type(spark).__module__, pipeline.run(sys.argv[1], sys.argv[2], spark=spark, split_bytes=1))
+print("steps", ringmain.spark.read_lake(spark, sys.argv[2], "steps/late").count())
+spark.stop()
+"""
+
+
+def test_the_pipeline_through_spark_connect(tmp_path: Path) -> None:
+    """A server on this machine runs the tasks, and the ledger says which."""
+    pytest.importorskip("grpc")
+    path = record(tmp_path / "r", ("a", 1, rows(0, 50)), ("b", 1, rows(0, 30)))
+    out = run([sys.executable, "-c", PIPELINE, str(path), str(tmp_path / "lake")], SPARK_REMOTE="local[2]")
+    assert "pyspark.sql.connect" in out
+    assert "80 rows in = 80 out" in out
+    assert "steps 10" in out
+    (batch,) = Ledger(Lake(str(tmp_path / "lake"))).batches()
+    assert (batch.engine, batch.engine_version) == ("spark", pyspark.__version__)
+    assert batch.application.startswith("local-")
 
 
 def test_the_example_with_declarative_pipelines(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 import ringmain.spark
 from ringmain.errors import RecordingNotFound
-from ringmain.pipeline import Lake, Pipeline
+from ringmain.lake import Lake
+from ringmain.pipeline import Pipeline
 from tests.spark.recordings import Imu, imu, rows, schema_of, writer
 
 PARENT = "s3://lakes/robots"
@@ -39,7 +40,7 @@ def test_recordings_in_a_store(spark: Any, options: dict[str, str]) -> None:
     assert frame.groupBy("recorder").count().orderBy("recorder").collect() == [("left", 300), ("right", 300)]
     reader = spark.read.format("ringmain").options(**{f"storage.{name}": value for name, value in options.items()})
     found = reader.option("topic", "imu").option("decode", "true").option("host", "true").load(PARENT)
-    assert found.selectExpr("count(t)", "count(distinct host)").collect() == [(600, 1)]
+    assert found.selectExpr("count(t)", "count(distinct rm_host)").collect() == [(600, 1)]
     plan = found._jdf.queryExecution().toString()
     assert "hidden" not in plan
     with pytest.raises(RecordingNotFound, match="no recording at s3://lakes/none"):
@@ -75,5 +76,5 @@ def test_a_pipeline_from_store_to_store(spark: Any, options: dict[str, str]) -> 
     assert lake.bronze().read_all().num_rows == 600
     assert sorted(lake.to_arrow("gold/per_recorder")["recorder"].to_pylist()) == ["left", "right"]
     frame = ringmain.spark.read_lake(spark, "s3://lakes/of-robots", "silver/imu", storage_options=options)
-    assert frame.selectExpr("count(distinct epoch, seq)").collect() == [(600,)]
+    assert frame.selectExpr("count(distinct rm_epoch, rm_seq)").collect() == [(600,)]
     assert pipeline.run(PARENT, lake, spark=spark).rows_in == 0

@@ -9,8 +9,8 @@ import pytest
 
 from ringmain.recording import SegmentRef, Store
 from ringmain.recording._filters import Filter
+from ringmain.recording._plan import SegmentPlan, cut
 from ringmain.recording._segment.segment import Run
-from ringmain.spark._plan import SegmentPlan, cut
 
 
 def plan(count: int, rows: int = 10, size: int = 100) -> SegmentPlan:

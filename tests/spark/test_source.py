@@ -129,14 +129,14 @@ def test_decodes_one_topic_over_all_its_lives(spark: Any, tmp_path: Path) -> Non
     made.append("other", 2, rows(0, 5))
     made.close()
     table = load(spark, tmp_path / "r", topic="imu", decode="true")
-    found = table.orderBy("epoch", "seq").collect()
+    found = table.orderBy("rm_epoch", "rm_seq").collect()
     assert [(r.t, r.x, r.note) for r in found] == [
         (0, 0.0, None), (1, 0.5, None), (2, 1.0, None), (0, 0.0, "n0"), (1, 0.5, "n1"), (2, 1.0, "n2"),
             (None, None, None),
     ]  # fmt: skip
-    assert [r.payload is None for r in found] == [True] * 6 + [False]
-    assert [r.decode_error is None for r in found] == [True] * 6 + [False]
-    assert bytes(found[-1].payload) == b"message 3"
+    assert [r.rm_payload is None for r in found] == [True] * 6 + [False]
+    assert [r.rm_decode_error is None for r in found] == [True] * 6 + [False]
+    assert bytes(found[-1].rm_payload) == b"message 3"
     with pytest.raises(Exception, match="decode=true needs one topic"):
         load(spark, tmp_path / "r", decode="true").count()
     with pytest.raises(Exception, match="Recorded: imu, other"):
@@ -149,8 +149,22 @@ def test_a_field_named_like_a_column_of_the_envelope(spark: Any, tmp_path: Path)
     made.append("pose", 1, rows(0, 1, encode=lambda n: msgspec.msgpack.encode(Pose(77, (1.0, 2.0)))))
     made.close()
     row = load(spark, tmp_path / "r", topic="pose", decode="true").collect()[0]
-    assert (row.field_size, tuple(row.point)) == (77, (1.0, 2.0))
-    assert row["size"] == len(msgspec.msgpack.encode(Pose(77, (1.0, 2.0))))
+    assert (row["size"], tuple(row.point)) == (77, (1.0, 2.0))
+    assert row.rm_size == len(msgspec.msgpack.encode(Pose(77, (1.0, 2.0))))
+
+
+@pytest.mark.parametrize("pushdown", ["true", "false"])
+def test_a_filter_on_such_a_field_is_about_the_field(spark: Any, tmp_path: Path, pushdown: str) -> None:
+    """And one on our column skips what it can. Names in a query may have any case."""
+    kind = msgspec.defstruct("Odd", [("seq", int), ("topic", str)])
+    made = writer(tmp_path / "r")
+    made.declare("odd", epoch=1, schema=schema_of(kind))
+    made.append("odd", 1, rows(0, 10, encode=lambda n: msgspec.msgpack.encode(kind(1000 + n, "other"))))
+    made.close()
+    frame = load(spark, tmp_path / "r", topic="odd", decode="true", pushdown=pushdown, positions="true")
+    assert frame.where("seq >= 1008 and Topic = 'other'").select("rm_row").collect() == [(8,), (9,)]
+    assert frame.where("RM_SEQ < 2 and rm_topic = 'odd'").select("seq").collect() == [(1000,), (1001,)]
+    assert load(spark, tmp_path / "r", topic="odd", decode="true", columns="rm_payload").collect() == [(None,)] * 10
 
 
 def test_empty_inputs(spark: Any, tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def test_a_topic_that_gains_a_field_needs_a_restart(spark: Any, tmp_path: Path) 
     with pytest.raises(Exception, match="restart the query"):
         query.awaitTermination(240)
     run_now(spark, tmp_path / "r", tmp_path / "check", keep, **options)
-    assert list(batches[0].columns)[-1] == "decode_error"
+    assert list(batches[0].columns)[-1] == "rm_decode_error"
     assert "note" not in batches[0].columns
     assert list(batches[-1]["note"]) == ["n0", "n1", "n2"]
 

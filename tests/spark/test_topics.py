@@ -12,7 +12,9 @@ import msgspec
 import pytest
 
 import ringmain as rm
+from ringmain.recording import COLUMNS
 from ringmain.spark import RepeatFilter
+from ringmain.spark._sink import Roles
 
 
 class Plan(msgspec.Struct):
@@ -22,6 +24,18 @@ class Plan(msgspec.Struct):
 
 def receive(sub: rm.Subscriber, count: int) -> list[Any]:
     return [sub.recv_message(timeout=60) for _ in range(count)]
+
+
+def test_which_columns_are_fields() -> None:
+    """Those that are not ours. A frame that is not decoded has a payload, and nothing of it is left out silently."""
+    assert Roles.of(["topic", "kind", "x", "rm_topic", "rm_seq"]) == ("rm_topic", None, None, ["topic", "kind", "x"])
+    assert Roles.of(["size", "rm_kind", "rm_payload"]) == (None, "rm_kind", None, ["size"])
+    assert Roles.of(["rm_kind", "rm_payload"]) == (None, "rm_kind", "rm_payload", [])
+    assert Roles.of(["payload", "rm_topic"]) == ("rm_topic", None, None, ["payload"])
+    assert Roles.of([*COLUMNS, "host", "segment", "row"]) == ("topic", "kind", "payload", [])
+    assert Roles.of(["topic", "x"]) == (None, None, None, ["topic", "x"])
+    with pytest.raises(ValueError, match="so x, y would not be sent: drop that, or, if payload is a field like"):
+        Roles.of(["topic", "payload", "x", "y"])
 
 
 def test_rows_become_messages_in_order(spark: Any, runtime_dir_of_session: Path) -> None:

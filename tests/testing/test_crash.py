@@ -1,13 +1,14 @@
-"""The crash injector's labels: one grammar for the ring and the recorder. tests/lab kills real processes with it."""
+"""The crash injector's labels: one grammar for the ring, the recorder and the pipeline."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
 import pytest
 
-from ringmain.recording import _crash
+from ringmain import _crash
 from ringmain.testing import crash_points, die_at, stop_at
 
 RING = "publish: written, not committed"
@@ -30,8 +31,10 @@ def test_the_count_can_be_part_of_the_label() -> None:
         assert die_at(f"{label}#7") == die_at(label, 7)
 
 
-def test_a_label_of_the_recorder() -> None:
+def test_a_label_of_the_recorder_or_the_pipeline() -> None:
+    assert (*crash_points("recorder"), *crash_points("pipeline")) == _crash.POINTS
     for label in _crash.POINTS:
+        assert re.fullmatch(r"[a-z]+: [a-z ]+(, [a-z ]+)?", label)  # as the ring's are
         assert die_at(label) == {"RINGMAIN_CRASH": f"{label}#1"}
         assert stop_at(f"{label}#2") == {"RINGMAIN_CRASH": f"stop:{label}#2"}
 

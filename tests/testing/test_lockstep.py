@@ -13,7 +13,6 @@ from collections.abc import Callable
 import pytest
 
 import ringmain as rm
-from ringmain import testing
 from ringmain.testing import Lockstep, NotPaused, Sequencer
 from tests.conftest import PATIENCE_S, Child
 
@@ -191,12 +190,6 @@ def test_a_pausing_subscriber_can_be_passed_on() -> None:
         data = pickle.dumps(sub)
         with pickle.loads(data) as again:
             assert type(again) is type(sub)
-
-
-def test_the_former_names_stay() -> None:
-    assert (testing.Held, testing.NotHeld) == (testing.Paused, testing.NotPaused)
-    with Lockstep(["x"]) as step:
-        assert step.held is step.paused
 
 
 def test_topics_are_several() -> None:

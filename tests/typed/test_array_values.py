@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+import sys
+import typing
 from typing import Any
 
 import msgspec
@@ -12,6 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typing_extensions import TypeAliasType
 
 import ringmain as rm
 from ringmain.typed import Schema, codec_for, codec_from_schema, decode_column, differences, spark_ddl
@@ -92,6 +95,34 @@ def test_the_schema_says_which_arrays_a_reader_can_read() -> None:
     assert differences(codec_for(Step).schema, codec_for(Other).schema) == [
         "field 'image': written as ndarray(dtype='|u1'), read as ndarray(dtype='<f4')"
     ]
+
+
+def test_an_alias_is_what_it_stands_for() -> None:
+    """`type Image = ...` of Python 3.12, here as typing_extensions has it; numpy 2.5's `NDArray` is one, too."""
+    image = TypeAliasType("image", npt.NDArray[numpy.uint8])
+    for type_ in (image, TypeAliasType("of_an_alias", image)):
+        codec = codec_for(type_)
+        assert codec.schema == codec_for(npt.NDArray[numpy.uint8]).schema
+        assert codec.schema.params == {"dtype": "|u1"}
+        with pytest.raises(TypeError, match="expected an array of uint8, got float32"):
+            codec.encode(numpy.zeros(2, "f4"))
+    assert codec_for(TypeAliasType("text", str)).schema.codec == "str"
+
+
+if sys.version_info >= (3, 12):  # before, msgspec knows no aliases
+
+    def test_a_field_may_be_an_alias() -> None:
+        image = typing.TypeAliasType("image", npt.NDArray[numpy.uint8])  # type: ignore[attr-defined]
+        maybe = typing.TypeAliasType("maybe", image | None)  # type: ignore[attr-defined]
+        frame = msgspec.defstruct("Frame", [("image", image), ("mask", maybe, None)])
+        array = npt.NDArray[numpy.uint8]
+        plain = msgspec.defstruct("Frame", [("image", array), ("mask", array | None, None)])
+        codec = codec_for(frame)
+        assert codec.schema == codec_for(plain).schema
+        for field in ("image", "mask"):
+            wrong = frame(**{"image": numpy.zeros(2, "u1"), field: numpy.zeros(2, "f4")})
+            with pytest.raises(msgspec.ValidationError, match=rf"expected an array of uint8, got float32.*\$.{field}"):
+                codec.decode(codec.encode(wrong))
 
 
 def test_what_is_no_array_of_that_dtype_does_not_decode() -> None:

@@ -14,13 +14,10 @@ from typing import Any
 import pytest
 
 import ringmain as rm
-from ringmain._contracts import CONTRACTS
 from ringmain.backends import BACKENDS, _features
 from ringmain.testing import fake
+from tests import contracts
 from tests.conftest import PATIENCE_S as PATIENCE_S
-
-TO_ALL = tuple(name for name, contract in CONTRACTS.items() if not contract.shared)
-"""Where every reader gets every message: tests/ring/test_work.py has what is different on `work`."""
 
 
 class Setting:
@@ -54,7 +51,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "setting" not in metafunc.fixturenames:
         return
     features = [name for mark in metafunc.definition.iter_markers("needs") for name in mark.args]
-    wanted = [name for mark in metafunc.definition.iter_markers("contracts") for name in mark.args] or list(CONTRACTS)
+    wanted = [name for mark in metafunc.definition.iter_markers("contracts") for name in mark.args] or contracts.ALL
     cases = [
         (backend, contract)
         for backend in BACKENDS

@@ -11,7 +11,8 @@ from contextlib import suppress
 import pytest
 
 import ringmain as rm
-from tests.backends.conformance.conftest import PATIENCE_S, TO_ALL, Setting
+from tests import contracts
+from tests.backends.conformance.conftest import PATIENCE_S, Setting
 
 BYTES = "what fits is counted in bytes"
 
@@ -26,9 +27,9 @@ def fill(pub: rm.Publisher, data: bytes = b"x" * 100) -> int:
     return sent
 
 
-@pytest.mark.contracts("broadcast", "bus")
+@pytest.mark.contracts(*contracts.LAPPING)
 @pytest.mark.needs(BYTES)
-@pytest.mark.parametrize("on_lap", ["latest", "oldest"])
+@pytest.mark.parametrize("on_lap", ["next", "oldest"])
 def test_a_slow_reader_is_lapped_and_knows_how_much_it_lost(setting: Setting, on_lap: str) -> None:
     pub, sub = setting.pair(pub={"capacity": 4096}, on_lap=on_lap)
     for i in range(300):
@@ -36,12 +37,30 @@ def test_a_slow_reader_is_lapped_and_knows_how_much_it_lost(setting: Setting, on
     received = sub.recv_many(1000)
     assert sub.lost + len(received) == 300
     assert received == [b"%03d" % i for i in range(sub.lost, 300)]
-    assert (received == []) == (on_lap == "latest")
+    assert (received == []) == (on_lap == "next")
+    with pytest.raises(rm.Timeout) as caught:
+        sub.recv(timeout=0)
+    said = "300 messages were lost since the last one received" in str(caught.value)
+    assert said == (on_lap == "next"), "where the next message does not say it"
     pub.send(b"next")
     assert sub.recv_message(timeout=0).seq == 300
+    with pytest.raises(rm.Timeout) as again:
+        sub.recv(timeout=0)
+    assert "lost" not in str(again.value)
 
 
-@pytest.mark.contracts("pipe", "reliable")
+@pytest.mark.contracts(*contracts.LAPPING)
+@pytest.mark.needs(BYTES)
+def test_what_is_left_in_the_ring_is_received_after_a_lap(setting: Setting) -> None:
+    pub, sub = setting.pair(pub={"capacity": 4096})
+    for i in range(300):
+        pub.send(b"%03d" % i)
+    first = sub.recv_message(timeout=0)
+    assert first.lost == first.seq == sub.lost > 0
+    assert sub.recv_many(1000) == [b"%03d" % i for i in range(first.seq + 1, 300)]
+
+
+@pytest.mark.contracts(*contracts.WAITING_FOR_EACH)
 @pytest.mark.needs(BYTES)
 def test_a_writer_waits_for_the_slowest_and_names_it(setting: Setting) -> None:
     pub, sub = setting.pair(pub={"capacity": 4096}, name="the-slow-one")
@@ -94,7 +113,7 @@ def test_the_next_reader_of_a_pipe_goes_on(setting: Setting) -> None:
     assert setting.subscriber().recv_many(10) == [b"2", b"3", b"4"]
 
 
-@pytest.mark.contracts("pipe", "reliable")
+@pytest.mark.contracts(*contracts.WAITING_FOR_EACH)
 @pytest.mark.needs(BYTES, "observers of pipe and work")
 def test_an_observer_blocks_no_writer(setting: Setting) -> None:
     pub, sub = setting.pair(pub={"capacity": 4096})
@@ -109,7 +128,7 @@ def test_an_observer_blocks_no_writer(setting: Setting) -> None:
     assert [reader.role for reader in rm.info("t").readers if reader.name == "watcher"] == ["observer"]
 
 
-@pytest.mark.contracts("broadcast", "pipe")
+@pytest.mark.contracts(*contracts.ONE_WRITER)
 def test_a_second_writer_is_refused_by_name(setting: Setting) -> None:
     pub, sub = setting.pair(pub={"name": "the-first"})
     with pytest.raises(rm.TopicBusy, match="the-first"):
@@ -118,7 +137,7 @@ def test_a_second_writer_is_refused_by_name(setting: Setting) -> None:
     assert sub.recv(timeout=PATIENCE_S) == b"still here"
 
 
-@pytest.mark.contracts("broadcast", "pipe")
+@pytest.mark.contracts(*contracts.ONE_WRITER)
 @pytest.mark.needs("takeover")
 def test_a_takeover_stops_the_old_writer(setting: Setting) -> None:
     old, sub = setting.pair()
@@ -130,7 +149,7 @@ def test_a_takeover_stops_the_old_writer(setting: Setting) -> None:
     assert sub.recv_many(10) == [b"old", b"new"]
 
 
-@pytest.mark.contracts("bus", "reliable")
+@pytest.mark.contracts(*contracts.MANY_TO_ALL)
 def test_writers_take_turns_and_share_the_numbers(setting: Setting) -> None:
     one, sub = setting.pair(pub={"sender": "one"})
     two = setting.publisher(sender="two")
@@ -165,14 +184,14 @@ def test_on_a_broadcast_a_borrowed_message_may_go(setting: Setting) -> None:
         pub.send_many([b"x" * 100] * 100)
 
 
-@pytest.mark.needs("start='oldest' and 'last' find earlier messages")
+@pytest.mark.needs("start='oldest' and 'newest' find earlier messages")
 def test_where_a_newcomer_starts(setting: Setting) -> None:
     pub = setting.publisher()
     pub.send_many([b"0", b"1"])
     late = setting.subscriber(start="oldest")
     assert late.recv_many(10) == [b"0", b"1"]
     late.close()
-    assert setting.subscriber(start="latest").recv_many(10) == []
+    assert setting.subscriber(start="next").recv_many(10) == []
 
 
 @pytest.mark.needs("persist")
@@ -187,7 +206,7 @@ def test_a_topic_that_persists_outlives_its_participants(setting: Setting) -> No
 
 
 @pytest.mark.needs("topics and info")
-@pytest.mark.contracts(*TO_ALL)
+@pytest.mark.contracts(*contracts.UNSHARED)
 def test_info_knows_the_participants(setting: Setting) -> None:
     pub, _ = setting.pair(pub={"name": "w", "capacity": 4096}, name="r")
     pub.send_many([b"123", b"4567"])
@@ -221,7 +240,7 @@ def test_a_reader_that_waits_takes_part_from_the_first_message(setting: Setting)
     assert pub.wait_for_readers(1, timeout=0) == 1
 
 
-@pytest.mark.contracts("pipe", "reliable")
+@pytest.mark.contracts(*contracts.WAITING_FOR_EACH)
 @pytest.mark.needs(EARLY, BYTES)
 def test_a_writer_waits_for_a_reader_that_waited_for_the_topic(setting: Setting) -> None:
     sub = setting.subscriber(name="early")
@@ -306,7 +325,7 @@ def test_min_readers_is_a_number_of_readers(setting: Setting, bad: int) -> None:
         setting.publisher(min_readers=True)
 
 
-@pytest.mark.contracts("broadcast", "bus")
+@pytest.mark.contracts(*contracts.LAPPING)
 def test_a_topic_takes_as_many_as_it_was_created_for(setting: Setting) -> None:
     """On zmq there is no limit."""
     with setting.publisher(max_participants=2), setting.subscriber():

@@ -18,7 +18,8 @@ import pytest
 import ringmain as rm
 from ringmain import typed
 from ringmain.backends import PublisherProtocol, SubscriberProtocol
-from tests.backends.conformance.conftest import PATIENCE_S, TO_ALL, Setting
+from tests import contracts
+from tests.backends.conformance.conftest import PATIENCE_S, Setting
 
 
 class Point(msgspec.Struct):
@@ -52,6 +53,17 @@ def test_numbers_times_senders_and_kinds_travel(setting: Setting) -> None:
     assert (first.topic, second.topic) == ("t", "t")
     assert pub.next_sequence == 2
     assert sub.epoch == pub.epoch
+
+
+def test_structs_travel_and_another_layout_is_refused(setting: Setting) -> None:
+    layout = numpy.dtype([("t", "f8"), ("gyro", "f4", (3,))], align=True)
+    pub, sub = setting.pair(pub={"type": layout}, type=layout)
+    pub.send((0.5, (1, 2, 3)))
+    record = sub.recv(timeout=PATIENCE_S)
+    assert (record["t"], record["gyro"].tolist()) == (0.5, [1, 2, 3])
+    sub.close()
+    with pytest.raises(rm.SchemaMismatch, match="field 't': written as <f8 at byte 0, read as <i8"):
+        setting.subscriber(type=numpy.dtype([("t", "i8"), ("gyro", "f4", (3,))], align=True)).recv(timeout=PATIENCE_S)
 
 
 @pytest.mark.parametrize("value", ["text", {"a": 1}, 5])
@@ -112,6 +124,26 @@ def test_every_way_to_receive(setting: Setting) -> None:
     assert sub.lost == 0
 
 
+def test_many_messages_have_a_kind_each_and_come_with_their_envelopes(setting: Setting) -> None:
+    pub, sub = setting.pair(pub={"sender": "camera"})
+    kinds = ["a", "a", "b", "", "b"]
+    assert pub.send_many((b"%d" % i for i in range(5)), kinds=iter(kinds)) == 5
+    received: list[rm.Message] = []
+    while len(received) < 5:
+        received += sub.recv_messages(5 - len(received), timeout=PATIENCE_S)
+    assert [(each.data, each.seq, each.kind) for each in received] == [
+        (b"%d" % i, i, kind) for i, kind in enumerate(kinds)
+    ]
+    assert {(each.sender, each.topic, each.lost) for each in received} == {("camera", sub.topic, 0)}
+    assert sub.recv_messages(5) == sub.recv_messages(5, timeout=0.01) == []
+    for wrong in ({"kinds": ["a"]}, {"kinds": ["a", "b"], "kind": "c"}):
+        with pytest.raises(ValueError, match="one kind for each"):
+            pub.send_many([b"x", b"y"], **wrong)
+    with pytest.raises(ValueError, match="kind"):
+        pub.send_many([b"x", b"y"], kinds=["a", "k" * 256])
+    assert sub.recv_many(5) == []
+
+
 def test_a_batch_is_arrow_columns(setting: Setting) -> None:
     pub, sub = setting.pair(pub={"sender": "me"})
     pub.send_many([b"a", b"bb"], kind="k")
@@ -133,7 +165,7 @@ def test_a_buffer_that_is_too_small_leaves_the_message(setting: Setting) -> None
     assert sub.recv(timeout=PATIENCE_S) == b"12345"
 
 
-@pytest.mark.contracts(*TO_ALL)
+@pytest.mark.contracts(*contracts.UNSHARED)
 def test_gaps_in_the_numbers_are_counted(setting: Setting) -> None:
     pub, sub = setting.pair()
     pub.send(b"first")
@@ -144,7 +176,7 @@ def test_gaps_in_the_numbers_are_counted(setting: Setting) -> None:
     assert pub.next_sequence == 6
 
 
-@pytest.mark.contracts(*TO_ALL)
+@pytest.mark.contracts(*contracts.UNSHARED)
 def test_what_is_screened_is_not_delivered_and_not_lost(setting: Setting) -> None:
     pub, sub = setting.pair(ignore_kinds={"noise"})
     for kind in ("noise", "signal", "noise", "other"):
@@ -158,7 +190,7 @@ def test_what_is_screened_is_not_delivered_and_not_lost(setting: Setting) -> Non
     assert sub.lost == 0
 
 
-@pytest.mark.contracts(*TO_ALL)
+@pytest.mark.contracts(*contracts.UNSHARED)
 def test_only_what_is_wanted_is_delivered(setting: Setting) -> None:
     pub, sub = setting.pair(only_kinds={"signal"})
     for kind in ("noise", "signal", "", "other"):
@@ -176,12 +208,12 @@ def test_only_what_is_wanted_is_delivered(setting: Setting) -> None:
     assert sub.lost == 0
 
 
-@pytest.mark.needs("start='oldest' and 'last' find earlier messages")
-@pytest.mark.contracts("broadcast", "bus", "reliable")
+@pytest.mark.needs("start='oldest' and 'newest' find earlier messages")
+@pytest.mark.contracts(*contracts.TO_ALL)
 def test_last_begins_with_the_newest(setting: Setting) -> None:
     pub = setting.publisher()
     pub.send_many([b"1", b"2"])
-    sub = setting.subscriber(start="last")
+    sub = setting.subscriber(start="newest")
     pub.send(b"3")
     assert [sub.recv(timeout=PATIENCE_S), sub.recv(timeout=PATIENCE_S), sub.lost] == [b"2", b"3", 0]
 
@@ -241,14 +273,14 @@ def test_typed_topics(setting: Setting) -> None:
     assert "Point" in pub.schema.type_name
 
 
-@pytest.mark.contracts("broadcast", "bus", "reliable")
+@pytest.mark.contracts(*contracts.TO_ALL)
 def test_a_reader_of_another_type_is_refused(setting: Setting) -> None:
     setting.pair(pub={"type": Point})
     with pytest.raises(rm.SchemaMismatch, match="Point"):
         setting.subscriber(type=Other)
 
 
-@pytest.mark.contracts("bus", "reliable")
+@pytest.mark.contracts(*contracts.MANY_TO_ALL)
 def test_a_second_writer_must_send_what_readers_of_the_first_can_read(setting: Setting) -> None:
     class Less(msgspec.Struct):
         x: int
@@ -264,7 +296,7 @@ def test_a_second_writer_must_send_what_readers_of_the_first_can_read(setting: S
     assert "More" in setting.publisher(type=More).schema.type_name
 
 
-@pytest.mark.contracts(*TO_ALL)
+@pytest.mark.contracts(*contracts.UNSHARED)
 def test_a_message_that_does_not_decode_is_skipped(setting: Setting) -> None:
     pub, sub = setting.pair(type=Point)
     pub.send(b"not a point")
@@ -300,8 +332,8 @@ def test_bad_arguments_teach(setting: Setting) -> None:
         sub.recv_many(-1)
     with pytest.raises(TypeError):
         pub.send("text")
-    with pytest.raises(ValueError, match="'latest', 'oldest' or 'last'"):
-        rm.Subscriber("t", backend=setting.backend, start="newest")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="'next', 'oldest' or 'newest'"):
+        rm.Subscriber("t", backend=setting.backend, start="latest")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="contract is"):
         rm.Publisher("u", backend=setting.backend, contract="gossip")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="not a topic's name"):

@@ -1,0 +1,147 @@
+"""Nobody starves: what share each of several writers, and each of several workers, gets in so many seconds.
+
+    python tests/lab/fairness.py                 three and six writers, three and six workers, a second each
+    python tests/lab/fairness.py --seconds 5
+
+Writers of `bus` and `reliable` send as fast as they can, and workers of `work` take as fast as they can. Exits with 1
+if one of them got more than twice as much as another. That is so only where each has a core to itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+import child_processes
+
+import ringmain as rm
+
+BAR = 2.0
+PROCESSES = (3, 6)
+MESSAGE = bytes(32)
+CAPACITY = 1 << 20
+
+
+@contextmanager
+def processes(acts: list[Callable[[], int]]) -> Iterator[list[int]]:
+    """Each act in a process of its own, at once; gives the read ends of what they count."""
+    pids, ends = [], []
+    for act in acts:
+        end, to = os.pipe()
+        pid = child_processes.fork()
+        if pid == 0:
+            os.write(to, f"{act()}\n".encode())
+            os._exit(0)
+        os.close(to)
+        pids.append(pid)
+        ends.append(end)
+    try:
+        yield ends
+    finally:
+        for pid, end in zip(pids, ends, strict=True):
+            child_processes.kill(pid)
+            os.close(end)
+
+
+def count_of(end: int) -> int:
+    text = os.read(end, 32)
+    if not text:
+        raise RuntimeError("a process of the measurement failed")
+    return int(text)
+
+
+def writers(contract: str, count: int, seconds: float) -> list[int]:
+    """How many messages each writer sent until the end."""
+    begin = time.monotonic() + 0.3
+    end = begin + seconds
+
+    def send() -> int:
+        sent = 0
+        with rm.Publisher("f", contract=contract, capacity=CAPACITY) as pub:
+            time.sleep(max(0.0, begin - time.monotonic()))
+            while time.monotonic() < end:
+                for _ in range(32):
+                    pub.send(MESSAGE)
+                sent += 32
+        return sent
+
+    def read() -> int:
+        with rm.Subscriber("f") as sub:
+            while time.monotonic() < end + 0.5:
+                sub.recv_many(1000, timeout=0.1)
+        return 0
+
+    with rm.Publisher("f", contract=contract, capacity=CAPACITY), processes([read, *[send] * count]) as ends:
+        return [count_of(end) for end in ends[1:]]
+
+
+def workers(count: int, seconds: float) -> list[int]:
+    """How many messages each worker took until the end."""
+    begin = time.monotonic() + 0.3
+    end = begin + seconds
+
+    def work() -> int:
+        done = 0
+        with rm.Subscriber("f") as sub:
+            while time.monotonic() < end:
+                try:
+                    sub.recv(timeout=0.05)
+                    done += 1
+                except rm.Timeout:
+                    pass
+        return done
+
+    def send() -> int:
+        with rm.Publisher("f") as pub:
+            time.sleep(max(0.0, begin - time.monotonic()))
+            while time.monotonic() < end:
+                with suppress(rm.Full):
+                    pub.send(MESSAGE, timeout=0.1)
+        return 0
+
+    with rm.Publisher("f", contract="work", capacity=CAPACITY), processes([send, *[work] * count]) as ends:
+        return [count_of(end) for end in ends[1:]]
+
+
+def measured(seconds: float) -> list[dict[str, object]]:
+    cases: list[tuple[str, Callable[[int], list[int]]]] = [
+        ("writers of bus", lambda count: writers("bus", count, seconds)),
+        ("writers of reliable", lambda count: writers("reliable", count, seconds)),
+        ("workers", lambda count: workers(count, seconds)),
+    ]
+    found = []
+    for what, measure in cases:
+        for count in PROCESSES:
+            shares = sorted(measure(count))
+            if rm.topics():
+                rm.unlink("f", force=True)
+            ratio = shares[-1] / max(1, shares[0])
+            found.append({"what": f"{count} {what}", "shares": shares, "most / least": ratio, "met": ratio <= BAR})
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    args = parser.parse_args()
+    os.environ["RINGMAIN_DIR"] = directory = tempfile.mkdtemp(prefix="ringmain-fairness-", dir="/dev/shm")
+    try:
+        found = measured(args.seconds)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    for row in found:
+        missed = "" if row["met"] else f"   MISSED (at most {BAR:g})"
+        print(json.dumps(row) if args.json else f"{row['what']:22} {row['most / least']:.2f} {row['shares']}{missed}")
+    return 0 if all(row["met"] for row in found) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

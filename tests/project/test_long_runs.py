@@ -1,0 +1,61 @@
+"""What runs long or elsewhere is called by targets that exist, and says so where it cannot run."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MAKEFILE = (ROOT / "Makefile").read_text()
+
+
+def load(path: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+long, cores = load("tools/long.py"), load("tests/lab/cores.py")
+
+
+@pytest.mark.parametrize("target", long.TARGETS)
+def test_everything_that_runs_long_is_a_target(target):
+    assert re.search(rf"^{target}:", MAKEFILE, re.MULTILINE)
+
+
+def test_the_table_says_what_failed_and_what_was_not_run():
+    table = long.table({"test": {"rc": 0, "seconds": 9, "last": "fine"}, "lab": {"rc": 2, "seconds": 1, "last": "no"}})
+    lines = {line.split()[0]: line for line in table.splitlines()}
+    assert "passed" in lines["test"]
+    assert "failed (2)" in lines["lab"]
+    assert "not run" in lines["soak"]
+
+
+@pytest.mark.parametrize("part", cores.PARTS, ids=lambda part: part.name)
+def test_every_part_of_the_run_on_quiet_cores_is_a_program_that_is_there(part):
+    words = part.command[1:]
+    program = ROOT / (f"{words[1].replace('.', '/')}.py" if words[0] == "-m" else words[0])
+    assert program.is_file() or words[:2] == ("-m", "pytest")
+
+
+def test_on_a_machine_without_such_cores_it_says_so():
+    done = subprocess.run(
+        ["taskset", "--cpu-list", "0", sys.executable, "tests/lab/cores.py"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (
+        0,
+        "not run: this needs 8 CPUs with an L2 each, and this machine has 0",
+    )

@@ -1,0 +1,146 @@
+"""Every promise has a check that exists, and every figure in the pages has a promise, a date, or is a setting.
+
+docs/internals/promises.md is the list. A sentence that is no longer on its page, a check that is gone, a run that no
+target runs: each is an error here, so that the list cannot drift from what it lists.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from bench import bars
+from bench.harness import Result, Sample
+from tests import promises
+
+ROOT = Path(__file__).parents[2]
+PAGES = [
+    ROOT / "README.md",
+    *(
+        page
+        for folder in (".", "concepts", "guide", "recipes")
+        for page in sorted((ROOT / "docs" / folder).glob("*.md"))
+    ),
+]
+NEVER_GENERATED = re.compile(r"```.*?```|<!-- numbers -->.*?<!-- /numbers -->|<!-- table.*?\n\n", re.DOTALL)
+DATE = re.compile(r"20\d\d-\d\d-\d\d")
+MEASURED = re.compile(
+    r"(?<![\w.,])\d[\d.,]*(?: to \d[\d.,]*)?[kM]? ?"
+    r"(?:ns|µs|ms|s|seconds?|minutes?|[a-z]+/s|[kMG]B/s|×)(?![\w/])"
+)
+BY_HAND = "by hand"
+LOWER_IS_BETTER = {"ns", "µs", "ms", "ms/s", "KB", "%", "calls", "ns/message", "x"}
+
+
+ALL = promises.promises()
+
+
+def plain(text: str) -> str:
+    """Words alone, without marks of emphasis, links, and line ends."""
+    text = re.sub(r"\[([^\]]*)\]\([^)\s]*\)", r"\1", text)
+    return re.sub(r"\s+", " ", re.sub(r"[`*]", "", text)).lower()
+
+
+def page_of(name: str) -> str:
+    return plain((ROOT / name).read_text())
+
+
+def test_there_are_promises():
+    assert len(ALL) > 40
+    assert len(promises.runs()) > 8
+
+
+@pytest.mark.parametrize("promise", ALL, ids=lambda promise: plain(promise.sentence)[:50])
+def test_the_sentence_stands_where_it_is_said_to(promise):
+    assert plain(promise.sentence) in page_of(promise.page), f"{promise.page} no longer says: {promise.sentence}"
+
+
+@pytest.mark.parametrize("promise", ALL, ids=lambda promise: plain(promise.sentence)[:50])
+def test_its_checks_are_there(promise):
+    cases = (ROOT / "native/explore/cases.cpp").read_text()
+    makefile = (ROOT / "Makefile").read_text()
+    named = re.findall(r"(explore: |bench: )?`([^`]+)`", promise.checks)
+    assert named, f"no check for: {promise.sentence}"
+    for kind, name in named:
+        if kind == "explore: ":
+            assert f'"{name}"' in cases, f"no such case: {name}"
+        elif kind == "bench: ":
+            assert name in targets(), f"no row of the benchmark with a target: {name}"
+        elif name.startswith("make "):
+            assert re.search(rf"^{name[5:]}:", makefile, re.MULTILINE), f"no such target: {name}"
+        else:
+            path, _, test = name.partition("::")
+            assert (ROOT / path).is_file(), f"no such file: {path}"
+            assert not test or re.search(rf"def {test}\(", (ROOT / path).read_text()), f"{path} has no {test}"
+
+
+@pytest.mark.parametrize("promise", ALL, ids=lambda promise: plain(promise.sentence)[:50])
+def test_its_runs_are_in_the_table_of_runs(promise):
+    if not promise.runs.startswith(BY_HAND):
+        assert {run.strip() for run in promise.runs.split(",")} <= set(promises.runs())
+
+
+def test_every_run_is_a_target_with_its_last_run():
+    targets = (ROOT / "Makefile").read_text()
+    for name, run in promises.runs().items():
+        target = run.target.removeprefix("make ")
+        assert re.search(rf"^{target}:", targets, re.MULTILINE), f"{name}: no target {target}"
+
+
+SETTINGS = re.compile(r"default|unless|timeout|interval|tolerance|for example", re.IGNORECASE)
+
+
+def is_a_setting(line: str) -> bool:
+    """A figure that one sets, or that is part of an example, is no claim."""
+    return SETTINGS.search(line) is not None or line.startswith("| `")
+
+
+def blocks(text: str) -> list[str]:
+    """The page's sections below each heading: a date stands for the section that it is in."""
+    return re.split(r"^#+ ", NEVER_GENERATED.sub("", text), flags=re.MULTILINE)
+
+
+def said_of_a_page(page: str) -> str:
+    return " ".join(plain(promise.sentence) for promise in ALL if promise.page == page)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_time_or_a_rate_on_a_page_has_a_promise_or_a_date(page):
+    name = str(page.relative_to(ROOT))
+    promised = said_of_a_page(name)
+    unfounded = []
+    for block in blocks(page.read_text()):
+        if DATE.search(block):
+            continue
+        for line in block.splitlines():
+            words = plain(re.sub(r"`[^`]*`", "", line))
+            unfounded += [
+                f"{figure[0]!r} in: {line.strip()}"
+                for figure in MEASURED.finditer(words)
+                if not (is_a_setting(line) or figure[0] in promised)
+            ]
+    assert not unfounded, f"{name} states what no promise, no date stands behind:\n" + "\n".join(unfounded)
+
+
+FIGURES = json.loads((ROOT / "bench/figures.json").read_text())
+MEASURED_ROWS = [
+    Result(cell["name"], cell["unit"], False, cell["unit"] in LOWER_IS_BETTER, [Sample(cell["median"])])
+    for cell in FIGURES["cells"]
+    if cell["median"] is not None
+]
+
+
+def test_every_row_of_the_benchmark_has_a_target_or_a_reason():
+    assert bars.without_target(MEASURED_ROWS) == [], "rows without a target or a reason in bench/bars.py"
+
+
+def test_a_row_without_a_target_is_found():
+    assert bars.without_target([*MEASURED_ROWS, Result("new | ringmain", "ms", False, True, [Sample(1.0)])])
+
+
+def targets() -> set[str]:
+    made = bars.bars(MEASURED_ROWS)
+    return {bar.what for bar in made} | {bar.group for bar in made}

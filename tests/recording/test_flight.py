@@ -1,0 +1,341 @@
+"""The flight recorder: an incident is the slice of a full recording, row by row, whatever retention deletes around it,
+and whenever the recorder dies; and it is kept exactly once.
+
+Where times matter they are chosen by the test, which asks the triggers about batches of its own. Kills are of real
+recorders at labelled points.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+import ringmain as rm
+from ringmain import typed
+from ringmain._cli.expression import Filter, FilterError
+from ringmain.errors import RecordingError, RecordingNotFound
+from ringmain.recording import RecordingWriter, forget, list_segments
+from ringmain.recording._record.flight import Flight
+from ringmain.recording._record.predicate import Predicate
+from ringmain.recording._segment.store import Store
+from tests.conftest import PATIENCE_S
+from tests.recording.test_crash import INCIDENTS
+from tests.recording.test_replay import START_NS, batch
+
+Until = Callable[[Callable[[], object]], None]
+ROOT = Path(__file__).parents[2]
+SECOND_NS = 1_000_000_000
+KEPT_BYTES = 60_000
+"""Some segments: retention deletes while windows are open, and leaves what the longest of them wants from before."""
+
+
+def seen(path: Path, incident: str | None = None) -> list[tuple[str, int, bytes]]:
+    return [(m.topic, m.seq, m.data) for m in rm.Recording(path, incident=incident)]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_incidents_are_slices_of_the_whole_under_overlapping_triggers_and_retention(tmp_path: Path, seed: int) -> None:
+    """Two topics, segments of random length, a recorder that keeps little more than a window, and triggers whose
+    windows overlap: each incident has exactly the rows of its window, and all else that is old is deleted."""
+    chance = random.Random(seed)
+    triggers = [
+        rm.Trigger(kind="a: k0", before_s=3, after_s=2, cooldown_s=7, name="even"),
+        rm.Trigger(loss="b", before_s=1, after_s=6, cooldown_s=0, name="lost"),
+    ]
+    whole: list[tuple[int, str, int, bytes]] = []
+    path = tmp_path / "flight"
+    writer = RecordingWriter(path, fsync="never", flush_interval_s=1000, keep_bytes=KEPT_BYTES)
+    flight = Flight(writer, triggers, recorder="recorder", sync=False)
+    for step in range(60):
+        topic = chance.choice("ab")
+        times = sorted(step * SECOND_NS + chance.randrange(SECOND_NS) for _ in range(chance.randrange(1, 9)))
+        ring = batch(step * 10, times)
+        if topic == "b" and chance.random() < 0.1:
+            lost = pa.array([3] + [0] * (len(times) - 1), pa.uint64())
+            ring = ring.set_column(4, ring.schema.field(4), lost)
+        flight.see(topic, ring, b"")
+        writer.append(topic, 1, ring)
+        whole += [(t, topic, step * 10 + n, str(t).encode()) for n, t in enumerate(times)]
+        over = [incident for incident in flight.open if incident.end_ns <= START_NS + step * SECOND_NS]
+        flight.close(over)
+        if chance.random() < 0.3:
+            writer.rotate()
+    flight.close()
+    writer.close()
+    kept = rm.Recording(path).incidents()
+    assert len(kept) == flight.count > 3
+    pinned: set[int] = set()
+    for incident in kept:
+        start, end = incident.start_ns - START_NS, incident.end_ns - START_NS
+        expected = [(topic, seq, data) for t, topic, seq, data in whole if start <= t < end]
+        assert seen(path, incident.id) == expected
+        recording = rm.Recording(path, incident=incident.id)
+        assert len(recording) == len(expected)
+        assert sum(stats.rows for stats in recording.topics().values()) == len(expected)
+        pinned |= set(range(*incident.segments))
+    here = {int(file.name[:9]) for file in path.glob("0*.parquet")}
+    assert here <= pinned | {ref.number for ref in list_segments(Store(path))}, "nothing else is kept"
+    for incident in kept:
+        forget(path, incident.id)
+    with RecordingWriter(path, keep_bytes=1) as writer:
+        writer.append("a", 1, batch(0, [0]))
+    assert len(list(path.glob("0*.parquet"))) <= 2, "the next recorder deletes what nothing pins any more"
+
+
+class Imu(msgspec.Struct):
+    n: int
+    ax: float
+    tags: list[str] = []
+    name: str | None = None
+
+
+SPEEDS = [-9.5, 0, 0.5, 3, 12.25]
+IMUS = [Imu(n, ax, ["x"] * (n % 3), None if n % 4 == 0 else f"Name{n}") for n, ax in enumerate(SPEEDS)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ax > 9", "ax > 9 or n == 1", "not ax > 0 and n < 3", "0 < ax <= 3", "abs(ax) > 9", "n % 2 == 1",
+        "n // 2 == 1", "ax / 2 > 1", "-ax > 9", "n in (1, 3)", "n not in [1, 3]", "len(tags) == 2",
+        "max(ax, n) >= 4", "min(ax, n) < 0",
+        "n * 2 + 1 > 5", "round(ax) == 12", "n - ax > 5", "message.sender == 's'", "message.kind == 'k1' and n > 0",
+        "n", "ax == ax",
+    ],
+)  # fmt: skip
+def test_a_trigger_says_of_a_batch_what_echo_says_of_each_message(text: str) -> None:
+    codec = typed.codec_for(Imu)
+    rows = [msgspec.structs.asdict(imu) for imu in IMUS]
+    envelope = [{"sender": "s", "kind": f"k{n % 2}"} for n in range(len(rows))]
+    expected = [Filter(text).matches({**row, "message": each}) for row, each in zip(rows, envelope, strict=True)]
+    values, _ = typed.decode_column(pa.array([bytes(codec.encode(imu)) for imu in IMUS], pa.binary()), codec.schema)
+    columns = dict(zip((f.name for f in values.type), values.flatten(), strict=True))
+    found = Predicate(text).of({**columns, "message": pa.array(envelope)}, len(rows)).to_pylist()
+    assert found == expected
+
+
+@pytest.mark.parametrize("text", ["startswith(name, 'Name')", "endswith(lower(name), '3')", "tags[1] == 'x'"])
+def test_where_echo_says_that_a_message_has_no_such_value_a_trigger_does_not_fire(text: str) -> None:
+    def by_echo(imu: Imu) -> bool:
+        try:
+            return Filter(text).matches(msgspec.structs.asdict(imu))
+        except FilterError:
+            return False
+
+    table = pa.Table.from_pylist([msgspec.structs.asdict(imu) for imu in IMUS]).combine_chunks().to_batches()[0]
+    columns = dict(zip(table.schema.names, table.columns, strict=True))
+    assert Predicate(text).of(columns, len(IMUS)).to_pylist() == [by_echo(imu) for imu in IMUS]
+
+
+@pytest.mark.parametrize(
+    "text", ["ax >", "open('x')", "ax[1:2]", "x.__class__", "(" * 300 + "1" + ")" * 300, "n in ax"]
+)
+def test_what_is_no_expression_is_refused_when_the_trigger_is_made(text: str) -> None:
+    with pytest.raises(ValueError, match=r"expression|trigger|nested"):
+        rm.Trigger(when=f"imu: {text}")
+
+
+def test_triggers_are_checked() -> None:
+    with pytest.raises(ValueError, match="exactly one of"):
+        rm.Trigger()
+    with pytest.raises(ValueError, match="exactly one of"):
+        rm.Trigger(kind="a: b", loss="c")
+    with pytest.raises(ValueError, match="written 'TOPIC: "):
+        rm.Trigger(when="imu")
+    with pytest.raises(ValueError, match="before_s is a number"):
+        rm.Trigger(loss="a", before_s=-1)
+    with pytest.raises(ValueError, match="keep as much at least"):
+        rm.Recorder("x", triggers=[rm.Trigger(loss="a", before_s=30)], keep_age_s=10)
+    assert rm.Trigger(silence="imu: 2s").silent_s == 2
+
+
+def test_a_trigger_that_does_not_apply_says_so(tmp_path: Path, until: Until) -> None:
+    with rm.Publisher("imu", type=Imu) as pub:
+        with rm.Recorder(tmp_path / "r", triggers=[rm.Trigger(when="imu: az > 9")]) as recorder:
+            pub.send(IMUS[0])
+            until(lambda: recorder.status().trigger_problems)
+            assert "no field 'az' (there are message, n, ax, tags, name)" in recorder.status().trigger_problems[0]
+
+
+@pytest.mark.parametrize("what", ["kind", "loss", "silence", "death", "when"])
+def test_what_triggers(tmp_path: Path, until: Until, what: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    text = {"kind": "imu: bad", "silence": "imu: 0.02", "when": "imu: ax > 9"}.get(what, "imu")
+    trigger = rm.Trigger(**{what: text}, before_s=1, after_s=0)  # type: ignore[arg-type]
+    with rm.Recorder(tmp_path / "r", triggers=[trigger], observe=True) as recorder:
+        with rm.Publisher("imu", type=Imu, contract="broadcast", capacity=1 << 16) as pub:
+            if what == "loss":
+                with rm.Subscriber("imu", name="slow") as slow:
+                    for _ in range(4):
+                        pub.send_many([IMUS[0]] * 2000)
+                    slow.try_recv()
+                    until(lambda: recorder.status().incidents)
+            elif what == "death":
+                program = "import ringmain as rm, os, signal; s = rm.Subscriber('imu', name='doomed'); s.try_recv(); "
+                program += "print('in', flush=True); signal.pause()"
+                child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+                assert child.stdout is not None
+                child.stdout.readline()
+                pub.send(IMUS[0])
+                until(lambda: recorder.status().messages)
+                child.kill()
+                child.wait()
+                child.stdout.close()
+                until(lambda: recorder.status().incidents)
+            else:
+                pub.send(IMUS[0])
+                pub.send(IMUS[4], kind="bad")
+                until(lambda: recorder.status().incidents)
+    (incident,) = rm.Recording(tmp_path / "r").incidents()[:1]
+    assert incident.name == f"{what} {text}"
+    assert "imu" in incident.why
+    assert not incident.is_open
+
+
+def test_asked_for_from_anywhere(tmp_path: Path, until: Until) -> None:
+    with pytest.raises(RecordingError, match="no recorder runs on"):
+        rm.trigger(tmp_path, "unheard")
+    with rm.Publisher("t") as pub, rm.Recorder(tmp_path / "r", before_s=60, after_s=0) as recorder:
+        for n in range(3):
+            pub.send(b"%d" % n)
+        until(lambda: recorder.status().messages == 3)
+        asked = rm.trigger(tmp_path / "r", "operator pressed", name="By Hand!")
+        until(lambda: recorder.status().incidents == 1)
+        until(lambda: not recorder.status().incidents_open)
+        pub.send(b"later")
+    assert asked.endswith("-by-hand")
+    assert [data for _, _, data in seen(tmp_path / "r", "by-hand")] == [b"0", b"1", b"2"]
+    assert not list((tmp_path / "r" / "triggers").iterdir())
+    with pytest.raises(RecordingNotFound, match=f"there is no incident 'x'; there are {asked}"):
+        rm.Recording(tmp_path / "r", incident="x")
+    assert rm.replay(rm.Recording(tmp_path / "r", incident="by-hand"), rename={"t": "again"}).messages == 3
+
+
+CHILD = """
+import sys, ringmain as rm
+triggers = [rm.Trigger(when="t: n == 500", before_s=60, after_s=0.3, name="five hundred")]
+rm.Recorder(sys.argv[1], "t", triggers=triggers, before_s=60, after_s=0.3, segment_bytes=4000, keep_bytes=8000,
+            flush_interval_s=0.01, fsync="never").run()
+"""
+
+
+class Counted(msgspec.Struct):
+    n: int
+
+
+@pytest.mark.parametrize("asked", [False, True])
+@pytest.mark.parametrize("label", INCIDENTS)
+def test_a_recorder_killed_before_in_and_after_the_window(
+    tmp_path: Path, until: Until, label: str, asked: bool
+) -> None:
+    """Another recorder goes on: the incident is there once, and has each row of its window once."""
+    path = tmp_path / "flight"
+    with rm.Publisher("t", type=Counted, contract="reliable", capacity="8MiB") as pub:
+        with rm.Recorder(tmp_path / "full", "t", flush_interval_s=0.01):
+            environment = {**os.environ, "RINGMAIN_CRASH": label, "PYTHONPATH": str(ROOT / "src")}
+            child = subprocess.Popen([sys.executable, "-c", CHILD, str(path)], env=environment)
+            pub.wait_for_readers(2, timeout=PATIENCE_S)
+            numbers = iter(range(100_000))
+            sent = [next(numbers) for _ in range(400)]
+            pub.send_many(list(map(Counted, sent)))
+            if asked:
+                until(lambda: (path / "lock").exists() and (path / "meta.json").exists())
+                rm.trigger(path, "please")
+                next_ones = [n for n in (next(numbers) for _ in range(300)) if n != 500]
+            else:
+                next_ones = [next(numbers) for _ in range(300)]
+            for n in next_ones:
+                pub.send(Counted(n))
+            assert child.wait(PATIENCE_S) == -signal.SIGKILL
+            after = [next(numbers) for _ in range(100)]
+            pub.send_many(list(map(Counted, after)))  # while no recorder runs
+            triggers = [rm.Trigger(when="t: n == 500", before_s=60, after_s=0.3, name="five hundred")]
+            options = {"segment_bytes": 4000, "keep_bytes": 8000, "flush_interval_s": 0.01, "fsync": "never"}
+            with rm.Recorder(path, "t", triggers=triggers, before_s=60, after_s=0.3, **options) as second:  # type: ignore[arg-type]
+                until(lambda: second.status().incidents == 1 and not second.status().incidents_open)
+                pub.send(Counted(-1))
+    (incident,) = rm.Recording(path).incidents()
+    assert incident.why == ("please" if asked else "when t: n == 500 on t")
+    whole = rm.Recording(tmp_path / "full").messages(since=incident.start_ns, until=incident.end_ns)
+    expected = [(m.seq, m.value.n) for m in whole]
+    first = next(iter(rm.Recording(path, incident=incident.id))).seq
+    assert first == 0 or asked, "what retention had not deleted yet"
+    found = [(m.seq, m.value.n) for m in rm.Recording(path, incident=incident.id)]
+    assert found == [row for row in expected if row[0] >= first]
+    assert len(found) >= 100
+
+
+def test_a_disk_without_room_for_the_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until: Until) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("ringmain.recording._upkeep.incidents.write_incident", full)
+    recorder = rm.Recorder(tmp_path / "r", "t", triggers=[rm.Trigger(kind="t: bad")], flush_interval_s=0).start()
+    with rm.Publisher("t", contract="reliable") as pub:
+        pub.send(b"x")
+        until(lambda: recorder.status().messages == 1)
+        pub.send(b"y", kind="bad")
+        until(lambda: recorder.status().state == "failed")
+        assert all(reader.name != "recorder" for reader in rm.info("t").readers), "no publisher waits for it"
+    with pytest.raises(RecordingError, match=r"could not write the incident .*No space left on device"):
+        recorder.close()
+    assert [data for _, _, data in seen(tmp_path / "r")] == [b"x"]
+
+
+def test_a_damaged_manifest_keeps_everything_until_it_is_repaired(tmp_path: Path) -> None:
+    path = tmp_path / "r"
+    with RecordingWriter(path, fsync="never", keep_bytes=1) as writer:
+        flight = Flight(
+            writer, [rm.Trigger(kind="a: k0", before_s=1, after_s=1, cooldown_s=99)], recorder="r", sync=False
+        )
+        for n in range(6):
+            flight.see("a", batch(n, [n * SECOND_NS]), b"")
+            writer.append("a", 1, batch(n, [n * SECOND_NS]))
+            writer.rotate()
+            if n == 0:
+                (manifest,) = (path / "incidents").glob("*.json")
+                manifest.write_bytes(manifest.read_bytes().replace(b"even", b"odd!").replace(b"k0", b"k1"))
+    assert len(list(path.glob("0*.parquet"))) == 6
+    report = rm.Recording(path).verify()
+    assert report.files == [f"incidents/{manifest.name}"]
+    rm.Recording(path).repair()
+    assert rm.Recording(path).incidents() == []
+    assert (path / "damaged" / manifest.name).exists()
+
+
+def test_nothing_is_made_for_a_message(tmp_path: Path) -> None:
+    """Of a million messages, a trigger looks at columns: it takes a few Python calls a batch."""
+    codec = typed.codec_for(Imu)
+    payload = bytes(codec.encode(IMUS[1]))
+    rows = 20_000
+    ring = pa.RecordBatch.from_arrays(
+        [
+            pa.array(range(rows), pa.uint64()), pa.array(range(rows), pa.int64()), pa.array([""] * rows),
+            pa.array([""] * rows), pa.array([0] * rows, pa.uint64()), pa.array([payload] * rows, pa.binary()),
+        ],
+        schema=batch(0, [0]).schema,
+    )  # fmt: skip
+    calls = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    with RecordingWriter(tmp_path / "r") as writer:
+        flight = Flight(writer, [rm.Trigger(when="imu: ax > 9")], recorder="r", sync=False)
+        flight.see("imu", ring, codec.schema.to_bytes())
+        sys.setprofile(count)
+        try:
+            flight.see("imu", ring, codec.schema.to_bytes())
+        finally:
+            sys.setprofile(None)
+    assert calls < 1000

@@ -1,0 +1,41 @@
+// A viewer made of Foxglove's own client (npm: @foxglove/ws-protocol). It says what it hears, a line of JSON each, and
+// does what it is told: {"subscribe": topic}, {"unsubscribe": topic}, {"publish": topic, "data": {...}}.
+import { createRequire } from "node:module";
+import { createInterface } from "node:readline";
+
+const require = createRequire(process.argv[3] + "/");
+const { FoxgloveClient } = require("@foxglove/ws-protocol");
+const WebSocket = require("ws");
+
+FoxgloveClient.SUPPORTED_SUBPROTOCOL = "foxglove.sdk.v1";
+const client = new FoxgloveClient({ ws: new WebSocket(process.argv[2], ["foxglove.sdk.v1"]) });
+const say = (what) => process.stdout.write(JSON.stringify(what) + "\n");
+const channels = new Map();
+const subscriptions = new Map();
+
+client.on("open", () => say({ open: true }));
+client.on("error", (error) => say({ error: String(error?.message ?? error) }));
+client.on("close", (event) => say({ closed: event.code, reason: event.reason }));
+client.on("status", (status) => say({ status: status.message, level: status.level }));
+client.on("advertise", (list) => {
+  for (const { id, topic, encoding, schemaName, schema } of list) {
+    channels.set(topic, id);
+    say({ channel: topic, encoding, schemaName, schema });
+  }
+});
+client.on("unadvertise", (ids) => say({ gone: ids.length }));
+client.on("message", ({ subscriptionId, timestamp, data }) => {
+  const bytes = Buffer.from(data.buffer, data.byteOffset, data.byteLength);
+  say({ message: subscriptions.get(subscriptionId), time_ns: String(timestamp), base64: bytes.toString("base64") });
+});
+createInterface({ input: process.stdin }).on("line", (line) => {
+  const told = JSON.parse(line);
+  if (told.subscribe) {
+    subscriptions.set(client.subscribe(channels.get(told.subscribe)), told.subscribe);
+  } else if (told.unsubscribe) {
+    for (const [id, topic] of subscriptions) if (topic === told.unsubscribe) client.unsubscribe(id);
+  } else if (told.publish) {
+    const id = client.advertise({ topic: told.publish, encoding: "json", schemaName: "" });
+    client.sendMessage(id, Buffer.from(JSON.stringify(told.data)));
+  }
+});

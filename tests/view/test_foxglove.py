@@ -1,0 +1,168 @@
+"""The protocol of Foxglove, by Foxglove's own client from npm: it receives exactly what a `Subscriber` receives, and a
+topic that it does not look at costs nothing."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import queue
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import ringmain as rm
+from tests.conftest import PATIENCE_S
+from tests.view.conftest import Viewing, until
+
+pytest.importorskip("foxglove")
+ROOT = Path(__file__).parents[2]
+MODULES = ROOT / "build/npm/node_modules"
+
+
+class Imu(msgspec.Struct):
+    time: float
+    acceleration: tuple[float, float, float]
+    label: str
+
+
+class Client:
+    """Foxglove's client, in node."""
+
+    def __init__(self, url: str) -> None:
+        self._process = subprocess.Popen(
+            ["node", str(Path(__file__).with_name("client.mjs")), url, str(MODULES)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self._heard: queue.Queue[dict[str, Any]] = queue.Queue()
+        self._before: list[dict[str, Any]] = []
+        threading.Thread(target=self._listen, daemon=True).start()
+        self.hear("open")
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._heard.put(json.loads(line))
+
+    def hear(self, kind: str, value: object = None) -> dict[str, Any]:
+        """The next of that kind (and value); what else comes first is kept for later."""
+        for at, known in enumerate(self._before):
+            if kind in known and value in (None, known[kind]):
+                return self._before.pop(at)
+        while True:
+            try:
+                heard = self._heard.get(timeout=PATIENCE_S)
+            except queue.Empty:
+                raise AssertionError(f"the client did not hear {kind} {value}: {self._before}") from None
+            if kind in heard and value in (None, heard[kind]):
+                return heard
+            self._before.append(heard)
+
+    def tell(self, **what: object) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(what) + "\n")
+        self._process.stdin.flush()
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate(timeout=PATIENCE_S)
+
+
+@pytest.fixture
+def client() -> Iterator[Callable[[str], Client]]:
+    if shutil.which("node") is None or not (MODULES / "@foxglove/ws-protocol").is_dir():
+        pytest.skip("no node, or not @foxglove/ws-protocol in build/npm: .ci/install")
+    made: list[Client] = []
+
+    def connect(url: str) -> Client:
+        made.append(Client(url))
+        return made[-1]
+
+    yield connect
+    for each in made:
+        each.close()
+
+
+def data_of(message: dict[str, Any]) -> bytes:
+    return base64.b64decode(message["base64"])
+
+
+def test_it_receives_exactly_what_a_subscriber_receives(
+    viewing: Callable[..., Viewing], client: Callable[[str], Client]
+) -> None:
+    with (
+        rm.Publisher("imu", type=Imu) as imu,
+        rm.Publisher("raw") as raw,
+        rm.Subscriber("imu", type=Imu) as sub,
+        rm.Subscriber("raw") as raw_sub,
+    ):
+        viewer = client(viewing("--foxglove").url)
+        channel = viewer.hear("channel", "imu")
+        assert (channel["encoding"], channel["schemaName"]) == ("json", "Imu")
+        assert set(json.loads(channel["schema"])["properties"]) == {"time", "acceleration", "label"}
+        assert [each.name for each in rm.info("imu").readers if each.role == "observer"] == []
+        for topic in ("imu", "raw"):
+            viewer.tell(subscribe=topic)
+            until(lambda topic=topic: [each for each in rm.info(topic).readers if each.role == "observer"])
+        for number in range(200):
+            imu.send(Imu(number / 7, (math.sin(number), 1e-300, -0.0), f"é{number}"))
+            raw.send(bytes([number, 255, 0]))
+        for message in sub.recv_messages(200):
+            heard = viewer.hear("message", "imu")
+            assert msgspec.json.decode(data_of(heard), type=Imu) == message.data
+            assert int(heard["time_ns"]) == message.time_ns
+        for message in raw_sub.recv_messages(200):
+            assert data_of(viewer.hear("message", "raw")) == message.data
+        viewer.tell(unsubscribe="imu")
+        until(lambda: all(each.role != "observer" for each in rm.info("imu").readers))
+
+
+def test_frames_and_texts_and_topics_that_come_and_go(
+    viewing: Callable[..., Viewing], client: Callable[[str], Client]
+) -> None:
+    from foxglove.messages import Log, RawImage
+
+    viewer = client(viewing("--foxglove").url)
+    layout = rm.FrameLayout.of_image("rgb", 16, 8)
+    with rm.FramePublisher("camera", layout=layout) as camera, rm.Publisher("log", type=str) as log:
+        for topic, schema in (("camera", "foxglove.RawImage"), ("log", "foxglove.Log")):
+            assert viewer.hear("channel", topic)["schemaName"] == schema
+            viewer.tell(subscribe=topic)
+        with camera.frame() as frame:
+            frame.array[:] = (1, 2, 3)
+        seen = data_of(viewer.hear("message", "camera"))
+        assert bytes((1, 2, 3)) * 16 * 8 in seen
+        assert RawImage.get_schema().name == "foxglove.RawImage"
+        until(lambda: [each for each in rm.info("log").readers if each.role == "observer"])
+        log.send("hello")
+        assert b"hello" in data_of(viewer.hear("message", "log"))
+        assert Log.get_schema().name == "foxglove.Log"
+    viewer.hear("gone")
+
+
+def test_publishing_where_it_is_allowed(viewing: Callable[..., Viewing], client: Callable[[str], Client]) -> None:
+    with rm.Subscriber("command", type=dict, name="control") as commands, rm.Publisher("imu", type=Imu):
+        with rm.Publisher("command", type=dict, contract="bus"):
+            viewer = client(viewing("--foxglove", "--allow-publish", "command").url)
+            viewer.hear("channel", "command")
+            viewer.tell(publish="command", data={"steer": 0.5})
+            assert commands.recv(timeout=PATIENCE_S) == {"steer": 0.5}
+            viewer.tell(publish="imu", data={})
+            assert viewer.hear("status")["status"] == "publishing to imu is not allowed: --allow-publish"
+
+
+def test_a_loss_is_a_status(viewing: Callable[..., Viewing], client: Callable[[str], Client]) -> None:
+    with rm.Publisher("imu", capacity="4KiB") as pub:
+        viewer = client(viewing("--foxglove").url)
+        viewer.hear("channel", "imu")
+        viewer.tell(subscribe="imu")
+        until(lambda: rm.info("imu").readers)
+        for _ in range(50):
+            pub.send_many([b"x" * 64] * 200)
+        assert "this view lost" in viewer.hear("status")["status"]
