@@ -90,7 +90,7 @@ def main() -> int:
         path = path or runs.DIRECTORY / f"{stamp}.json"
         kept = [{**asdict(bar), "met": bar.met} for bar in made]
         runs.write(path, about, found, kept, absent, before)
-        print(f"\n{path.relative_to(ROOT)}")
+        print(f"\n{path.relative_to(ROOT)}  (into the docs: python tools/readme_numbers.py {path.relative_to(ROOT)})")
         print("\n".join(str(drawn.relative_to(ROOT)) for drawn in plots.draw(runs.load(path))))
     return 0
 

@@ -10,6 +10,18 @@ from bench.placement import BAR_CPUS
 from bench.runs import amount
 
 IDLE = "1,000 idle subscribers"
+# Rows of which no target is made, by what their names begin with, and why.
+WITHOUT_TARGET = {
+    "cache line round trip": "a baseline: what the machine does without us",
+    "memcpy ": "a baseline",
+    "msgspec alone": "a baseline",
+    "C++ ring 32 B": "a baseline: the same ring without Python",
+    "topic file of": "a size, which tests/ring/test_spec.py knows to the byte",
+    "32 B, loss allowed": "what arrives depends on how long a queue each library was given",
+    "64 KB, loss allowed": "what arrives depends on how long a queue each library was given",
+    "32 B, lost": "what is lost depends on how long a queue each library was given",
+    "64 KB, lost": "what is lost depends on how long a queue each library was given",
+}
 
 
 @dataclass
@@ -19,6 +31,7 @@ class Bar:
     limit: float
     at_most: bool
     placement: str = ""
+    judges: tuple[str, ...] = ()  # the cells that it is made of
     # For comparisons with peers: the group, the peer, and both medians.
     group: str = ""
     ours: str = ""
@@ -39,6 +52,13 @@ def bars(results: Sequence[Result], far_cpus: int = 0) -> list[Bar]:
     return [bar for bar in made if bar is not None]
 
 
+def without_target(results: Sequence[Result]) -> list[str]:
+    """The rows that no target judges, and for which no reason stands above."""
+    judged = {name for bar in bars(results, BAR_CPUS) for name in bar.judges}
+    rows = [result.name for result in results if result.median is not None]
+    return [name for name in rows if name not in judged and not name.startswith(tuple(WITHOUT_TARGET))]
+
+
 def _own(cells: Mapping[str, Result]) -> list[Bar | None]:
     pairs, ours = "two empty native calls", "readers | ringmain"
     return [
@@ -50,6 +70,10 @@ def _own(cells: Mapping[str, Result]) -> list[Bar | None]:
         *(
             _plain(cells, f"CPU of {IDLE}, {where}, ms a second", f"CPU of {IDLE}, {where} | ringmain", 10, True)
             for where in ("one process", "100 processes")
+        ),
+        *(
+            _plain(cells, f"standstill, {what}, ms", f"standstill, {what} | ringmain", 100, True)
+            for what in ("writer killed in mid-message", "blocking reader killed")
         ),
         _plain(cells, "system calls in 100k publishes", "system calls in 100k publishes", 0, True),
         _plain(cells, "32 B single calls, messages/s", "32 B | ringmain", 5e6, False),
@@ -152,7 +176,8 @@ def _against_peers(cells: Mapping[str, Result]) -> list[Bar | None]:
         placement = f"{everybody[best].placement}, {everybody[rival].placement}"
         unit = everybody[best].unit
         what = f"{group}: {best} ahead of {rival}"
-        made.append(Bar(what, ahead, wanted, False, placement, group, best, rival, mine, other, unit))
+        judged = tuple(f"{group} | {who}" for who in everybody)
+        made.append(Bar(what, ahead, wanted, False, placement, judged, group, best, rival, mine, other, unit))
     return made
 
 
@@ -162,13 +187,13 @@ def _ratio(
     if above not in cells or below not in cells:
         return None
     found = (cells[above].median or 0.0) / (cells[below].median or 1.0)
-    return Bar(what, found, limit, at_most, cells[above].placement)
+    return Bar(what, found, limit, at_most, cells[above].placement, (above, below))
 
 
 def _plain(cells: Mapping[str, Result], what: str, name: str, limit: float, at_most: bool) -> Bar | None:
     if name not in cells:
         return None
-    return Bar(what, cells[name].median or 0.0, limit, at_most, cells[name].placement)
+    return Bar(what, cells[name].median or 0.0, limit, at_most, cells[name].placement, (name,))
 
 
 def table(made: Sequence[Bar]) -> str:

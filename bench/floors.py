@@ -15,9 +15,8 @@ FLOOR = ROOT / "build" / "bench" / "floor"
 def build_floor() -> None:
     """If it is missing, or older than its sources and there is a compiler."""
     native = ROOT / "native"
-    parts = ("topic_file", "roster", "endpoint", "lab")
-    sources = [ROOT / "bench/native/floor.cpp", *(native / f"{part}.cpp" for part in parts)]
-    newest = max(path.stat().st_mtime for path in [*sources, *native.glob("*.hpp")])
+    sources = [ROOT / "bench/native/floor.cpp", *native.glob("base/*.cpp"), *native.glob("topic/*.cpp")]
+    newest = max(path.stat().st_mtime for path in [*sources, *native.glob("*/*.hpp")])
     compiler = os.environ.get("CXX", "g++")
     if FLOOR.exists() and (FLOOR.stat().st_mtime > newest or not shutil.which(compiler)):
         return

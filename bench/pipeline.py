@@ -1,4 +1,4 @@
-"""How long the pipeline takes: `python -m bench.pipeline [PART ...] [--messages N] [--rounds N]`, by default all parts.
+"""How long the pipeline takes: `python -m bench.pipeline [PART ...] [--messages N] [--rounds N]`; all by default.
 
 job     silver (one decoded table a topic) and gold (health of each topic by windows of 10 s) of one recording, by a job
         that one would write by hand and by the pipeline, one after the other, in one warm Spark session. The
@@ -7,8 +7,8 @@ job     silver (one decoded table a topic) and gold (health of each topic by win
         they take turns, and the ratios are those of the medians.
 scale   a tenth of the messages and all of them: how the time grows, and the driver's memory
 late    2,000 late messages into the lake that `job` made
-follow  500 batches of 10,000 messages in five topics, while they are recorded; no Spark
-fleet   1,000 small recordings in one run; no Spark
+follow  500 batches of 10,000 messages in five topics, while they are recorded
+fleet   1,000 small recordings in one run
 s3      the messages to a lake on disk and to one on S3 (moto, on loopback), by turns
 """
 
@@ -30,7 +30,8 @@ import pyarrow as pa
 
 import ringmain.spark
 from ringmain import typed
-from ringmain.pipeline import Lake, Pipeline, Summary
+from ringmain.lake import Lake
+from ringmain.pipeline import Pipeline, Summary
 from ringmain.recording import RecordingWriter
 from ringmain.recording._format import RING_SCHEMA
 
@@ -165,6 +166,7 @@ def _cpu_s() -> float:
 
 
 QUIET: dict[str, Any] = {"progress": lambda line: None}
+ENGINE: dict[str, Any] = {}  # of follow and fleet
 
 
 def pipeline(name: str, messages: int, recording: Path, lake: Path | Lake, **options: Any) -> Cost:
@@ -237,7 +239,7 @@ def follow(root: Path, messages: int, rounds: int) -> None:
         began = time.perf_counter(), time.process_time()
         return summary.batches == batches
 
-    Pipeline().run(source.path, root / "follow", follow=True, interval_s=0, until=until, **QUIET)
+    Pipeline().run(source.path, root / "follow", follow=True, interval_s=0, until=until, **QUIET, **ENGINE)
     source.close()
     for name, part in (("first", took[:100]), ("last", took[-100:])):
         wall, cpu = (statistics.median(cost[i] for cost in part) for i in (0, 1))
@@ -253,7 +255,7 @@ def fleet(root: Path, messages: int, rounds: int) -> None:
         source = Source(root / "fleet" / f"host{n}", epoch=n + 1)
         source.add(200)
         source.close()
-    pipeline("1,000 small recordings", 200_000, root / "fleet", root / "fleet-lake")
+    pipeline("1,000 small recordings", 200_000, root / "fleet", root / "fleet-lake", **ENGINE)
 
 
 def s3(root: Path, messages: int, rounds: int) -> None:
@@ -279,7 +281,9 @@ def main() -> None:
     parser.add_argument("part", nargs="*", choices=[*PARTS, []], help="what to measure (default: all)")
     parser.add_argument("--messages", type=int, default=2_000_000)
     parser.add_argument("--rounds", type=int, default=1, help="of job and s3 (default: 1)")
+    parser.add_argument("--engine", choices=["spark", "local"], default="spark", help="of follow and fleet")
     args = parser.parse_args()
+    ENGINE["engine"] = args.engine
     with tempfile.TemporaryDirectory() as folder:
         for name in args.part or PARTS:
             PARTS[name](Path(folder), args.messages, args.rounds)

@@ -2,7 +2,7 @@
 
     100 B    messages/s from publisher to recording, against pyarrow writing as many, in the same batches, from memory
     1 MB     MB/s, against plain writes of as many bytes to the same file system
-    replay   how far from its time a replayed message is published
+    replay   how far from its time a replayed message is published, and how many a second with `speed=inf`
     cost     what publishing costs with no reader, with one reader that drains, and with a recorder
 
     python -m bench.recording_live [DIRECTORY]
@@ -17,6 +17,7 @@ counted. Processor seconds are printed beside the rates: on a busy machine they 
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import shutil
@@ -36,6 +37,7 @@ from ringmain.recording._format import Position, stream_name
 from ringmain.recording._record.row_builder import RowBuilder
 
 ROUNDS = 15
+REPLAY_TARGET = 3_000_000  # messages a second
 
 PRELUDE = """
 import os, sys, time
@@ -219,6 +221,30 @@ def replay_timing(directory: Path) -> None:
     print(f"replay at 1 kHz | publish times are off by p50 {errors_us[500]:.1f} us, p99 {errors_us[990]:.1f} us")
 
 
+def replay_rate(directory: Path, messages: int = 1 << 21) -> None:
+    """Messages of 32 bytes on one topic, and the same on two that take turns: as fast as it goes, without a reader."""
+    for topics in (1, 2):
+        path = directory / f"rate{topics}"
+        writer = RecordingWriter(path, fsync="never")
+        rows = 16384
+        for at in range(0, messages // topics, rows):
+            for n in range(topics):
+                writer.append(f"bench/{n}", 1, ring_batch(rows, 32, at, step_ns=1000))
+        writer.close()
+        rates, costs = [], []
+        for _ in range(5):
+            used, started = time.process_time(), time.perf_counter()
+            done = rm.replay(path, speed=math.inf).messages
+            rates.append(done / (time.perf_counter() - started))
+            costs.append((time.process_time() - used) / done * 1e9)
+        met = "met" if topics > 1 or statistics.median(rates) >= REPLAY_TARGET else "not met"
+        print(
+            f"replay with speed=inf, {topics} topics | {statistics.median(rates):>11,.0f} msg/s, "
+            f"{statistics.median(costs):,.0f} ns of processor time"
+            + (f" | target {REPLAY_TARGET:,}/s on two cores: {met}" if topics == 1 else "")
+        )
+
+
 def main() -> None:
     parent = sys.argv[1] if len(sys.argv) > 1 else None
     with (
@@ -230,6 +256,7 @@ def main() -> None:
         compare_live(directory, 100, "16MiB", 2 << 20)
         compare_live(directory, 1 << 20, "32MiB", 192)
         replay_timing(directory)
+        replay_rate(directory)
         cost_to_the_publisher(directory)
 
 

@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
-#include "clock.hpp"
-#include "endpoint.hpp"
+#include "base/clock.hpp"
+#include "topic/endpoint.hpp"
 
 using namespace ringmain;
 
@@ -111,11 +111,12 @@ double cacheline() {
 class Sender {
     std::unique_ptr<Participant> participant_;
     Writer writer_;
-    Clock clock_;
+    Clock<CLOCK_REALTIME> clock_;
 
   public:
     explicit Sender(std::unique_ptr<Participant> participant)
-        : participant_(std::move(participant)), writer_(ring_of(participant_->topic_file()), participant_->slot()) {
+        : participant_(std::move(participant)),
+          writer_(ring_of(participant_->topic_file()), participant_->slot()) {
         if (writer_.attach() != Status::ok) wrong("a writer cannot begin");
     }
     void send(uint64_t counter) {
@@ -140,7 +141,8 @@ class Receiver {
 
   public:
     explicit Receiver(std::unique_ptr<Participant> participant)
-        : participant_(std::move(participant)), reader_(ring_of(participant_->topic_file()), participant_->slot(), Start::oldest, false) {
+        : participant_(std::move(participant)),
+          reader_(ring_of(participant_->topic_file()), participant_->slot(), Start::oldest, false) {
         if (reader_.attach(Start::oldest) != Status::ok) wrong("a reader cannot begin");
     }
     void receive(uint64_t expected) {
