@@ -40,8 +40,8 @@ def main() -> None:
         record(Path(folder) / "drive")
         spark = ringmain.spark.session()
         pipeline.run(Path(folder) / "drive", Path(folder) / "lake", spark=spark, progress=lambda line: None)
-        table = ringmain.spark.read_lake(spark, f"{folder}/lake", "gold/aligned_command").orderBy("seq")
-        table.select("seq", "steer", "imu").show(5, truncate=False)
+        table = ringmain.spark.read_lake(spark, f"{folder}/lake", "gold/aligned_command").orderBy("rm_seq")
+        table.select("rm_seq", "steer", "imu").show(5, truncate=False)
         rows = table.select("steer", "imu.turn_rate").collect()
         print(f"{len(rows)} examples to learn from")
         assert [(row["steer"], row["turn_rate"]) for row in rows] == [(-n, n) for n in range(9, 500, 10)]

@@ -45,7 +45,7 @@ def main() -> None:
 
     @pipeline.on("imu", table="imu_moving")
     def moving(frame: Any) -> Any:
-        return frame.where("x > 3").select("publish_time", "seq", "x")
+        return frame.where("x > 3").select("rm_publish_time", "rm_seq", "x")
 
     @pipeline.step("per_second", time="second")
     def per_second(messages: Any) -> Any:

@@ -8,7 +8,7 @@ COUNT = 1000
 
 
 def read(name: str, results) -> None:
-    with rm.Subscriber("position", on_lap="oldest", name=name) as sub:
+    with rm.Subscriber("position", name=name) as sub:
         total = 0
         while (message := sub.recv_message(timeout=30)).kind != "end":
             total += 1

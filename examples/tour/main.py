@@ -1,4 +1,4 @@
-"""A tour of the four contracts, between real processes: who waits, who is lapped, and what a crash does.
+"""A tour of the contracts, between real processes: who waits, who is lapped, and what a crash does.
 
 python examples/tour/main.py
 """
@@ -18,7 +18,7 @@ WAIT_S = 30
 
 def read_all(topic: str, pause_s: float, results) -> None:
     """Reads until the end, and returns what came and what was lost."""
-    with rm.Subscriber(topic, start="oldest", on_lap="oldest", name=f"{topic} reader") as sub:
+    with rm.Subscriber(topic, start="oldest", name=f"{topic} reader") as sub:
         got = 0
         while sub.recv_message(timeout=WAIT_S).kind != "end":
             got += 1
@@ -115,8 +115,38 @@ def reliable() -> str:
     return f"the writers waited for '{waited_for}' until it was killed with -9; the other reader got all {got}"
 
 
+def take_one(topic: str) -> None:
+    with rm.Subscriber(topic, name="sitting") as sub:
+        sub.recv(timeout=WAIT_S)
+        time.sleep(WAIT_S)
+
+
+def work() -> str:
+    """Each message goes to one worker; one of them is killed with a message in hand."""
+    results = CONTEXT.Queue()
+    sitting = CONTEXT.Process(target=take_one, args=("tour/work",))
+    diligent = CONTEXT.Process(target=read_all, args=("tour/work", 0, results))
+    with rm.Publisher("tour/work", contract="work", capacity="16KiB") as pub:
+        sitting.start()
+        pub.send(bytes(SIZE))
+        while not any(worker.taken for worker in rm.info("tour/work").readers):
+            time.sleep(0.01)
+        os.kill(sitting.pid, signal.SIGKILL)
+        diligent.start()
+        for _ in range(COUNT - 1):
+            pub.send(bytes(SIZE), timeout=WAIT_S)
+        pub.send(b"", kind="end", timeout=WAIT_S)
+        done, _ = results.get(timeout=WAIT_S)
+        diligent.join()
+    assert done == COUNT
+    return f"what the worker had that was killed with -9 went to the other, which did all {done}"
+
+
+TOUR = (broadcast, pipe, bus, reliable, work)
+
+
 def main() -> None:
-    for contract in (broadcast, pipe, bus, reliable):
+    for contract in TOUR:
         print(f"{contract.__name__:<10} {contract.__doc__}")
         print(f"{'':<10} -> {contract()}")
     assert rm.topics() == [] or all(not topic.name.startswith("tour/") for topic in rm.topics())
