@@ -1,6 +1,7 @@
 # Every target makes what it needs; `make` alone lists them. Nothing is installed outside .venv and build/.
 PYTHON ?= python3
 VENV   := .venv
+OF_VENV = $(patsubst .venv%,%,$(VENV))
 BIN    := $(VENV)/bin
 NATIVE := CMakeLists.txt $(shell find native -name '*.hpp' -o -name '*.cpp' -o -name CMakeLists.txt)
 EXTRAS := dev
@@ -10,7 +11,7 @@ PROCESSES := $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
 comma  := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs test native test-native test-python test-spark test-originals explore check format bench bench-quick clean lab sanitize fuzz aarch64 soak
+.PHONY: help setup demo docs pages test native test-native test-python test-privileged test-pythons test-spark test-view test-originals explore check format bench bench-quick clean lab sanitize fuzz aarch64 soak recovery cores failing-calls long
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -31,7 +32,8 @@ $(VENV)/.deps: pyproject.toml | $(VENV)/.tools
 
 $(VENV)/.built: $(VENV)/.deps $(NATIVE)
 	@echo "== native module"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+	    --config-settings=build-dir=build/{wheel_tag}$(OF_VENV) --editable .
 	@touch $@
 
 setup: $(VENV)/.built  ## make .venv and build the native module
@@ -39,11 +41,19 @@ setup: $(VENV)/.built  ## make .venv and build the native module
 demo: setup  ## a small robot: processes, loss, a crash, a recording, Spark, a report
 	@$(BIN)/ringmain demo
 
-docs: setup  ## build the documentation as a site, into site/
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $$($(PYTHON) tools/requirements.py docs)
-	@$(BIN)/python tools/reference.py && $(BIN)/python tools/completion.py
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+# The pages that are generated from the source are kept with it, and tests say when one is out of date; so this needs neither the
+# native module nor what the tests need.
+build/docs/.installed: pyproject.toml
+	@$(PYTHON) -m venv build/docs
+	@build/docs/bin/python -m pip install --quiet --disable-pip-version-check $$($(PYTHON) tools/requirements.py --only docs)
+	@touch $@
+
+docs: build/docs/.installed  ## build the documentation as a site, into site/
+	@NO_MKDOCS_2_WARNING=1 build/docs/bin/mkdocs build --quiet --strict
 	@echo "site/index.html"
+
+pages: setup  ## write the pages that are generated from the source: reference, tables of the guides, figures
+	@$(BIN)/python tools/reference.py && $(BIN)/python tools/guides.py && $(BIN)/python tools/readme_numbers.py
 
 # The native tests compute, the Python tests wait for a third of the time: beside each other they keep two processors busy.
 test: $(VENV)/.tools  ## what CI runs: native tests, Python tests, instruction counts
@@ -73,13 +83,25 @@ test-python: setup
 	@echo "== Python tests"
 	@$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadscope --no-loadscope-reorder $(PYTEST_ARGS)
 
+test-privileged: setup  ## the tests that need root's capabilities, which `make test` skips without them
+	@$(BIN)/python -m pytest -m 'privileged or not_as_root' $(PYTEST_ARGS)
+
+PYTHONS ?=
+test-pythons:  ## the Python tests on every CPython from 3.11 on that is found, or on PYTHONS="3.12 3.13", or PYTHONS=newest
+	@found=$$($(PYTHON) tools/pythons.py $(PYTHONS)) || exit 1; echo "$$found" | sed '/^$$/d' | while read version python; do \
+	    echo "== Python $$version"; \
+	    $(MAKE) --no-print-directory test-python PYTHON=$$python VENV=.venv-$$version < /dev/null || exit 1; done
+
 test-spark: setup  ## the tests that start a real Spark, apart because they take minutes
 	@$(BIN)/python -m pytest -m 'spark or each_run' --timeout 900 $(PYTEST_ARGS)
 
-test-originals: setup  ## msgq's and pysyncq's own tests on ringmain, and programs on both; installs them from PyPI
-	@$(BIN)/python tools/originals.py
+test-view: setup  ## the viewer's tests that `make test` leaves out: what the page shows, in a real browser, drawn in software
+	@$(BIN)/python -m pytest -m 'view or not view' tests/view $(PYTEST_ARGS)
 
-check: setup  ## lint, format, types
+test-originals: setup  ## msgq's and pysyncq's own tests on ringmain, and programs on both; installs them from PyPI
+	@$(BIN)/python tests/compat/originals.py
+
+check: $(VENV)/.deps  ## lint, format, types
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/clang-format --dry-run --Werror $$(find native -name '*.hpp' -o -name '*.cpp')
@@ -92,7 +114,7 @@ format:  ## rewrite the sources in the project's format
 
 # -------------------------------------------------------------------------------- the proof lab (CI runs samples)
 define native_tests  # $(1): where to build, $(2): how
-	@$(BIN)/cmake -S native/tests -B build/$(1) -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) $(2) > build/$(1).log
+	@$(BIN)/cmake -S native -B build/$(1) -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) $(2) > build/$(1).log
 	@$(BIN)/cmake --build build/$(1) >> build/$(1).log || { cat build/$(1).log; exit 1; }
 	@$(BIN)/ctest --test-dir build/$(1) --output-on-failure
 endef
@@ -137,6 +159,18 @@ aarch64: setup  ## the native tests built for aarch64 and run under qemu-user (D
 soak: setup  ## random participants come, go, die and stop for MINUTES=30; prints its seed
 	@RINGMAIN_LAB=1 $(BIN)/python tests/lab/soak.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
+cores: setup  ## what only quiet cores show: deaths, wake-ups, fairness, figures; wants eight with an L2 each; under nine minutes
+	@$(BIN)/python tests/lab/cores.py
+
+failing-calls: setup  ## every system call of a send, a wait, a recording and a replay fails once, with each error; minutes
+	@$(BIN)/python tests/lab/failing_calls.py
+
+long:  ## everything that takes long, one after another, with a table at the end; goes on where it was stopped; hours
+	@$(PYTHON) tools/long.py
+
+recovery: setup  ## how soon writers go on after a death in the middle of a message, 200 times each way; wants cores to spare
+	@$(BIN)/python tests/lab/recovery.py
+
 bench: setup  ## measure against the peers, and print a table; about ten minutes
 	@for package in $$($(PYTHON) tools/requirements.py bench); do \
 	    $(BIN)/python -m pip install --quiet --disable-pip-version-check "$$package" || echo "does not install: $$package"; done
@@ -147,7 +181,7 @@ bench-quick: setup  ## instructions a message on the hot paths, against those re
 	@$(BIN)/python -m bench.instructions
 
 clean:  ## remove everything the other targets made
-	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-* build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # -------------------------------------------------------------------------------------------- what is published

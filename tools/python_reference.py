@@ -6,13 +6,16 @@ parameters on one line with three spaces between them. `parse` takes these apart
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import functools
 import importlib
 import inspect
 import re
 import sys
 import textwrap
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 WIDTH = 88
@@ -35,9 +38,127 @@ SECTIONS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ("ringmain.typed", "Codecs and schemas.", "ringmain.typed", ()),
     ("ringmain.testing", "For your own tests.", "ringmain.testing", ()),
     ("ringmain.spark", "It needs `ringmain[spark]`.", "ringmain.spark", ()),
-    ("ringmain.pipeline", "It needs `ringmain[spark]`.", "ringmain.pipeline", ()),
+    ("ringmain.pipeline", "It needs `ringmain[spark]`; engine \"local\" only `[lake]`.", "ringmain.pipeline", ()),
+    ("ringmain.lake", "It needs `ringmain[lake]`, and no Spark.", "ringmain.lake", ()),
 )  # fmt: skip
-OBVIOUS = {"topic": "the topic's name", "timeout": "seconds; None: no limit"}
+SOURCES = Path(__file__).resolve().parent.parent / "src" / "ringmain"
+OBVIOUS = {
+    "app_name": "the application's name",
+    "bag": "the MCAP file or ROS bag",
+    "directory": "the recording's directory",
+    "flush_interval_s": "messages older than this survive a crash of the recorder",
+    "force": "also while it has participants",
+    "fsync": "what survives a power failure",
+    "keep_age_s": "delete sealed segments that are older; None: keep all",
+    "keep_bytes": "delete the oldest sealed segments beyond this size; None: keep all",
+    "keep_force": "delete also what a registered consumer still needs",
+    "label": "one of `crash_points()`",
+    "lake": "the lake, or where it is",
+    "name": "its name",
+    "nth": "at which passage",
+    "others": "the tables to align, by name",
+    "out": "the file to write",
+    "path": "where the recording is",
+    "paused": "begin paused",
+    "progress": "called with the status as it goes",
+    "reader": "the schema that a reader expects",
+    "recording": "the recording, or where it is",
+    "sealed_uri": "where sealed segments go: any URI that `pyarrow.fs` opens",
+    "seed": "decides the order of everything that may happen in several",
+    "segment_age_s": "when a segment is finished and sealed, in seconds",
+    "segment_bytes": "when a segment is finished and sealed, in bytes",
+    "source": "what is read: a subscriber, or a topic's name",
+    "spark": "the session",
+    "storage_options": "of an object store, such as AWS_REGION",
+    "subscribers": "those to wait for",
+    "table": "its name, such as silver/imu",
+    "target": "what is written: a publisher, or a topic's name",
+    "timeout": "seconds; None: no limit",
+    "title": "the page's title",
+    "tolerance_s": "how far apart in time two rows may be, in seconds",
+    "topic": "the topic's name",
+    "version": "which version of the table; None: the newest",
+    "writer": "the schema that a writer sends with",
+}
+# Attributes that mean the same in every class that does not say it itself.
+SAME_EVERYWHERE = {
+    "alive": "Does its process live?",
+    "all_alive": "Is every topic alive?",
+    "backend": "What carries the topic.",
+    "buffer_bytes": "The size of a buffer.",
+    "buffers": "How many buffers the pool has.",
+    "bytes": "Bytes of payload.",
+    "bytes_per_s": "Bytes a second.",
+    "capacity": "The size of the ring in bytes.",
+    "clients": "How many clients take part.",
+    "closed": "Has it been closed?",
+    "contract": "The topic's contract.",
+    "damage": "What cannot be read.",
+    "data": "The payload: bytes, or the object on a typed topic.",
+    "disk_free_bytes": "Free space where the recording is.",
+    "dropped": "Not sent, or not delivered, counted.",
+    "dtype": "The numpy type of an element.",
+    "elapsed_s": "Seconds since it began.",
+    "end_ns": "When it ended, as its publisher says.",
+    "epoch": "Which creation of the topic: the wall-clock time when it was created, in ns.",
+    "error": "Why it failed, if it did.",
+    "expired": "Requests not computed, because their clients had given up.",
+    "failed": "Requests that failed.",
+    "gone": "Requests given up, because the server that had them was gone.",
+    "handler_p50_us": "From when a request was taken to when it was answered, in µs.",
+    "handler_p99_us": "From when a request was taken to when it was answered, in µs.",
+    "height": "In pixels.",
+    "id": "A number of the publisher's own.",
+    "joined_ns": "When it joined: wall clock, in ns.",
+    "kind": "What the message is, as its sender says.",
+    "lag_bytes": "How far a reader is behind, in bytes.",
+    "lag_messages": "How far a reader is behind, in messages.",
+    "late_max_s": "How late a message was published at most, in seconds.",
+    "layout": "Shape, type and planes of a frame.",
+    "lost": "Messages lost, counted.",
+    "messages": "How many messages.",
+    "meta": "The small dict that was sent along.",
+    "name": "Its name.",
+    "next_sequence": "The number of the next message.",
+    "number": "The number of the segment.",
+    "path": "Where it is.",
+    "paused": "Is it paused?",
+    "persist": "Does the topic stay when its last participant leaves?",
+    "pid": "The process.",
+    "position": "Where it is in the recording: segment and row.",
+    "quarantined": "Rows that did not decode.",
+    "queue_p50_us": "From when a request was sent to when it was taken, in µs.",
+    "queue_p99_us": "From when a request was sent to when it was taken, in µs.",
+    "rate_hz": "Messages or requests a second.",
+    "readers": "Its readers and observers.",
+    "reason": "Why.",
+    "record_time_ns": "When it was recorded: wall clock, in ns.",
+    "reply": "The type of the replies.",
+    "request": "The type of the requests.",
+    "role": "Writer, reader or observer.",
+    "row": "The number of a message in its segment.",
+    "rows": "How many rows.",
+    "schema": "What the messages contain; None if the topic has no type.",
+    "sealed": "Is it finished, and rewritten as Parquet?",
+    "segment": "The number of a file of the recording.",
+    "segments": "How many segments.",
+    "sender": "Which program sent it.",
+    "seq": "Its number in the topic, from 0.",
+    "server": "The server's name.",
+    "shape": "As numpy's.",
+    "size_bytes": "Its size in bytes.",
+    "start_ns": "When it began, as its publisher says.",
+    "state": "What it is doing.",
+    "time_ns": "When it was published: wall clock, nanoseconds since 1970.",
+    "topic": "The topic's name.",
+    "topics": "Of each topic, the same.",
+    "used": "Bytes of the ring that are in use.",
+    "user": "The user id of its process.",
+    "valid": "Is it worth using, as its publisher says?",
+    "why_raw": "Why its messages stay bytes; empty if they are decoded.",
+    "width": "In pixels.",
+    "writers": "Its writers.",
+}
 Parameters = dict[str, inspect.Parameter]
 
 
@@ -177,20 +298,39 @@ def public_attributes(made: type) -> Iterator[tuple[str, Any]]:
                 yield name, inspect.getattr_static(made, name, None)
 
 
+@functools.cache
+def class_source(made: type) -> str:
+    """Found by name and docstring: exported classes say that their module is `ringmain`, where `inspect` finds none."""
+    for path in sorted(SOURCES.rglob("*.py")):
+        text = path.read_text()
+        if f"class {made.__name__}" in text:
+            for node in ast.walk(ast.parse(text)):
+                if isinstance(node, ast.ClassDef) and node.name == made.__name__ and same_docstring(node, made):
+                    return textwrap.dedent(ast.get_source_segment(text, node) or "")
+    return ""
+
+
+def same_docstring(node: ast.ClassDef, made: type) -> bool:
+    written = ast.get_docstring(node)
+    return written is None or written == inspect.getdoc(made)
+
+
 def field_meanings(made: type) -> dict[str, str]:
     """Of a record's fields: the comment behind a field, or the string below it."""
-    try:
-        source = inspect.getsource(made)
-    except (OSError, TypeError):
-        return {}
+    source = class_source(made)
     behind = re.findall(r"^    (\w+): [^#\n]*#+ (.*)$", source, re.MULTILINE)
     below = re.findall(r'^    (\w+): [^\n]*\n    """([^"]*)"""', source, re.MULTILINE)
     return dict([*behind, *below])
 
 
+def is_value(raw: Any) -> bool:
+    """A number, a text: its docstring is that of its class."""
+    return not hasattr(raw, "__get__")
+
+
 def class_body(made: type) -> list[str]:
     attributes, methods = [], []
-    meanings = field_meanings(made) if is_record(made) else {}
+    meanings = field_meanings(made)
     annotations = inspect.get_annotations(made)
     for name, raw in public_attributes(made):
         if raw is None and name not in annotations:
@@ -204,7 +344,8 @@ def class_body(made: type) -> list[str]:
             shown = f"await {shown}" if inspect.iscoroutinefunction(function) else shown
             methods.append(f"| `{cell(shown)}` | {text_cell(inspect.getdoc(documented) or '')} |")
         elif not inspect.isclass(raw):
-            meaning = meanings.get(name) or ("" if name in annotations else inspect.getdoc(raw) or "")
+            meaning = meanings.get(name) or ("" if name in annotations or is_value(raw) else inspect.getdoc(raw) or "")
+            meaning = meaning or SAME_EVERYWHERE.get(name, "")
             type_ = annotation(annotations[name], made.__module__) if name in annotations else ""
             type_ = f"`{cell(type_)}`" if type_ and is_record(made) else ""
             attributes.append((name, type_, text_cell(meaning)))
@@ -242,7 +383,8 @@ def python_page(head: str) -> str:
         "# Python",
         "",
         "The names of the first sections are `import ringmain as rm`, `rm.NAME`. Timeouts are in",
-        "seconds: `None` waits without a limit, `0` does not wait. [Errors](errors.md) have a page.",
+        "seconds: `None` waits without a limit, `0` does not wait (a send, up to a millisecond for the",
+        "message that another writer is in). [Errors](errors.md) have a page.",
         "",
     ]
     shown: set[str] = set()

@@ -1,8 +1,9 @@
-"""Write the figures of the newest run in bench/results/ into README.md (five rows) and into
-docs/internals/performance.md (every table), between the markers there.
+"""Write the figures of bench/figures.json into README.md (five rows) and into docs/internals/performance.md (every
+table), between the markers there.
 
+python tools/readme_numbers.py RUN      first take those of a run, bench/results/TIME.json, into bench/figures.json
 python tools/readme_numbers.py          write them
-python tools/readme_numbers.py --check  fail if a page does not have the figures of the newest run
+python tools/readme_numbers.py --check  fail if a page does not have the figures
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+FIGURES = ROOT / "bench" / "figures.json"
 BEGIN, END = "<!-- numbers -->", "<!-- /numbers -->"
 SIZES = ("32 B", "1 KB", "64 KB", "1 MB", "6 MB")
 TABLES: dict[str, tuple[str, ...]] = {
@@ -38,6 +40,15 @@ TABLES: dict[str, tuple[str, ...]] = {
         for way in ("one → three", "three → one")
         for size in ("32 B", "64 KB")
     ),
+    "Work: messages per second, each to one worker, and µs from one task of 1 ms to the next": (
+        "work 1 → 3, 32 B",
+        "work 3 → 3, 32 B",
+        "work, hand-over of 1 ms tasks",
+    ),
+    "Requests: µs of a call at the median, and calls per second": (
+        *(f"request p50, {way}" for way in ("by default", "spinning", "sleeping")),
+        "64 clients of a batching server",
+    ),
     "Objects per second: typed structs and numpy frames": ("typed", "numpy frame, 6 MB"),
     "Time of one publish, ns, by number of readers": tuple(f"publish to {count} readers" for count in (1, 4, 15, 60)),
     "Cost: ms of processor time, KB of memory, ms until others continue": (
@@ -59,13 +70,41 @@ README_ROWS: tuple[tuple[str, str, str], ...] = (
 )
 
 
-def newest() -> dict[str, Any]:
-    """The names are times, so the last is the newest."""
-    files = sorted((ROOT / "bench" / "results").glob("*.json"))
-    if not files:
-        raise SystemExit("bench/results/ has no figures: run `make bench` first")
-    found: dict[str, Any] = json.loads(files[-1].read_text())
-    return found
+def summary(run: dict[str, Any]) -> dict[str, Any]:
+    """What the pages show of a run: of each cell one figure, and none of its samples."""
+    cells = [
+        {
+            "name": cell["name"],
+            "unit": cell["unit"],
+            "median": _rounded(cell["median"]),
+            "placement": cell["placement"],
+            **({"error": _last_error(cell)} if cell["median"] is None else {}),
+        }
+        for cell in run["cells"]
+    ]
+    compared = ("group", "ours", "our_median", "rival", "their_median", "unit", "found", "limit", "met")
+    alone = ("what", "found", "at_most", "limit", "met")
+    bars = [{key: _rounded(bar[key]) for key in (compared if bar["group"] else alone)} for bar in run["bars"]]
+    return {**run, "bars": bars, "cells": cells}
+
+
+def _rounded(value: Any) -> Any:
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+def _last_error(cell: dict[str, Any]) -> str:
+    errors: list[str] = [sample["error"] for sample in cell["samples"] if sample["error"]]
+    return errors[-1].rpartition(": ")[2] if errors else ""
+
+
+def write_figures(run: dict[str, Any]) -> None:
+    """A line for each cell, so that a change of the figures reads as one."""
+    lists = {key: run[key] for key in ("bars", "cells")}
+    lines = json.dumps({**run, **dict.fromkeys(lists)}, indent=1, ensure_ascii=False)
+    for key, rows in lists.items():
+        text = ",\n".join(f"  {json.dumps(row, ensure_ascii=False)}" for row in rows)
+        lines = lines.replace(f'"{key}": null', f'"{key}": [\n{text}\n ]')
+    FIGURES.write_text(lines + "\n")
 
 
 def amount(value: float) -> str:
@@ -86,8 +125,7 @@ def about(run: dict[str, Any]) -> list[str]:
 
 def shown(cell: dict[str, Any]) -> str:
     if cell["median"] is None:
-        errors = [sample["error"] for sample in cell["samples"] if sample["error"]]
-        return "failed: " + (errors[-1].rpartition(": ")[2] if errors else "")
+        return f"failed: {cell['error']}"
     place = cell["placement"].split()[0] if cell["placement"] else "near"
     return amount(cell["median"]) + ("" if place == "near" else f" ({place})")
 
@@ -191,7 +229,10 @@ PAGES: dict[str, Callable[[dict[str, Any]], list[str]]] = {
 
 
 def main() -> int:
-    run = newest()
+    for run in sys.argv[1:]:
+        if run != "--check":
+            write_figures(summary(json.loads(Path(run).read_text())))
+    figures = json.loads(FIGURES.read_text())
     for name, render in PAGES.items():
         page = ROOT / name
         text = page.read_text()
@@ -199,7 +240,7 @@ def main() -> int:
             raise SystemExit(f"{name} has no {BEGIN} … {END} to put the figures between")
         head, _, rest = text.partition(BEGIN)
         _, _, tail = rest.partition(END)
-        body = "\n".join(render(run)).rstrip()
+        body = "\n".join(render(figures)).rstrip()
         made = f"{head}{BEGIN}\n{body}\n{END}{tail}"
         if "--check" not in sys.argv[1:]:
             page.write_text(made)

@@ -1,6 +1,6 @@
 """Check that a release is ready: version, changelog, tag and contents. `make release` runs this; it changes nothing.
 
-It prints every check, and what is missing. When all is well, it prints the commands that make the tag.
+It prints every check, and what is missing. When all is well, it prints what is left to do: the date and the tag.
 """
 
 from __future__ import annotations
@@ -17,7 +17,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 ARCHITECTURES = ("x86_64", "aarch64")
-MODULES = {f"ringmain/{name}.abi3.so" for name in ("_ring", "_ring_lab", "_recording")}
+MODULES = {
+    *(f"ringmain/{name}.abi3.so" for name in ("_ring", "_ring_lab", "_recording")),
+    *(f"ringmain/cpp/{name}/libringmain.so.0" for name in ("lib", "lab")),
+    "ringmain/cpp/lib/pkgconfig/ringmain.pc",
+    *(
+        f"ringmain/cpp/lib/cmake/ringmain/ringmain-{name}.cmake"
+        for name in ("config", "config-version", "targets", "targets-release")
+    ),
+}
+GROUPS = {"Added", "Changed", "Fixed"}
 Check = tuple[bool, str]
 
 
@@ -32,8 +41,10 @@ def check_version(version: str, module: str) -> Iterator[Check]:
 
 def check_changelog(text: str, version: str) -> Iterator[Check]:
     headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
-    dated = [heading for heading in headings if re.fullmatch(re.escape(version) + r" \(\d{4}-\d\d-\d\d\)", heading)]
-    yield len(dated) == 1, f"CHANGELOG.md: a heading `## {version} (YYYY-MM-DD)`"
+    own = [each for each in headings if re.fullmatch(re.escape(version) + r" \((\d{4}-\d\d-\d\d|unreleased)\)", each)]
+    yield len(own) == 1, f"CHANGELOG.md: a heading `## {version} (unreleased)`, or with a date in place of that word"
+    groups = re.findall(r"^### (.+)$", text, re.MULTILINE)
+    yield set(groups) <= GROUPS, f"CHANGELOG.md: no groups but {', '.join(sorted(GROUPS))}"
     waiting = re.search(r"^## Unreleased\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
     yield not (waiting and waiting[1].strip()), "CHANGELOG.md: nothing is left under `## Unreleased`"
     newest = next((heading for heading in headings if heading != "Unreleased"), "")
@@ -51,6 +62,8 @@ def check_wheel(path: Path, version: str, sources: set[str]) -> Iterator[Check]:
         metadata = email.message_from_bytes(wheel.read(f"ringmain-{version}.dist-info/METADATA"))
     yield metadata["Version"] == version, f"{path.name}: says version {version}"
     wanted = MODULES | {name.removeprefix("src/") for name in sources if name.startswith("src/")}
+    headers = "native/include/"
+    wanted |= {f"ringmain/cpp/include/{name.removeprefix(headers)}" for name in sources if name.startswith(headers)}
     yield wanted <= names, f"{path.name}: has every module {sorted(wanted - names)[:5] or ''}"
     info = f"ringmain-{version}.dist-info/"
     more = {name for name in names - wanted if not name.startswith(info)}
@@ -94,7 +107,8 @@ def main() -> None:
         print(f"{'ok  ' if good else 'NOT '} {text}".rstrip())
     if not all(good for good, _ in checks):
         sys.exit("not ready to be released")
-    print(f"ready: git tag --annotate v{version} --message 'ringmain {version}' && git push origin v{version}")
+    print("ready, but for the tag: put the date into CHANGELOG.md, commit, then")
+    print(f"  git tag --annotate v{version} --message 'ringmain {version}' && git push origin v{version}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Print what the extras named on the command line require, so that dependencies can be installed on their own.
 
-`pip install .[dev]` would build the native module each time; the Makefile wants the two steps apart.
+`pip install .[dev]` would build the native module each time; the Makefile wants the two steps apart. With --only,
+what ringmain itself requires is left out.
 """
 
 import re
@@ -21,4 +22,6 @@ def expand(names: list[str]) -> list[str]:
     return found
 
 
-print("\n".join(dict.fromkeys([*project["dependencies"], *expand(sys.argv[1:])])))
+names = [name for name in sys.argv[1:] if name != "--only"]
+own = [] if "--only" in sys.argv else project["dependencies"]
+print("\n".join(dict.fromkeys([*own, *expand(names)])))
