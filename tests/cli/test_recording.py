@@ -196,3 +196,11 @@ def test_a_replay_that_stands_still_says_why(started, tmp_path):
         assert [len(worker.recv(timeout=PATIENCE_S)) for _ in range(20)] == [100_000] * 20
     process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0
+
+
+def test_a_recorder_that_keeps_less_than_an_incident_wants_is_refused(ringmain, tmp_path):
+    ended = ringmain("record", "-o", str(tmp_path / "r"), "--keep", "10s", "--trigger-loss", "imu", "--before", "30s")
+    assert ended.code == 2
+    assert ended.err.count("\n") == 1
+    assert "has the 30 s before its trigger, but only 10 s are kept (keep_age_s, --keep): keep as much" in ended.err
+    assert not (tmp_path / "r").exists()

@@ -24,10 +24,12 @@ import ringmain as rm
 from ringmain import typed
 from ringmain._cli.expression import Filter, FilterError
 from ringmain.errors import RecordingError, RecordingNotFound
-from ringmain.recording import RecordingWriter, forget, list_segments
+from ringmain.recording import RecordingWriter, _checksum, forget, list_segments
 from ringmain.recording._record.flight import Flight
 from ringmain.recording._record.predicate import Predicate
+from ringmain.recording._record.tap import Tap
 from ringmain.recording._segment.store import Store
+from ringmain.recording._upkeep.incidents import Request
 from tests.conftest import PATIENCE_S
 from tests.recording.test_crash import INCIDENTS
 from tests.recording.test_replay import START_NS, batch
@@ -35,18 +37,20 @@ from tests.recording.test_replay import START_NS, batch
 Until = Callable[[Callable[[], object]], None]
 ROOT = Path(__file__).parents[2]
 SECOND_NS = 1_000_000_000
-KEPT_BYTES = 60_000
-"""Some segments: retention deletes while windows are open, and leaves what the longest of them wants from before."""
 
 
 def seen(path: Path, incident: str | None = None) -> list[tuple[str, int, bytes]]:
     return [(m.topic, m.seq, m.data) for m in rm.Recording(path, incident=incident)]
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_incidents_are_slices_of_the_whole_under_overlapping_triggers_and_retention(tmp_path: Path, seed: int) -> None:
-    """Two topics, segments of random length, a recorder that keeps little more than a window, and triggers whose
-    windows overlap: each incident has exactly the rows of its window, and all else that is old is deleted."""
+@pytest.mark.parametrize("kept_bytes", [1, 60_000])
+@pytest.mark.parametrize("seed", range(4))
+def test_incidents_are_slices_of_the_whole_under_overlapping_triggers_and_retention(
+    tmp_path: Path, seed: int, kept_bytes: int
+) -> None:
+    """Two topics, segments of random length, a recorder that keeps nothing, or little more than a window, and triggers
+    whose windows overlap: each incident has exactly the rows of its window, or says from when on; and all else that is
+    old is deleted."""
     chance = random.Random(seed)
     triggers = [
         rm.Trigger(kind="a: k0", before_s=3, after_s=2, cooldown_s=7, name="even"),
@@ -54,7 +58,7 @@ def test_incidents_are_slices_of_the_whole_under_overlapping_triggers_and_retent
     ]
     whole: list[tuple[int, str, int, bytes]] = []
     path = tmp_path / "flight"
-    writer = RecordingWriter(path, fsync="never", flush_interval_s=1000, keep_bytes=KEPT_BYTES)
+    writer = RecordingWriter(path, fsync="never", flush_interval_s=1000, keep_bytes=kept_bytes)
     flight = Flight(writer, triggers, recorder="recorder", sync=False)
     for step in range(60):
         topic = chance.choice("ab")
@@ -77,11 +81,17 @@ def test_incidents_are_slices_of_the_whole_under_overlapping_triggers_and_retent
     pinned: set[int] = set()
     for incident in kept:
         start, end = incident.start_ns - START_NS, incident.end_ns - START_NS
+        whole_from = max(start, incident.whole_from_ns - START_NS)
+        assert whole_from <= incident.trigger_ns - START_NS
         expected = [(topic, seq, data) for t, topic, seq, data in whole if start <= t < end]
-        assert seen(path, incident.id) == expected
+        found = seen(path, incident.id)
+        assert set(found) <= set(expected)
+        assert [row for row in found if int(row[2]) >= whole_from] == [r for r in expected if int(r[2]) >= whole_from]
+        if not incident.whole_from_ns:
+            assert found == expected
         recording = rm.Recording(path, incident=incident.id)
-        assert len(recording) == len(expected)
-        assert sum(stats.rows for stats in recording.topics().values()) == len(expected)
+        assert len(recording) == len(found)
+        assert sum(stats.rows for stats in recording.topics().values()) == len(found)
         pinned |= set(range(*incident.segments))
     here = {int(file.name[:9]) for file in path.glob("0*.parquet")}
     assert here <= pinned | {ref.number for ref in list_segments(Store(path))}, "nothing else is kept"
@@ -90,6 +100,85 @@ def test_incidents_are_slices_of_the_whole_under_overlapping_triggers_and_retent
     with RecordingWriter(path, keep_bytes=1) as writer:
         writer.append("a", 1, batch(0, [0]))
     assert len(list(path.glob("0*.parquet"))) <= 2, "the next recorder deletes what nothing pins any more"
+
+
+def test_an_incident_has_what_only_another_one_had_kept_and_says_what_was_deleted(tmp_path: Path, until: Until) -> None:
+    """Retention by size counts segments as deleted, and leaves the files of those that another incident pins."""
+    path = tmp_path / "flight"
+    triggers = [
+        rm.Trigger(kind="a: k1", before_s=3e-9, after_s=1e-9, name="first"),
+        rm.Trigger(loss="a", before_s=9e-9, after_s=1e-9, name="second"),
+        rm.Trigger(loss="a", before_s=11e-9, after_s=1e-9, name="third"),
+    ]
+    with RecordingWriter(path, fsync="never", keep_bytes=1) as writer:
+        flight = Flight(writer, triggers, recorder="recorder", sync=False)
+        for n, time_ns in enumerate([0, 2, 4, 7, 8, 12]):
+            ring = batch(n, [time_ns])
+            if time_ns == 12:
+                ring = ring.set_column(4, ring.schema.field(4), pa.array([1], pa.uint64()))
+            flight.see("a", ring, b"")
+            writer.append("a", 1, ring)
+            if time_ns == 7:
+                flight.close()
+            writer.rotate()
+            until(lambda: not writer.segments_waiting)  # all but the newest have been deleted
+        flight.close()
+    first, second, third = rm.Recording(path).incidents()
+    assert [int(data) for _, _, data in seen(path, first.id)] == [4, 7]
+    assert [int(data) for _, _, data in seen(path, second.id)] == [4, 7, 8, 12], "4 and 7 were kept for the first"
+    assert [int(data) for _, _, data in seen(path, third.id)] == [4, 7, 8, 12]
+    assert (first.whole_from_ns, second.whole_from_ns) == (0, 0)
+    assert third.whole_from_ns == START_NS + 3, "2 was of its window, and deleted"
+
+
+def test_retention_by_age_leaves_what_may_still_be_wanted(tmp_path: Path, until: Until) -> None:
+    """All of it is years old. Until a flight recorder has looked, nothing is deleted; then what was published before
+    the oldest message that is not recorded yet, less the window before it; and all, once nothing is behind."""
+    path = tmp_path / "r"
+
+    def record(seq: int, time_ns: int) -> set[int]:
+        writer.append("a", 1, batch(seq, [time_ns]))
+        writer.rotate()
+        until(lambda: not writer.segments_waiting)
+        return {int(file.name[:9]) for file in path.glob("0*.parquet")}
+
+    with (
+        rm.Publisher("a", contract="reliable") as pub,
+        Tap("a", start="next", observe=False, name="recorder") as tap,
+        RecordingWriter(path, fsync="never", keep_age_s=1, leave_from_ns=0) as writer,
+    ):
+        pub.send(b"not recorded yet")
+        triggers = [rm.Trigger(kind="a: bad", before_s=3e-9)]
+        flight = Flight(writer, triggers, recorder="recorder", before_s=0, sync=False)
+        for seq, time_ns in enumerate([0, 2, 4, 6]):
+            here = record(seq, time_ns)
+        assert here == {0, 1, 2, 3}
+        flight.see("a", batch(3, [6]), b"")
+        flight.tick(lambda: [tap])
+        assert record(4, 8) == {2, 3, 4}, "from 3 ns on"
+        tap.recv(timeout=0)
+        Flight(writer, triggers, recorder="recorder", before_s=0, sync=False).tick(lambda: [tap])
+        assert record(5, 10) == {5}
+
+
+def test_a_request_that_a_recorder_left_has_what_is_too_old_by_now(tmp_path: Path, until: Until) -> None:
+    """Its successor seals what it left, and deletes nothing before it has done the request."""
+    path = tmp_path / "r"
+    writer = RecordingWriter(path, fsync="never")
+    for n in range(4):
+        writer.append("a", 1, batch(n, [n]))
+        writer.flush() if n == 3 else writer.rotate()
+    asked = rm.trigger(path, "just before it died")
+    file = path / "triggers" / f"{asked}.json"
+    request = _checksum.load_json(file.read_bytes(), Request)
+    assert request is not None
+    file.write_bytes(_checksum.dump_json(msgspec.structs.replace(request, time_ns=START_NS + 3)))
+    writer.abandon()
+    with rm.Recorder(path, "b", keep_age_s=1, before_s=1, fsync="never") as recorder:
+        until(lambda: recorder.status().incidents == 1)
+    (incident,) = rm.Recording(path).incidents()
+    assert incident.whole_from_ns == 0
+    assert [int(data) for _, _, data in seen(path, incident.id)] == [0, 1, 2, 3]
 
 
 class Imu(msgspec.Struct):
@@ -154,8 +243,11 @@ def test_triggers_are_checked() -> None:
         rm.Trigger(when="imu")
     with pytest.raises(ValueError, match="before_s is a number"):
         rm.Trigger(loss="a", before_s=-1)
-    with pytest.raises(ValueError, match="keep as much at least"):
+    with pytest.raises(ValueError, match=r"has the 30 s before its trigger, but only 10 s are kept .*--keep"):
         rm.Recorder("x", triggers=[rm.Trigger(loss="a", before_s=30)], keep_age_s=10)
+    with pytest.raises(ValueError, match="has the 20 s before"):
+        rm.Recorder("x", before_s=20, keep_age_s=10)
+    rm.Recorder("x", triggers=[rm.Trigger(loss="a", before_s=10, after_s=99)], keep_age_s=10)
     assert rm.Trigger(silence="imu: 2s").silent_s == 2
 
 

@@ -59,6 +59,7 @@ def _incident_dict(incident: Incident) -> dict[str, Any]:
         "start_ns": incident.start_ns,
         "end_ns": incident.end_ns,
         "open": incident.is_open,
+        "whole_from_ns": incident.whole_from_ns,
     }
 
 
@@ -85,11 +86,20 @@ def describe_recording(known: dict[str, Any]) -> str:
         for topic in known["topics"]
     ]  # fmt: skip
     kept = [
-        [one["id"], one["why"], duration_text(one["end_ns"] - one["start_ns"]), "not over" if one["open"] else ""]
+        [one["id"], one["why"], duration_text(one["end_ns"] - one["start_ns"]), _state_text(one)]
         for one in known["incidents"]
     ]
     incidents = ["", table(("INCIDENT", "WHY", "WINDOW", ""), kept)] if kept else []
     return "\n".join([*lines, table(_HEADS, rows) if rows else "no topics", *incidents])
+
+
+def _state_text(incident: dict[str, Any]) -> str:
+    """What is not as it should be, or not yet."""
+    missing_ns = incident["whole_from_ns"] - incident["start_ns"]
+    states = ["not over"] if incident["open"] else []
+    if missing_ns > 0:
+        states.append(f"the first {duration_text(missing_ns)} had been deleted")
+    return ", ".join(states)
 
 
 def _type_name(meta: TopicMeta) -> str:

@@ -202,11 +202,13 @@ def parse_segment_name(name: str) -> SegmentName | None:
 
 
 class Retired(msgspec.Struct):
-    """retired.json: segments below `first_segment` are deleted; `rows[i]` is how many rows segment i had."""
+    """retired.json: segments below `first_segment` are deleted; `rows[i]` is how many rows segment i had, and
+    `newest_ns[i]` its newest publish time, 0 where that is not known."""
 
     crc: str
     first_segment: int = 0
     rows: list[int] = []
+    newest_ns: list[int] = []
 
 
 class UploadedLife(msgspec.Struct):
@@ -218,11 +220,13 @@ class UploadedLife(msgspec.Struct):
 
 
 class Uploaded(msgspec.Struct):
-    """uploaded.json: segments from `next_segment` on are not at `sealed_uri`."""
+    """uploaded.json: segments from `next_segment` on are not at `sealed_uri`; the newest publish time of the last ones
+    that are."""
 
     crc: str
     next_segment: int = 0
     lives: list[UploadedLife] = []
+    newest_ns: dict[int, int] = {}
 
 
 class Consumer(msgspec.Struct):

@@ -20,7 +20,7 @@ from ringmain._cli.progress import Redrawn, progress, summary
 from ringmain._cli.topic_summary import dump_json
 
 if TYPE_CHECKING:
-    from ringmain.recording import RecorderStatus, Trigger
+    from ringmain.recording import Recorder, RecorderStatus, Trigger
 
 EXAMPLES = [
     ("everything, until Ctrl-C", "ringmain record -o drive"),
@@ -77,7 +77,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
             metavar=wanted,
             help=f"keep an incident {fires}",
         )
-    parser.add_argument("--before", type=span, default=30.0, metavar="TIME", help="of an incident: default 30s")
+    parser.add_argument("--before", type=span, metavar="TIME", help="of an incident: default 30s")
     parser.add_argument("--after", type=span, default=10.0, metavar="TIME", help="of an incident: default 10s")
     parser.add_argument(
         "--cooldown", type=seconds, metavar="S", help="a trigger fires again after S seconds (default: as --after)"
@@ -102,38 +102,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     with needs("record"):
-        from ringmain.recording import Recorder
+        import ringmain.recording  # noqa: F401
     if args.upload is not None:
         return _upload(args)
     if len(args.topic) == 3 and args.topic[0] in ("trigger", "forget") and Path(args.topic[1]).is_dir():
         return _incident(*args.topic)
-    keep_bytes, keep_age_s = _keep(args.keep)
     path = args.output or time.strftime("recording-%Y%m%d-%H%M%S")
-    recorder = Recorder(
-        path,
-        args.topic or "*",
-        exclude=args.exclude,
-        frames=not args.no_frames,
-        observe=args.observe,
-        readers=args.readers,
-        start="oldest" if args.oldest else "next",
-        duration_s=args.duration,
-        messages=args.messages,
-        max_bytes=args.max_size,
-        name=args.name,
-        triggers=_triggers(args),
-        before_s=args.before,
-        after_s=args.after,
-        fsync=args.fsync,
-        flush_interval_s=args.flush_interval,
-        segment_bytes=args.segment_size,
-        keep_bytes=keep_bytes,
-        keep_age_s=keep_age_s,
-        keep_force=args.keep_force,
-        sealed_uri=args.sealed_uri,
-        storage_options=dict(args.storage_option),
-        **({} if args.segment_age is None else {"segment_age_s": args.segment_age}),
-    )
+    recorder = _recorder(args, path)
 
     def end(number: int, frame: FrameType | None) -> None:
         recorder.stop()  # messages published before the signal are still recorded
@@ -159,10 +134,45 @@ def run(args: argparse.Namespace) -> int:
     return Exit.OK
 
 
+def _recorder(args: argparse.Namespace, path: str) -> Recorder:
+    from ringmain.recording import Recorder
+
+    keep_bytes, keep_age_s = _keep(args.keep)
+    try:
+        return Recorder(
+            path,
+            args.topic or "*",
+            exclude=args.exclude,
+            frames=not args.no_frames,
+            observe=args.observe,
+            readers=args.readers,
+            start="oldest" if args.oldest else "next",
+            duration_s=args.duration,
+            messages=args.messages,
+            max_bytes=args.max_size,
+            name=args.name,
+            triggers=_triggers(args),
+            before_s=args.before,
+            after_s=args.after,
+            fsync=args.fsync,
+            flush_interval_s=args.flush_interval,
+            segment_bytes=args.segment_size,
+            keep_bytes=keep_bytes,
+            keep_age_s=keep_age_s,
+            keep_force=args.keep_force,
+            sealed_uri=args.sealed_uri,
+            storage_options=dict(args.storage_option),
+            **({} if args.segment_age is None else {"segment_age_s": args.segment_age}),
+        )
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
 def _triggers(args: argparse.Namespace) -> list[Trigger]:
     from ringmain.recording import Trigger
 
-    options = {"before_s": args.before, "after_s": args.after, "cooldown_s": args.cooldown}
+    options = {"after_s": args.after, "cooldown_s": args.cooldown}
+    options |= {} if args.before is None else {"before_s": args.before}
     given = {"when": args.trigger} | {
         what: getattr(args, f"trigger_{what}") for what in ("kind", "loss", "silence", "death")
     }

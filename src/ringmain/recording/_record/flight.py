@@ -1,9 +1,10 @@
 """The flight recorder: asks the triggers, opens incidents, and closes them when their windows are recorded.
 
 It runs in the recorder's thread, on the batches that are recorded anyway: no publisher notices. The invariants owned
-here: an incident's manifest is written while no retention runs, so what it pins is still there; a request is done once,
-also by the recorder after one that died; and an incident is closed only when every topic has been recorded to the end
-of its window.
+here: an incident's manifest is written while no retention runs, so what it pins is still there; retention by age
+leaves what the next window may want, however far the recorder is behind the rings; a request is done once, also by the
+recorder after one that died; and an incident is closed only when every topic has been recorded to the end of its
+window.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ from ringmain.recording._format import RING_SCHEMA
 from ringmain.recording._record.tap import FrameTap, Tap
 from ringmain.recording._record.triggers import AFTER_S, BEFORE_S, Trigger, Watched
 from ringmain.recording._record.writer import RecordingWriter
-from ringmain.recording._segment.store import SegmentRef, list_here, read_retired
 from ringmain.recording._upkeep import incidents
 from ringmain.recording._upkeep.incidents import Incident
+from ringmain.recording._upkeep.what_is_left import WhatIsLeft
 
 _EVERY_S = 0.05  # requests, silences and ends of windows are looked for so often
 _ROSTERS_S = 0.1  # deaths, and losses of readers
+_RETENTION_S = 1.0  # what retention leaves for windows that may begin moves on so often
 _SETTLE_NS = 300_000_000  # a message may have its time a moment before it can be read
 
 
@@ -46,14 +48,15 @@ class Flight:
     ) -> None:
         self._writer, self._triggers, self._recorder, self._sync = writer, triggers, recorder, sync
         self._before_s, self._after_s = before_s, after_s
+        self._longest_before_ns = round(max([before_s, *(trigger.before_s for trigger in triggers)]) * 1e9)
         self._watched: dict[str, list[Watched]] = {}
         self._not_before_ns: dict[Trigger, int] = {}
         self._recorded_to_ns: dict[str, int] = {}  # by topic: the newest publish time
         self._heard_s: dict[str, float] = {}  # by topic that is alive: when, on our clock, its last batch came
-        self._newest_ns: dict[int, int] = {}  # by sealed segment
         self._dead: set[tuple[str, int, int]] = set()
         self._lost: dict[tuple[str, int, int], int] = {}
-        self._look_s = self._rosters_s = 0.0
+        self._left = WhatIsLeft(writer.store)
+        self._look_s = self._rosters_s = self._retention_s = 0.0
         directory = writer.store.directory
         assert directory is not None
         self._directory: Path = directory
@@ -120,6 +123,15 @@ class Flight:
                 self._look_at_roster(tap.topic)
         if self.open:
             self._close_those_over(taps)
+        if now_s >= self._retention_s:
+            self._retention_s = now_s + _RETENTION_S
+            self._writer.leave_from_ns = self._may_begin_ns(taps()) - self._longest_before_ns
+
+    def _may_begin_ns(self, taps: Iterable[Tap | FrameTap]) -> int:
+        """No trigger fires from now on for a moment before this: its messages are recorded, and have been seen."""
+        oldest_ns = time.time_ns() - _SETTLE_NS
+        behind = (self._recorded_to_ns.get(tap.topic, 0) for tap in taps if tap.lag()[0])
+        return min([oldest_ns, *behind])
 
     def _look_for_silence(self, trigger: Trigger, now_s: float) -> None:
         for topic, heard_s in list(self._heard_s.items()):
@@ -155,36 +167,15 @@ class Flight:
             id += "-again"
         start_ns, end_ns = at_ns - round(before_s * 1e9), at_ns + max(1, round(after_s * 1e9))
         with self._writer.no_retention():
-            incident = Incident("", id, name, why, at_ns, start_ns, end_ns, self._first_segment(start_ns))
+            first, whole_from_ns = self._left.since(start_ns)
+            first = min(first, self._writer.position.segment)
+            incident = Incident("", id, name, why, at_ns, start_ns, end_ns, first, whole_from_ns=whole_from_ns)
             _crash.point("incident: asked for, not written")  # a request is there until its incident is
             self._write(incident)
         self.open.append(incident)
         self.done_ids.add(id)
         self.count += 1
         _crash.point("incident: written, its window not over")  # the next recorder goes on with it
-
-    def _first_segment(self, start_ns: int) -> int:
-        """The oldest segment that may have a row of the window; the one to be written next, if there is none."""
-        store = self._writer.store
-        here = list_here(store)
-        for ref in here:
-            if self._newest_in(ref) >= start_ns:
-                # What was uploaded before is not asked: kept rather than lost.
-                uploaded = store.sealed_uri and ref == here[0]
-                return read_retired(store).first_segment if uploaded else ref.number
-        return self._writer.position.segment
-
-    def _newest_in(self, ref: SegmentRef) -> int:
-        if not ref.sealed:
-            return 1 << 62  # it is being written, or was a moment ago
-        if ref.number not in self._newest_ns:
-            try:
-                segment = ref.open()
-            except (RingmainError, OSError):
-                return 1 << 62
-            self._newest_ns[ref.number] = max((run.max_ns for run in segment.runs), default=0)
-            segment.close()
-        return self._newest_ns[ref.number]
 
     def _close_those_over(self, taps: Callable[[], Iterable[Tap | FrameTap]]) -> None:
         now_ns = time.time_ns()

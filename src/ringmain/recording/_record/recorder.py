@@ -70,7 +70,8 @@ class Recorder:
     name: its name in the rosters of the topics.
     triggers: when to keep an incident: what came before and what comes after, also when `keep_age_s` and `keep_bytes`
         delete what is older; see docs/guide/flight-recorder.md.
-    before_s, after_s: the same for incidents that are asked for with `ringmain.trigger` or the command line.
+    before_s, after_s: the same for incidents that are asked for with `ringmain.trigger` or the command line; 30 s, or
+        as much as is kept, and 10 s.
     The rest are options of the writer: recorder, flush_interval_s, fsync, segment_bytes, segment_age_s, keep_bytes,
         keep_age_s, keep_force, sealed_uri, storage_options; see docs/guide/recording.md.
     """
@@ -91,7 +92,7 @@ class Recorder:
         max_bytes: int | None = None,
         name: str = "recorder",
         triggers: Sequence[Trigger] = (),
-        before_s: float = BEFORE_S,
+        before_s: float | None = None,
         after_s: float = AFTER_S,
         **writer: Unpack[WriterOptions],
     ) -> None:
@@ -105,12 +106,14 @@ class Recorder:
                 raise ValueError(f"{what} must be positive, not {limit!r}; leave it out to record until stopped")
         self._frames, self._observe, self._start, self._resume, self._name = frames, observe, start, resume, name
         self._duration_s, self._max_messages, self._max_bytes = duration_s, messages, max_bytes
-        longest_s = max([before_s, *(trigger.before_s for trigger in triggers)]) if triggers else 0.0
         keep_age_s = writer.get("keep_age_s")
+        if before_s is None:
+            before_s = BEFORE_S if keep_age_s is None else min(BEFORE_S, keep_age_s)
+        longest_s = max([before_s, *(trigger.before_s for trigger in triggers)])
         if keep_age_s is not None and keep_age_s < longest_s:
             raise ValueError(
-                f"a trigger keeps the {longest_s:g} s before it, but keep_age_s={keep_age_s:g} deletes what is older: "
-                "keep as much at least"
+                f"an incident has the {longest_s:g} s before its trigger, but only {keep_age_s:g} s are kept "
+                "(keep_age_s, --keep): keep as much at least, or ask for less (before_s, --before)"
             )
         if triggers and "segment_age_s" not in writer:  # whole segments are deleted, and pinned
             writer["segment_age_s"] = min(max(_SHORTEST_SEGMENT_S, (keep_age_s or 10 * longest_s) / 10), 3600.0)
@@ -183,7 +186,8 @@ class Recorder:
         if self._state != "ready":
             raise ValueError(f"this recorder is {self._state}; make a new one to record again")
         begun_before = {(topic.name, topic.epoch) for topic in _inspect.topics()}
-        self._writer = RecordingWriter(self.path, **self._writer_options)
+        # Until the flight recorder has seen what an earlier one left in the rings, nothing is too old.
+        self._writer = RecordingWriter(self.path, leave_from_ns=0, **self._writer_options)
         try:
             self._continuity = Continuity(begun_before)
             known = self._known_topics() if self._resume else set()

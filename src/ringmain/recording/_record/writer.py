@@ -50,7 +50,10 @@ _GATHER_BATCHES = 1024
 
 
 class RecordingWriter:
-    """Records to a directory, new or continued. Use from one thread, with `with` or `close()`."""
+    """Records to a directory, new or continued. Use from one thread, with `with` or `close()`.
+
+    leave_from_ns: what was published from here on is not too old for `keep_age_s`; an attribute too, which may move on.
+    """
 
     def __init__(
         self,
@@ -64,6 +67,7 @@ class RecordingWriter:
         keep_bytes: int | None = None,
         keep_age_s: float | None = None,
         keep_force: bool = False,
+        leave_from_ns: int | None = None,
         sealed_uri: str = "",
         storage_options: Mapping[str, str] | None = None,
     ) -> None:
@@ -79,6 +83,7 @@ class RecordingWriter:
             retire, keep_bytes=keep_bytes, keep_age_s=keep_age_s, force=keep_force, sync=self._sync
         )
         self._retention = threading.Lock()
+        self.leave_from_ns = leave_from_ns
         self._failed: RecordingError | None = None
         self._stream: SegmentWriter | None = None
         self._sealer: Sealer | None = None
@@ -131,7 +136,7 @@ class RecordingWriter:
 
     def _retain(self) -> None:
         with self._retention:
-            self._retire(self._store)
+            self._retire(self._store, leave_from_ns=self.leave_from_ns)
 
     def no_retention(self) -> contextlib.AbstractContextManager[object]:
         """While the block runs, no segment is deleted."""

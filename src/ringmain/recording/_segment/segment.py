@@ -105,6 +105,11 @@ def merge_stats(into: dict[tuple[str, int], TopicStats], more: Iterable[TopicSta
             known.merge(entry)
 
 
+def newest_in(segment: Segment) -> int:
+    """The newest publish time in it, 0 when it has no rows."""
+    return max((run.max_ns for run in segment.runs), default=0)
+
+
 class Segment:
     """An open segment. Subclasses know the file format."""
 

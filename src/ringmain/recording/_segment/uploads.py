@@ -24,10 +24,12 @@ from ringmain.recording import _checksum
 from ringmain.recording._format import META, UPLOADED, Uploaded, UploadedLife, sealed_name
 from ringmain.recording._meta import Meta, read_meta
 from ringmain.recording._segment.parquet_segment import ParquetSegment
+from ringmain.recording._segment.segment import newest_in
 from ringmain.recording._segment.store import SegmentRef, Store, list_here, list_segments, shown
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 _PIECE = 1 << 20
+_TIMES_KEPT = 1000  # of more segments than the window before a trigger has
 
 
 class UploadRefused(RecordingError):
@@ -179,9 +181,11 @@ def _note(uploaded: Uploaded, ref: SegmentRef) -> None:
     try:
         for stats in segment.stats():
             lives[stats.topic, stats.epoch] = UploadedLife(stats.topic, stats.epoch, stats.last_seq)
+        newest_ns = {**uploaded.newest_ns, ref.number: newest_in(segment)}
     finally:
         segment.close()
     uploaded.lives = list(lives.values())
+    uploaded.newest_ns = dict(sorted(newest_ns.items())[-_TIMES_KEPT:])
 
 
 def _write(store: Store, uploaded: Uploaded, *, sync: bool) -> None:

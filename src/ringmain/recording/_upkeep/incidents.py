@@ -46,6 +46,8 @@ class Incident(msgspec.Struct):
     end_segment: int = _OPEN
     """After its last row; -1 while it is open: the window is not over, or not all of it is recorded."""
     end_row: int = 0
+    whole_from_ns: int = 0
+    """Of rows published before this, some were already deleted when it began; 0 if it has all of its window."""
 
     @property
     def is_open(self) -> bool:

@@ -29,6 +29,7 @@ from ringmain.recording._format import (
     stream_name,
 )
 from ringmain.recording._segment.parquet_segment import ParquetSegment
+from ringmain.recording._segment.segment import newest_in
 from ringmain.recording._segment.store import SegmentRef, Store, list_segments, read_retired
 from ringmain.recording._upkeep.incidents import pinned_in
 
@@ -61,14 +62,15 @@ def retire(
     *,
     keep_bytes: int | None = None,
     keep_age_s: float | None = None,
+    leave_from_ns: int | None = None,
     force: bool = False,
     sync: bool = False,
     now_ns: int | None = None,
 ) -> list[int]:
     """Delete the oldest sealed segments that exceed `keep_bytes` or whose every message is older than `keep_age_s`;
-    returns their numbers. The newest segment always stays, so that no number is used twice, and so does the file of one
-    that an incident pins: it is counted as deleted, and only the incident has its rows. The caller holds the
-    directory's lock."""
+    returns their numbers. What was published from `leave_from_ns` on is not too old: an incident may begin that wants
+    it. The newest segment always stays, so that no number is used twice, and so does the file of one that an incident
+    pins: it is counted as deleted, and only incidents have its rows. The caller holds the directory's lock."""
     if store.directory is None:
         raise ValueError(f"retention runs in the recorder's own directory, not in {store.sealed_uri}")
     finish_retiring(store)
@@ -76,9 +78,10 @@ def retire(
         return []
     listed = list_segments(store)
     held_from = min((p.segment for p in consumers(store.directory).values()), default=None)
-    doomed: list[tuple[SegmentRef, int]] = []
+    doomed: list[tuple[SegmentRef, int, int]] = []
     total = sum(ref.size_bytes for ref in listed)
-    now = time.time_ns() if now_ns is None else now_ns
+    oldest_ns = (time.time_ns() if now_ns is None else now_ns) - int((keep_age_s or 0) * 1e9)
+    oldest_ns = oldest_ns if leave_from_ns is None else min(oldest_ns, leave_from_ns)
     for ref in listed[:-1]:
         if not ref.sealed or (held_from is not None and ref.number >= held_from and not force):
             break
@@ -86,23 +89,24 @@ def retire(
             segment = ref.open()
         except RecordingCorrupt:
             break  # its number of rows is not known before repair()
-        rows, newest = segment.end_row, max((run.max_ns for run in segment.runs), default=0)
+        rows, newest_ns = segment.end_row, newest_in(segment)
         segment.close()
         too_much = keep_bytes is not None and total > keep_bytes
-        too_old = keep_age_s is not None and newest < now - int(keep_age_s * 1e9)
+        too_old = keep_age_s is not None and newest_ns < oldest_ns
         if not (too_much or too_old) or not isinstance(segment, ParquetSegment):
             break
         total -= ref.size_bytes
-        doomed.append((ref, rows))
+        doomed.append((ref, rows, newest_ns))
     if not doomed:
         return []
     retired = read_retired(store)
-    for ref, rows in doomed:
+    for ref, rows, newest_ns in doomed:
         retired.rows += [0] * (ref.number - len(retired.rows)) + [rows]
+        retired.newest_ns += [0] * (ref.number - len(retired.newest_ns)) + [newest_ns]
     retired.first_segment = doomed[-1][0].number + 1
     write_retired(store.directory, retired, sync=sync)
     _crash.point("retain: segments counted, not deleted")  # readers ignore them, the next recorder deletes
-    numbers = [ref.number for ref, _ in doomed]
+    numbers = [ref.number for ref, _, _ in doomed]
     _delete(store, numbers)
     return numbers
 
