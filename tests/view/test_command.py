@@ -17,6 +17,7 @@ import pytest
 
 import ringmain as rm
 from ringmain._cli.main import load
+from ringmain.pipeline import run
 from tests.cli.conftest import Ended, ringmain
 from tests.conftest import PATIENCE_S
 from tests.view.conftest import Viewing, until
@@ -126,9 +127,16 @@ def test_an_example_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with rm.Publisher("imu") as imu, rm.Publisher("camera/front") as camera:
-        with rm.Recorder("drive", ["imu", "camera/*"]):
+        with rm.Recorder("drive", ["imu", "camera/*"], before_s=60, after_s=0) as recorder:
             imu.send(b"x")
             camera.send(b"y")
+            if "--incident" in line:
+                rm.trigger("drive", "a test", name="braking")
+                until(lambda: recorder.status().incidents)
+        Path("flight").symlink_to("drive")
+        if "lake" in line:
+            run("drive", "lake", engine="local")
+            line = line.replace("robot-07", socket.gethostname())
         words = shlex.split(re.sub(r"--no-browser|--port 9100", "", line).replace("--from 10", "--from 0"))[2:]
         if "--save" in words:
             subprocess.run([sys.executable, "-m", "ringmain", "view", *words], check=True, timeout=2 * PATIENCE_S)

@@ -19,7 +19,7 @@ from ringmain.recording._record.live_readers import READERS, ReaderFigures
 from ringmain.typed import codec_for
 from ringmain.view._counts import sentence
 from ringmain.view._recorded import RecordedTopics
-from ringmain.view._shown import Event, Series
+from ringmain.view._shown import Event, Image, Series
 from tests.cli.conftest import Ended, ringmain
 from tests.recording.conftest import ring_batch
 from tests.view.conftest import Page, Viewing, hues, near, until
@@ -74,8 +74,8 @@ def test_all_of_a_recording_is_shown(drive: Path) -> None:
 
 
 def test_a_part_of_it(drive: Path) -> None:
-    at = Recording(drive).to_arrow("state", columns=["publish_time"]).column(0)[COUNT // 2].as_py()
-    source, _ = all_of(drive, topics="state", since=at)
+    times = [message.time_ns for message in Recording(drive).messages(topics="state")]
+    source, _ = all_of(drive, topics="state", since=times[COUNT // 2])
     assert source.counts["state"].messages == COUNT // 2
 
 
@@ -144,13 +144,46 @@ def test_in_a_notebook(drive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert chunks(tmp_path / "live.rrd")["/state/speed"]["Scalars:scalars"] == [[0.5]]
 
 
+def test_an_incident(tmp_path: Path, ringmain: Callable[..., Ended]) -> None:
+    flight = tmp_path / "flight"
+    with rm.Publisher("imu", type=State) as pub, Recorder(flight, "imu", before_s=60, after_s=0) as recorder:
+        for number in range(3):
+            pub.send(State(number, "drive"))
+        until(lambda: recorder.status().messages == 3)
+        rm.trigger(flight, "the operator pressed", name="by hand")
+        until(lambda: recorder.status().incidents == 1 and not recorder.status().incidents_open)
+        pub.send(State(9.0, "later"))
+    assert len(Recording(flight)) == 4
+    done = ringmain("view", str(flight), "--incident", "by-hand", "--save", str(tmp_path / "kept.rrd"))
+    assert (done.code, done.out) == (0, f"3 messages: {tmp_path / 'kept.rrd'}\n"), done.err
+    assert chunks(tmp_path / "kept.rrd")["/imu/speed"]["Scalars:scalars"] == [[0.0], [1.0], [2.0]]
+    stream = rerun.RecordingStream("mine")
+    stream.save(tmp_path / "mine.rrd")
+    assert rm.view.to_rerun(Recording(flight, incident="by-hand"), stream)["imu"].messages == 3
+
+
+def test_pictures_whose_times_go_back_are_shown(tmp_path: Path) -> None:
+    """Of two cameras that publish to one topic, for instance."""
+    picture = b"\x89PNG\r\n\x1a\n"
+    times = [50, 20, 30]
+    with RecordingWriter(tmp_path / "two") as writer:
+        batch = ring_batch(0, 3).set_column(1, "time_ns", pa.array(times, pa.int64()))
+        writer.append("camera", 1, batch.set_column(5, "data", pa.array([picture] * 3, pa.binary())).cast(RING_SCHEMA))
+    source, things = all_of(tmp_path / "two")
+    assert [thing.time_ns for _, thing in things if isinstance(thing, Image)] == times
+    assert sentence(source.counts) == ""
+
+
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [
-        (["DRIVE", "stat"], 3, "there is no topic 'stat' in DRIVE; did you mean 'state'?"),
+        (["DRIVE", "stat"], 3, "there is no topic 'stat' in DRIVE; it has camera, state"),
         (["DRIVE", "--from", "soon"], 2, "--from is seconds after the first message, or a date and time"),
-        (["--save", "x.rrd"], 2, "--save is for a recording: name its directory first"),
-        (["--from", "1"], 2, "--from is for a recording: name its directory first"),
+        (["--save", "x.rrd"], 2, "--save is for a recording or a lake: name its directory first"),
+        (["DRIVE", "--incident", "crash"], 3, "there is no incident 'crash'; there are none"),
+        (["--incident", "crash"], 2, "--incident is for a recording or a lake: name its directory first"),
+        (["--host", "robot"], 2, "--host is for a recording or a lake: name its directory first"),
+        (["--from", "1"], 2, "--from is for a recording or a lake: name its directory first"),
         (["."], 3, "no recording at .: neither meta.json nor a segment is there"),
     ],
 )

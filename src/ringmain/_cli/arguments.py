@@ -6,13 +6,10 @@ import argparse
 import math
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import Protocol, TypeVar
 
 from ringmain._cli.exit_codes import UsageError
 from ringmain._names import parse_bytes
-
-if TYPE_CHECKING:
-    from ringmain.recording import Recording
 
 _Number = TypeVar("_Number", int, float)
 SPANS_S = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
@@ -59,8 +56,13 @@ def add_moments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", dest="until", metavar="WHEN", help="the same; messages from then on are left out")
 
 
-def moment(option: str, text: str | None, recording: Recording) -> int | datetime | None:
-    """A publish time: seconds after the recording's first message, or a date."""
+class _Timed(Protocol):
+    @property
+    def time_range_ns(self) -> tuple[int, int] | None: ...
+
+
+def moment(option: str, text: str | None, recording: _Timed) -> int | datetime | None:
+    """A publish time: seconds after the first message of a recording or a lake, or a date."""
     if text is None:
         return None
     try:

@@ -3,13 +3,14 @@ protocol. Needs the extra `view`.
 
     import ringmain as rm
 
-    rm.view("drive")                              # in a notebook: a recording
+    rm.view("drive")                              # in a notebook: a recording, or a lake
     with rm.view(topics=["imu", "camera/*"]): ...  # live topics, until the block ends
     rm.view.to_rerun("drive", stream)             # into a stream of your own
 
-Imports point one way: _shown -> _usual_names, _pictures, _thin, _counts -> _interpret, _roster -> _live, _recorded (the
-sources) and _layout -> _rerun (a sink), _rerun_server -> _session -> here. A source knows nothing of viewers, a sink
-nothing of topics. _forms -> _foxglove is both in one: there, messages are forwarded as they are.
+Imports point one way: _shown -> _usual_names, _pictures, _thin, _counts -> _interpret, _roster, _kept -> _live,
+_recorded, _of_lake (the sources; _stored opens the latter two) and _layout -> _rerun (a sink), _rerun_server ->
+_session -> here. A source knows nothing of viewers, a sink nothing of topics. _forms -> _foxglove is both in one:
+there, messages are forwarded as they are.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from datetime import datetime
 from math import inf
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +31,7 @@ from ringmain.view._counts import Counts, sentence
 if TYPE_CHECKING:
     import rerun
 
-    from ringmain.recording import Recording
-    from ringmain.view._recorded import RecordedTopics
+    from ringmain.view._stored import Where
 
 __all__ = ["Counts", "View", "to_rerun", "view"]
 
@@ -55,10 +54,11 @@ class View(Closing):
 
 
 def to_rerun(
-    recording: Recording | str | Path,
+    source: Where,
     stream: rerun.RecordingStream | None = None,
     *,
     topics: str | Sequence[str] | None = None,
+    host: str | None = None,
     since: int | datetime | None = None,
     until: int | datetime | None = None,
     hz: float = inf,
@@ -66,10 +66,13 @@ def to_rerun(
     jpeg: bool = False,
     layout: bool = False,
 ) -> Mapping[str, Counts]:
-    """Log a recording to Rerun, beside what you log yourself. Returns what was logged of each topic, and left out.
+    """Log a recording or a lake to Rerun, beside what you log yourself. Returns what was logged of each topic, and left
+    out.
 
-    stream: by default the one of the thread (`rerun.init`).   topics: names or patterns.   since, until: publish times,
-    as ns or datetimes: messages in [since, until).
+    source: a path or URI, or one that is open, like `rm.Recording("flight", incident="braking")`.
+    stream: by default the one of the thread (`rerun.init`).   topics: names or patterns.   host: of a lake, the one
+    whose topics are wanted; of all, they are `HOST/TOPIC`.   since, until: publish times, as ns or datetimes: messages
+    in [since, until).
     hz, points_hz: at most so many pictures of each path, and points of each number, a second.
     jpeg: large pictures as JPEG.   layout: send the layout that `ringmain view` makes, too.
     """
@@ -77,19 +80,21 @@ def to_rerun(
 
     from ringmain.view import _session
     from ringmain.view._rerun import RerunSink
+    from ringmain.view._stored import stored_topics
 
     into = stream or rerun.get_data_recording()
     if into is None:
         raise ValueError("there is no stream to log to: call rerun.init first, or give one")
-    source = _source(recording, topics, since, until, hz, points_hz)
-    _session.show_all(source, RerunSink(into, jpeg=jpeg, layout=layout, live=False), threading.Event())
-    return source.counts
+    stored = stored_topics(source, topics, host=host, since=since, until=until, hz=hz, points_hz=points_hz)
+    _session.show_all(stored, RerunSink(into, jpeg=jpeg, layout=layout, live=False), threading.Event())
+    return stored.counts
 
 
 def view(
-    recording: Recording | str | Path | None = None,
+    source: Where | None = None,
     *,
     topics: str | Sequence[str] | None = None,
+    host: str | None = None,
     since: int | datetime | None = None,
     until: int | datetime | None = None,
     hz: float | None = None,
@@ -98,30 +103,35 @@ def view(
     width: int | None = None,
     height: int | None = None,
 ) -> View:
-    """Show a recording, or without one live topics, in the notebook that this is called in. The view of live topics
-    goes on in the background until it is closed. The arguments are those of `to_rerun`; live, the usual `hz` is 10 and
-    `points_hz` 200. Outside of a notebook, `ringmain view` opens the browser."""
+    """Show a recording or a lake, or without one live topics, in the notebook that this is called in. The view of live
+    topics goes on in the background until it is closed. The arguments are those of `to_rerun`; live, the usual `hz` is
+    10 and `points_hz` 200. Outside of a notebook, `ringmain view` opens the browser."""
     import rerun
 
     from ringmain.view import _session
     from ringmain.view._live import LIVE_HZ, LIVE_POINTS_HZ, LiveTopics
     from ringmain.view._rerun import APPLICATION, RerunSink
+    from ringmain.view._stored import stored_topics
 
-    if recording is None and (since, until) != (None, None):
-        raise ValueError("since and until are for a recording")
+    if source is None and (host, since, until) != (None, None, None):
+        raise ValueError("host, since and until are for a recording or a lake")
     if importlib.util.find_spec("rerun_notebook") is None:
         raise ImportError(
             "a view in a notebook needs rerun-notebook, which is not installed: pip install rerun-notebook"
         )
+    stored = None
+    if source is not None:
+        stored = stored_topics(
+            source, topics, host=host, since=since, until=until, hz=hz or inf, points_hz=points_hz or inf
+        )
     stream = rerun.RecordingStream(APPLICATION)
     stream.notebook_show(width=width, height=height)
-    sink = RerunSink(stream, jpeg=jpeg, live=recording is None)
+    sink = RerunSink(stream, jpeg=jpeg, live=stored is None)
     stop = threading.Event()
-    if recording is not None:
-        recorded = _source(recording, topics, since, until, hz or inf, points_hz or inf)
+    if stored is not None:
         with sink:
-            _session.show_all(recorded, sink, stop)
-        return View(recorded.counts, None, stop)
+            _session.show_all(stored, sink, stop)
+        return View(stored.counts, None, stop)
     patterns = [topics] if isinstance(topics, str) else list(topics or ())
     live = LiveTopics(patterns, hz=hz or LIVE_HZ, points_hz=points_hz or LIVE_POINTS_HZ)
 
@@ -132,21 +142,6 @@ def view(
     thread = threading.Thread(target=run, name="ringmain-view", daemon=True)
     thread.start()
     return View(live.counts, thread, stop)
-
-
-def _source(
-    recording: Recording | str | Path,
-    topics: str | Sequence[str] | None,
-    since: int | datetime | None,
-    until: int | datetime | None,
-    hz: float,
-    points_hz: float,
-) -> RecordedTopics:
-    from ringmain.recording import Recording
-    from ringmain.view._recorded import RecordedTopics
-
-    opened = recording if isinstance(recording, Recording) else Recording(recording)
-    return RecordedTopics(opened, topics, since, until, hz=hz, points_hz=points_hz)
 
 
 class _Callable(ModuleType):

@@ -8,6 +8,7 @@ Invariant: what a message holds is shown, or counted: one that does not decode i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgspec
@@ -25,6 +26,8 @@ from ringmain.view._usual_names import spatial
 MOST_SERIES = 16
 """Of a list or an array without names: as many numbers are plotted, one series each; what is longer is a tensor."""
 _NO_COLUMNS = {"any", "ext", "ndarray"}
+_ARRAYS = ({"dtype", "shape", "data"}, {"dtype", "shape", "values"})
+"""The columns that an array has in tables."""
 _MISREADS = (ValueError, TypeError, KeyError, RecursionError)
 
 
@@ -62,14 +65,29 @@ class Interpreter:
         """Things in the order of their paths; those of one path in the order sent."""
         if not len(rows.payloads):
             return
-        for at in numpy.flatnonzero(rows.lost):
-            yield Event(int(rows.times_ns[at]), f"{self._reader} lost {rows.lost[at]:,} messages", "WARN")
+        yield from self.losses(rows.times_ns, rows.lost)
         if self._by_column:
             yield from self._columns(rows)
         elif self._decode is None:
             yield from self._bytes((), rows.times_ns, rows.payloads)
         else:
             yield from self._objects(rows)
+
+    def decoded(self, times_ns: Times, lost: Times, columns: pa.RecordBatch) -> Iterator[Shown]:
+        """Of messages that are columns already, as a lake has them: what is no record is in the column `value`, as JSON
+        if it has no columns."""
+        yield from self.losses(times_ns, lost)
+        if columns.schema.names != ["value"]:
+            yield from self._record((), times_ns, columns.to_struct_array())
+        elif pa.types.is_string(columns.schema.types[0]):
+            yield from self._walked((), times_ns, map(_from_json, columns.column(0).to_pylist()))
+        else:
+            yield from self._column((), times_ns, columns.column(0))
+
+    def losses(self, times_ns: Times, lost: Times) -> Iterator[Event]:
+        """What was lost before messages of these times."""
+        for at in numpy.flatnonzero(lost):
+            yield Event(int(times_ns[at]), f"{self._reader} lost {lost[at]:,} messages", "WARN")
 
     # -------------------------------------------------------------------------------------------- by column
 
@@ -78,7 +96,7 @@ class Interpreter:
         values, reasons = decode_column(rows.payloads, self._schema)
         if reasons.null_count < len(reasons):
             bad = pc.is_valid(reasons)
-            yield from _misread(rows.times_ns[_array(bad)], reasons.filter(bad).to_pylist(), self._schema.type_name)
+            yield from misread(rows.times_ns[_array(bad)], reasons.filter(bad).to_pylist(), self._schema.type_name)
             good = pc.invert(bad)
             rows = rows._replace(times_ns=rows.times_ns[_array(good)])
             values = values.filter(good)
@@ -86,6 +104,9 @@ class Interpreter:
 
     def _record(self, path: Path, times_ns: Times, record: pa.StructArray) -> Iterator[Shown]:
         names = [field.name for field in record.type]
+        if set(names) in _ARRAYS:
+            yield from self._walked(path, times_ns, map(_numpy_array, record.to_pylist()))
+            return
         columns = dict(zip(names, record.flatten(), strict=True))
 
         def numbers(below: Path) -> Any:
@@ -144,7 +165,7 @@ class Interpreter:
             except _MISREADS as error:
                 bad.append(time_ns)
                 reasons.append(str(error))
-        yield from _misread(numpy.array(bad, "i8"), reasons, self._schema.type_name if self._schema else "frame")
+        yield from misread(numpy.array(bad, "i8"), reasons, self._schema.type_name if self._schema else "frame")
         yield from self._walked((), numpy.array(times, "i8"), values)
 
     def _walked(self, path: Path, times_ns: Times, values: Any) -> Iterator[Shown]:
@@ -236,10 +257,25 @@ class Interpreter:
         yield Series((*path, "size_bytes"), times_ns, _floats(pc.binary_length(column)))
 
 
-def _misread(times_ns: Times, reasons: list[str], type_name: str) -> Iterator[Event]:
+def misread(times_ns: Times, reasons: list[str], type_name: str = "") -> Iterator[Event]:
     if reasons:
         many = f"{len(reasons):,} messages do" if len(reasons) > 1 else "a message does"
-        yield Event(int(times_ns[-1]), f"{many} not decode as {type_name}: {reasons[-1]}", "ERROR")
+        known = f" as {type_name}" if type_name else ""
+        yield Event(int(times_ns[-1]), f"{many} not decode{known}: {reasons[-1]}", "ERROR")
+
+
+def _numpy_array(columns: Mapping[str, Any]) -> Any:
+    dtype = numpy.dtype(columns["dtype"])
+    flat = numpy.frombuffer(columns["data"], dtype) if "data" in columns else numpy.array(columns["values"], dtype)
+    return flat.reshape(columns["shape"])
+
+
+def _from_json(text: str) -> Any:
+    """A record or a list that is written as JSON; otherwise the text."""
+    with suppress(msgspec.DecodeError):
+        if text.startswith(("{", "[")):
+            return msgspec.json.decode(text)
+    return text
 
 
 def _spatial_of_mappings(path: Path, seen: list[tuple[int, Mapping[str, Any]]]) -> Iterator[Shown]:
@@ -265,6 +301,7 @@ def _is_number(kind: pa.DataType) -> bool:
         or pa.types.is_floating(kind)
         or pa.types.is_boolean(kind)
         or pa.types.is_duration(kind)
+        or pa.types.is_decimal(kind)
     )
 
 
@@ -279,6 +316,8 @@ def _is_numpy_number(value: Any) -> bool:
 def _floats(column: pa.Array) -> Any:
     if pa.types.is_duration(column.type):  # in seconds
         return column.cast(pa.duration("ns"), safe=False).cast(pa.int64()).to_numpy(zero_copy_only=False) / 1e9
+    if pa.types.is_decimal(column.type):
+        column = column.cast(pa.float64())
     return column.to_numpy(zero_copy_only=False).astype("f8")
 
 

@@ -8,23 +8,22 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ringmain.errors import SchemaError
-from ringmain.recording import Damage, Recording
+from ringmain.recording import Recording
 from ringmain.recording._format import FRAMES
 from ringmain.recording._record.live_readers import READERS, ReaderFigures
 from ringmain.recording._segment.segment import time_ns_of
 from ringmain.typed import Schema, codec_for
 from ringmain.view._counts import Counts
 from ringmain.view._interpret import Interpreter, Rows
-from ringmain.view._shown import Event, Image, Path, Series, Shown, Tensor
-from ringmain.view._thin import thin
+from ringmain.view._kept import Kept
+from ringmain.view._shown import Event, Shown
 
 _COLUMNS = ("topic", "epoch", "publish_time", "publish_ns", "lost", "payload")
 _MOST_ROWS = 4096
@@ -34,8 +33,7 @@ _MOST_ROWS = 4096
 @dataclass
 class _Life:
     interpreter: Interpreter
-    shown_ns: dict[Path, int] = field(default_factory=dict)
-    """When the last picture of each path was published."""
+    kept: Kept
 
 
 class RecordedTopics:
@@ -53,20 +51,21 @@ class RecordedTopics:
         points_hz: float,
     ) -> None:
         self._recording, self._hz, self._points_hz = recording, hz, points_hz
-        self._filters: dict[str, Any] = {"topics": topics, "since": since, "until": until}
+        self._topics, self.since, self.until = topics, since, until
         self._life = functools.cache(self._make_life)
         self._readers_lost: dict[tuple[str, str, int, int], int] = {}
         self._schemas = recording.schemas()
         self.counts: dict[str, Counts] = {}
 
     @property
-    def damage(self) -> list[Damage]:
-        """What of the recording could not be read, once it has been shown."""
-        return self._recording.damage
+    def time_range_ns(self) -> tuple[int, int] | None:
+        """The first and the last publish time of the recording."""
+        return self._recording.time_range_ns
 
     def take(self) -> Iterator[tuple[str, list[Shown]]]:
         """All of it."""
-        for _, batch in self._recording.batches(**self._filters, columns=_COLUMNS):
+        selected = self._recording.batches(topics=self._topics, since=self.since, until=self.until, columns=_COLUMNS)
+        for _, batch in selected:
             for first in range(0, len(batch), _MOST_ROWS):
                 part = batch.slice(first, _MOST_ROWS)
                 for topic, epoch in dict.fromkeys(
@@ -85,20 +84,7 @@ class RecordedTopics:
         counts.lost += int(lost.sum())
         life = self._life(topic, epoch)
         rows = Rows(time_ns_of(batch).to_numpy(zero_copy_only=False).astype("i8"), lost, batch.column("payload"))
-        found: list[Shown] = []
-        for thing in life.interpreter.shown(rows):
-            if isinstance(thing, Series):
-                times_ns, values, left_out = thin(thing.times_ns, thing.values, self._points_hz)
-                counts.points += len(values)
-                counts.points_left_out += left_out
-                thing = Series(thing.path, times_ns, values)
-            elif isinstance(thing, Image | Tensor):
-                if (thing.time_ns - life.shown_ns.get(thing.path, -(1 << 62))) * self._hz < 1e9:
-                    counts.pictures_left_out += 1
-                    continue
-                life.shown_ns[thing.path] = thing.time_ns
-                counts.pictures += 1
-            found.append(thing)
+        found = life.kept.of(life.interpreter.shown(rows), counts)
         if found:
             yield topic, found
 
@@ -109,7 +95,8 @@ class RecordedTopics:
         except SchemaError:
             schema = None  # of another version: bytes
         frames = meta is not None and meta.contract == FRAMES
-        return _Life(Interpreter(schema, frames=frames, reader="the recorder"))
+        interpreter = Interpreter(schema, frames=frames, reader="the recorder")
+        return _Life(interpreter, Kept(self._hz, self._points_hz))
 
     def _readers(self, batch: pa.RecordBatch) -> Iterator[tuple[str, list[Shown]]]:
         """What the live readers lost meanwhile, as the recorder noted it."""

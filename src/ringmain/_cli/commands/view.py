@@ -18,21 +18,25 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from ringmain import _names, _native
-from ringmain._cli.arguments import add_moments, moment, natural, rate
+from ringmain._cli.arguments import add_incident, add_moments, add_storage_option, moment, natural, rate
 from ringmain._cli.exit_codes import CommandError, Exit, UsageError, needs
 from ringmain._cli.message_input import Encoder
-from ringmain._cli.missing_topic import did_you_mean, no_topic
+from ringmain._cli.missing_topic import no_topic
 from ringmain._cli.warning_text import show_warnings
 
 if TYPE_CHECKING:
+    from ringmain.recording import Damage
     from ringmain.typed import Schema
     from ringmain.view._counts import Counts
+    from ringmain.view._of_lake import LakeTopics
     from ringmain.view._recorded import RecordedTopics
 
 EXAMPLES = [
     ("everything there is, in the browser", "ringmain view"),
     ("some topics, by name or pattern", "ringmain view imu 'camera/*'"),
-    ("a recording, or a part of it, to be played and searched", "ringmain view drive --from 10 --to 20"),
+    ("a part of a recording, to be played and searched", "ringmain view drive --from 10 --to 20"),
+    ("what a flight recorder kept", "ringmain view flight --incident braking"),
+    ("topics of a lake, of one robot", "ringmain view lake imu --host robot-07"),
     ("a file for Rerun's own program", "ringmain view drive 'camera/*' --save drive.rrd"),
     (
         "for Foxglove and Lichtblick; what they send goes to one topic",
@@ -44,14 +48,16 @@ _OPTIONS = {"since": "from", "until": "to", "points_hz": "points-hz"}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", nargs="*", help="a recording's directory, if it is one; names or patterns of topics")
     parser.add_argument(
-        "--hz", type=_rate, metavar="HZ", help="pictures a second (default: 10; of a recording inf, all of them)"
+        "what", nargs="*", help="a recording or a lake, if it is one (a directory or URI); names or patterns of topics"
+    )
+    parser.add_argument(
+        "--hz", type=_rate, metavar="HZ", help="pictures a second (default: 10; of what is stored inf, all of them)"
     )
     parser.add_argument(
         "--points-hz", type=_rate, metavar="HZ",
         help="points a second of each plotted number, of which the least and the greatest of each moment stay "
-        "(default: 200; of a recording inf)",
+        "(default: 200; of what is stored inf)",
     )  # fmt: skip
     parser.add_argument("--raw", action="store_true", help="send pictures as pixels, instead of as JPEG")
     parser.add_argument("--blueprint", type=Path, metavar="FILE", help="a layout saved in the viewer (.rbl)")
@@ -70,8 +76,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="with --foxglove: a topic, or a pattern, that viewers may publish to; may be given several times",
     )  # fmt: skip
     add_moments(parser)
-    parser.add_argument("--speed", type=rate, metavar="X", help="how fast the page plays a recording (default: 1)")
-    parser.add_argument("--save", type=Path, metavar="FILE", help="write the recording for Rerun's own program (.rrd)")
+    add_incident(parser)
+    parser.add_argument("--host", help="of a lake: the one whose topics are shown (default: all, as HOST/TOPIC)")
+    add_storage_option(parser)
+    parser.add_argument("--speed", type=rate, metavar="X", help="how fast the page plays what is stored (default: 1)")
+    parser.add_argument("--save", type=Path, metavar="FILE", help="write a file for Rerun's own program (.rrd)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -92,14 +101,14 @@ def run(args: argparse.Namespace) -> int:
         from ringmain.view._rerun_server import RerunServer
     show_warnings("view")
     stop = _stopped_by_ctrl_c()
-    recorded = _recorded(args)
-    if recorded is None:
+    stored, damage = _stored(args)
+    if stored is None:
         _check_topics(args.what)
     live = LiveTopics(args.what, hz=args.hz or LIVE_HZ, points_hz=args.points_hz or LIVE_POINTS_HZ)
-    source = live if recorded is None else recorded
+    source = live if stored is None else stored
     stream = rr.RecordingStream(APPLICATION)
     sink = RerunSink(
-        stream, jpeg=not args.raw, layout=args.blueprint is None, live=recorded is None, speed=args.speed or 1.0
+        stream, jpeg=not args.raw, layout=args.blueprint is None, live=stored is None, speed=args.speed or 1.0
     )
     with closing(live), ExitStack() as server_first:
         if args.save is not None:
@@ -114,14 +123,14 @@ def run(args: argparse.Namespace) -> int:
                 stream.log_file_from_path(args.blueprint)
             if address:
                 _announce(address, args)
-            (session.follow if recorded is None else session.show_all)(source, sink, stop, check)
-            if recorded is not None and address:
+            (session.follow if stored is None else session.show_all)(source, sink, stop, check)
+            if stored is not None and address:
                 session.wait(stop, check)
     if args.save is not None:
         print(f"{sum(each.messages for each in source.counts.values())} messages: {args.save}")
     _say_what_was_left_out(source.counts)
-    for damage in recorded.damage if recorded is not None else ():
-        print(f"ringmain view: left out, as it is damaged: {damage}", file=sys.stderr)
+    for part in damage:
+        print(f"ringmain view: left out, as it is damaged: {part}", file=sys.stderr)
     return Exit.INTERRUPTED if args.save is not None and stop.is_set() else Exit.OK
 
 
@@ -161,32 +170,26 @@ def _nothing() -> None:
     pass
 
 
-def _recorded(args: argparse.Namespace) -> RecordedTopics | None:
-    """The recording that the first argument names, if it names one."""
+def _stored(args: argparse.Namespace) -> tuple[RecordedTopics | LakeTopics | None, list[Damage]]:
+    """The recording or lake that the first argument names, if it names one, and its damage once it has been shown."""
     first = args.what[0] if args.what else ""
     if not first or not ("://" in first or Path(first).is_dir()):
-        for option in ("since", "until", "speed", "save"):
+        for option in ("incident", "host", "since", "until", "speed", "save"):
             if getattr(args, option) is not None:
-                raise UsageError(f"--{_OPTIONS.get(option, option)} is for a recording: name its directory first")
-        return None
+                raise UsageError(
+                    f"--{_OPTIONS.get(option, option)} is for a recording or a lake: name its directory first"
+                )
+        return None, []
     from ringmain.recording import Recording
-    from ringmain.view._recorded import RecordedTopics
+    from ringmain.view._stored import open_stored, stored_topics
 
-    recording = Recording(first, skip_damage=True)
-    there, wanted = recording.topics(), args.what[1:]
-    for pattern in wanted:
-        if not fnmatch.filter(there, pattern):
-            raise CommandError(
-                f"there is no topic '{pattern}' in {first}{did_you_mean(pattern, there)}", Exit.NOT_FOUND
-            )
-    return RecordedTopics(
-        recording,
-        wanted or None,
-        moment("--from", args.since, recording),
-        moment("--to", args.until, recording),
-        hz=args.hz or math.inf,
-        points_hz=args.points_hz or math.inf,
+    with needs("lake"):
+        opened = open_stored(first, dict(args.storage_option), incident=args.incident, skip_damage=True)
+    source = stored_topics(
+        opened, args.what[1:] or None, host=args.host, hz=args.hz or math.inf, points_hz=args.points_hz or math.inf
     )
+    source.since, source.until = moment("--from", args.since, source), moment("--to", args.until, source)
+    return source, opened.damage if isinstance(opened, Recording) else []
 
 
 def _rate(text: str) -> float:
