@@ -18,12 +18,15 @@ from pyarrow import fs as pafs
 
 import ringmain as rm
 from ringmain._metrics import metrics
-from ringmain.recording import RecordingWriter, upload
+from ringmain.recording import RecordingWriter, forget, upload
 from ringmain.recording._format import Position, sealed_name
 from ringmain.recording._record import writer as writer_module
+from ringmain.recording._record.flight import Flight
 from ringmain.recording._segment.store import Store, list_here
-from ringmain.recording._segment.uploads import Uploader, read_uploaded
+from ringmain.recording._upkeep.uploads import Uploader, read_uploaded
 from tests.recording.conftest import payload_of, ring_batch
+from tests.recording.test_replay import START_NS as REPLAY_START_NS
+from tests.recording.test_replay import batch as replay_batch
 from tests.store import Door
 
 pytestmark = pytest.mark.long
@@ -325,3 +328,62 @@ def test_credentials_in_an_address_are_refused(tmp_path: Path) -> None:
         RecordingWriter(tmp_path / "r", sealed_uri="s3://name:hidden@lake/drive")
     assert "hidden" not in str(said.value)
     assert not (tmp_path / "r" / "meta.json").exists()
+
+
+def test_only_incidents_are_uploaded(tmp_path: Path, door: Door, uri: str, until: Until) -> None:
+    """While the store is away they wait, and retention deletes what none of them has; when it is back, each is there
+    as a whole, also what it shares with one that was uploaded before."""
+    path = tmp_path / "r"
+    triggers = [rm.Trigger(kind="a: k1", before_s=3e-9, after_s=2e-9, cooldown_s=0, name="odd")]
+    writer = RecordingWriter(path, sealed_uri=uri, upload="incidents", fsync="never", keep_bytes=1)
+    flight = Flight(writer, triggers, recorder="recorder", sync=False)
+    sequence = iter(range(100))
+
+    def see(time_ns: int) -> None:
+        """Each in a segment of its own; an incident is closed by the first message after its window."""
+        ring = replay_batch(next(sequence), [time_ns])
+        flight.see("a", ring, b"")
+        flight.close([one for one in flight.open if one.end_ns <= REPLAY_START_NS + time_ns])
+        writer.append("a", 1, ring)
+        writer.rotate()
+        until(lambda: not writer.segments_waiting)
+
+    def manifests() -> list[str]:
+        return [one.id for one in rm.Recording(uri).incidents()]
+
+    door.fail("gone")
+    for time_ns in (0, 2, 4, 7, 8, 10, 12):
+        see(time_ns)
+    until(lambda: writer.uploads_waiting == 3 and writer.upload_problem)
+    assert [n for n in range(9) if (path / sealed_name(n)).exists()] == [2, 3, 4, 6], "of the window, and the newest"
+    (waiting,) = metrics([path])["ringmain_recording_waiting_uploads"]
+    assert waiting["value"] == 3
+    door.mend()
+    until(lambda: not writer.uploads_waiting and len(manifests()) == 1)
+    assert [int(m.data) for m in rm.Recording(uri)] == [4, 7, 8]
+    see(13)  # its window is from 10, which is deleted, to 15
+    see(14)
+    see(16)
+    until(lambda: not writer.uploads_waiting and len(manifests()) == 2)
+    writer.close()
+    first, second = rm.Recording(path).incidents()
+    for where in (uri, path):
+        assert [int(m.data) for m in rm.Recording(where, incident=first.id)] == [4, 7, 8]
+        assert [int(m.data) for m in rm.Recording(where, incident=second.id)] == [12, 13, 14]
+    assert second.whole_from_ns == REPLAY_START_NS + 11
+    forget(path, first.id)
+    with RecordingWriter(path, keep_bytes=1) as writer:
+        until(lambda: manifests() == [second.id])
+        until(lambda: sum(name.endswith(".parquet") for name in names(uri)) == 3)
+    assert [int(m.data) for m in rm.Recording(uri)] == [12, 13, 14]
+    assert upload(path) == 0, "what no incident has stays here"
+
+
+def test_what_is_uploaded_stays_as_it_was_begun(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="'some': choose 'all' or 'incidents'"):
+        RecordingWriter(tmp_path / "r", upload="some")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="needs a sealed_uri"):
+        RecordingWriter(tmp_path / "r", upload="incidents")
+    RecordingWriter(tmp_path / "s", sealed_uri=(tmp_path / "store").as_uri(), upload="incidents").close()
+    with pytest.raises(ValueError, match="begun with upload='incidents', which cannot change to 'all'"):
+        RecordingWriter(tmp_path / "s", upload="all")

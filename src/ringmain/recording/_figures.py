@@ -13,6 +13,7 @@ from ringmain.recording._reader import Recording
 from ringmain.recording._segment.store import SegmentRef, list_here, read_retired
 from ringmain.recording._upkeep.lock import recorder_pid
 from ringmain.recording._upkeep.retention import consumers
+from ringmain.recording._upkeep.uploads import waiting
 
 Figures = tuple[dict[str, str], dict[str, float]]  # labels, values
 
@@ -42,7 +43,7 @@ class RecordingFigures:
             "ringmain_recording_bytes": sum(ref.size_bytes for ref in refs),
             "ringmain_recording_segments": len(refs),
             "ringmain_recording_unsealed_segments": sum(not ref.sealed for ref in refs),
-            "ringmain_recording_waiting_uploads": sum(ref.waiting for ref in refs),
+            "ringmain_recording_waiting_uploads": len(waiting(recording.store)) if directory is not None else 0,
             "ringmain_recording_incidents": len(kept),
             "ringmain_recording_incidents_open": sum(incident.is_open for incident in kept),
         }

@@ -6,7 +6,7 @@
       000000000.parquet       a sealed segment: never changes again
       000000001.arrows        the segment being written: an Arrow IPC stream that only grows
       retired.json            what retention deleted: the first segment left, the rows of those before it
-      uploaded.json           with sealed_uri: what is there, so that the recorder need not ask (_segment/uploads.py)
+      uploaded.json           with sealed_uri: what is there, so that the recorder need not ask (_upkeep/uploads.py)
       000000000-ID.parquet    at sealed_uri: a sealed segment, with the recording's id in its name
       consumers/NAME.json     how far a registered consumer has read
       incidents/ID.json       what a flight recorder keeps (_upkeep/incidents.py)
@@ -221,12 +221,13 @@ class UploadedLife(msgspec.Struct):
 
 class Uploaded(msgspec.Struct):
     """uploaded.json: segments from `next_segment` on are not at `sealed_uri`; the newest publish time of the last ones
-    that are."""
+    that are; and the incidents whose manifests are there."""
 
     crc: str
     next_segment: int = 0
     lives: list[UploadedLife] = []
     newest_ns: dict[int, int] = {}
+    incidents: list[str] = []
 
 
 class Consumer(msgspec.Struct):

@@ -11,7 +11,7 @@ import socket
 import time
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -19,6 +19,8 @@ from ringmain import _crash
 from ringmain.errors import RecordingCorrupt
 from ringmain.recording import _checksum
 from ringmain.recording._format import FORMAT_VERSION, META
+
+Uploads = Literal["all", "incidents"]
 
 
 class Clocks(msgspec.Struct, frozen=True):
@@ -73,6 +75,7 @@ class Meta(msgspec.Struct):
     sessions: list[Session] = []
     topics: list[TopicMeta] = []
     id: str = ""  # random; in the names of the segments at `sealed_uri`. Format 1 has none
+    upload: Uploads = "all"  # what of it goes to `sealed_uri`: all segments, or those that incidents pin
 
 
 def host_of(meta: Meta | None, segment: int) -> str:
@@ -93,18 +96,21 @@ def read_meta(files: Files) -> Meta | None:
     return _checksum.load_json(data, Meta) if data is not None else None
 
 
-def new_meta(recorder: str | None, sealed_uri: str) -> Meta:
+def new_meta(recorder: str | None, sealed_uri: str, upload: Uploads | None = None) -> Meta:
     """What a recording begins with."""
     name = recorder or f"{socket.gethostname()}-{os.urandom(4).hex()}"
-    return Meta("", FORMAT_VERSION, name, sealed_uri, id=os.urandom(4).hex())
+    return Meta("", FORMAT_VERSION, name, sealed_uri, id=os.urandom(4).hex(), upload=upload or "all")
 
 
 class MetaFile:
     """The file of a recording that is being written."""
 
-    def __init__(self, directory: Path, recorder: str | None, sealed_uri: str) -> None:
+    def __init__(self, directory: Path, recorder: str | None, sealed_uri: str, upload: Uploads | None) -> None:
         self._path = directory / META
-        self._meta = self._load(recorder, sealed_uri) if self._path.exists() else new_meta(recorder, sealed_uri)
+        if self._path.exists():
+            self._meta = self._load(recorder, sealed_uri, upload)
+        else:
+            self._meta = new_meta(recorder, sealed_uri, upload)
         self.topics = {(t.name, t.epoch): t for t in self._meta.topics}
         self.changed = False  # has a topic been declared that the file does not have yet?
 
@@ -119,6 +125,10 @@ class MetaFile:
     @property
     def id(self) -> str:
         return self._meta.id
+
+    @property
+    def upload(self) -> Uploads:
+        return self._meta.upload
 
     def begin_session(self, first_segment: int) -> None:
         clocks = Clocks(time.time_ns(), time.monotonic_ns(), _boot_id())
@@ -140,7 +150,7 @@ class MetaFile:
         self.changed = False
         return data
 
-    def _load(self, recorder: str | None, sealed_uri: str) -> Meta:
+    def _load(self, recorder: str | None, sealed_uri: str, upload: Uploads | None) -> Meta:
         directory = self._path.parent
         meta = _checksum.load_json(self._path.read_bytes(), Meta)
         if meta is None:
@@ -155,6 +165,7 @@ class MetaFile:
         for what, given, known in (
             ("recorder", recorder, meta.recorder),
             ("sealed_uri", sealed_uri, meta.sealed_uri),
+            ("upload", upload, meta.upload),
         ):
             if given and given != known:
                 raise ValueError(

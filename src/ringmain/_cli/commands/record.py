@@ -33,8 +33,15 @@ EXAMPLES = [
     ),
     ("have such a recorder keep what is now", "ringmain record trigger flight 'operator pressed'"),
     ("sealed segments into a lake", "ringmain record -o drive --sealed-uri s3://lake/drive"),
+    (
+        "incidents alone into a lake, and the last ten minutes here",
+        "ringmain record -o flight --keep 10min --sealed-uri s3://lake/robot --upload incidents",
+    ),
     ("what could not be uploaded while recording", "ringmain record --upload drive"),
 ]
+
+
+_INCIDENTS = "incidents"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -92,8 +99,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--sealed-uri", default="", metavar="URI", help="where sealed segments go, like s3://lake/drive"
     )
     parser.add_argument(
-        "--upload", metavar="DIR", help="record nothing: upload what is left in DIR for its --sealed-uri"
-    )
+        "--upload", metavar="DIR|incidents",
+        help="with a DIR: record nothing, and upload what is left in it for its --sealed-uri; with the word "
+        "`incidents`: record, and upload what incidents keep and nothing else",
+    )  # fmt: skip
     parser.add_argument("--name", default="recorder", help="its name as a participant (default: recorder)")
     parser.add_argument("--quiet", action="store_true", help="print nothing while recording")
     parser.add_argument("--json", action="store_true", help="print the totals as a JSON object")
@@ -103,7 +112,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     with needs("record"):
         import ringmain.recording  # noqa: F401
-    if args.upload is not None:
+    if args.upload not in (None, _INCIDENTS):
         return _upload(args)
     if len(args.topic) == 3 and args.topic[0] in ("trigger", "forget") and Path(args.topic[1]).is_dir():
         return _incident(*args.topic)
@@ -161,6 +170,7 @@ def _recorder(args: argparse.Namespace, path: str) -> Recorder:
             keep_age_s=keep_age_s,
             keep_force=args.keep_force,
             sealed_uri=args.sealed_uri,
+            upload="incidents" if args.upload == _INCIDENTS else None,
             storage_options=dict(args.storage_option),
             **({} if args.segment_age is None else {"segment_age_s": args.segment_age}),
         )
@@ -191,7 +201,8 @@ def _incident(what: str, directory: str, text: str) -> int:
 
 
 def _upload(args: argparse.Namespace) -> int:
-    """An option and not a word before the directory: a topic may have any name."""
+    """An option and not a word before the directory: a topic may have any name. A directory called `incidents` is given
+    as ./incidents."""
     from ringmain.recording import upload
 
     if args.topic:

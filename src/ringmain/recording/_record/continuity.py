@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from ringmain.errors import RecordingCorrupt
 from ringmain.recording._format import RING_SCHEMA
 from ringmain.recording._segment.store import Store, list_here
-from ringmain.recording._segment.uploads import read_uploaded
+from ringmain.recording._upkeep.uploads import read_uploaded
 
 _SEQ, _LOST = (RING_SCHEMA.get_field_index(name) for name in ("seq", "lost"))
 

@@ -194,7 +194,10 @@ class Flight:
         ending = list(self.open if over is None else over)
         if not ending:
             return
-        self._writer.flush()
+        if self._writer.store.only_incidents:
+            self._writer.rotate()  # its last segment can be uploaded now
+        else:
+            self._writer.flush()
         _crash.point("incident: window over, not closed")  # the next recorder closes it
         end = self._writer.position
         for incident in ending:
@@ -204,6 +207,7 @@ class Flight:
     def _write(self, incident: Incident) -> None:
         try:
             incidents.write_incident(self._directory, incident, sync=self._sync)
+            self._writer.incidents_changed()
         except OSError as error:
             raise RecordingError(
                 error.errno or 0, f"could not write the incident {incident.id} to {self._directory}: {error.strerror}"

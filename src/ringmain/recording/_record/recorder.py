@@ -21,6 +21,7 @@ from ringmain import _inspect, _names, _native
 from ringmain._subscriber import Start
 from ringmain.errors import RingmainError, TopicMismatch
 from ringmain.recording._filters import check_patterns
+from ringmain.recording._meta import Uploads
 from ringmain.recording._record.continuity import Continuity, last_recorded, lost_in
 from ringmain.recording._record.flight import Flight
 from ringmain.recording._record.live_readers import LiveReaders
@@ -49,6 +50,7 @@ class WriterOptions(TypedDict, total=False):
     keep_age_s: float | None
     keep_force: bool
     sealed_uri: str
+    upload: Uploads | None
     storage_options: Mapping[str, str]
 
 
@@ -73,7 +75,7 @@ class Recorder:
     before_s, after_s: the same for incidents that are asked for with `ringmain.trigger` or the command line; 30 s, or
         as much as is kept, and 10 s.
     The rest are options of the writer: recorder, flush_interval_s, fsync, segment_bytes, segment_age_s, keep_bytes,
-        keep_age_s, keep_force, sealed_uri, storage_options; see docs/guide/recording.md.
+        keep_age_s, keep_force, sealed_uri, upload, storage_options; see docs/guide/recording.md.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal, Self, get_args
 
 import pyarrow as pa
 
@@ -30,18 +30,18 @@ from ringmain._recording import Spool
 from ringmain.errors import RecordingCorrupt, RecordingError
 from ringmain.recording import _checksum
 from ringmain.recording._format import MAX_PAYLOAD_BYTES, MAX_SEGMENT, META, Position, Uploaded, stream_name
-from ringmain.recording._meta import NOT_KNOWN, MetaFile, Properties, TopicMeta
+from ringmain.recording._meta import NOT_KNOWN, MetaFile, Properties, TopicMeta, Uploads
 from ringmain.recording._record import gather
 from ringmain.recording._record.gather import Pending
 from ringmain.recording._record.in_spool import InSpool, call_all
 from ringmain.recording._record.row_builder import RowBuilder, ring_batch
-from ringmain.recording._segment import uploads
 from ringmain.recording._segment.sealer import Sealer, tidy
 from ringmain.recording._segment.segment_writer import SegmentWriter
 from ringmain.recording._segment.store import Store, check_address, list_here, read_retired
-from ringmain.recording._segment.uploads import Uploader
+from ringmain.recording._upkeep import uploads
 from ringmain.recording._upkeep.lock import DirectoryLock
 from ringmain.recording._upkeep.retention import finish_retiring, retire
+from ringmain.recording._upkeep.uploads import Uploader
 
 Fsync = Literal["never", "interval", "seal"]
 
@@ -69,12 +69,15 @@ class RecordingWriter:
         keep_force: bool = False,
         leave_from_ns: int | None = None,
         sealed_uri: str = "",
+        upload: Uploads | None = None,
         storage_options: Mapping[str, str] | None = None,
     ) -> None:
         if fsync not in ("never", "interval", "seal"):
             raise ValueError(f"fsync={fsync!r}: choose 'never', 'interval' or 'seal'")
         if segment_bytes < 1 or segment_age_s <= 0 or flush_interval_s < 0:
             raise ValueError("segment_bytes and segment_age_s must be positive, flush_interval_s not negative")
+        if upload not in (None, *get_args(Uploads)):
+            raise ValueError(f"upload={upload!r}: choose 'all' or 'incidents'")
         self.path = Path(path)
         self._flush_interval_s, self._fsync = flush_interval_s, fsync
         self._segment_bytes, self._segment_age_s = segment_bytes, segment_age_s
@@ -102,16 +105,22 @@ class RecordingWriter:
             self._lock = DirectoryLock(self.path)
         try:
             with self._stopping_on_error("open"):
-                self._begin(recorder, sealed_uri, storage_options or {})
+                self._begin(recorder, sealed_uri, upload, storage_options or {})
         except BaseException:
             self._lock.release()
             raise
 
-    def _begin(self, recorder: str | None, sealed_uri: str, storage_options: Mapping[str, str]) -> None:
+    def _begin(
+        self, recorder: str | None, sealed_uri: str, upload: Uploads | None, storage_options: Mapping[str, str]
+    ) -> None:
         check_address(sealed_uri)
         new = not (self.path / META).exists()
-        self._meta = MetaFile(self.path, recorder, sealed_uri)
-        self._store = Store(self.path, self._meta.sealed_uri, tuple(storage_options.items()), self._meta.id)
+        if upload is not None and new and not sealed_uri:
+            raise ValueError(f"upload={upload!r} needs a sealed_uri to upload to")
+        self._meta = MetaFile(self.path, recorder, sealed_uri, upload)
+        only_incidents = self._meta.upload == "incidents"
+        options = tuple(storage_options.items())
+        self._store = Store(self.path, self._meta.sealed_uri, options, self._meta.id, only_incidents)
         self._builder = RowBuilder(self._meta.recorder)
         unsealed = tidy(self._store)
         finish_retiring(Store(self.path))
@@ -122,25 +131,38 @@ class RecordingWriter:
         self._meta.begin_session(self._next)
         self._meta.save(sync=self._sync)
         if self._store.sealed_uri:
-            self._uploader = Uploader(self._store, sync=self._sync, after=self._retain)
+            self._uploader = Uploader(self._store, sync=self._sync, after=self._uploaded)
         self._sealer = Sealer(self._store, sync=self._sync, after=self._sealed)
         for number in unsealed:
             self._sealer.submit(number)
 
     def _sealed(self, number: int) -> None:
         """Called by the sealer's thread."""
+        if self._store.only_incidents:  # what is in the directory is kept as long as without a store
+            self._retain(Store(self.path))
         if self._uploader is not None:
-            self._uploader.submit(number)
+            self._uploader.look()
         else:
-            self._retain()
+            self._retain(self._store)
 
-    def _retain(self) -> None:
-        with self._retention:
-            self._retire(self._store, leave_from_ns=self.leave_from_ns)
+    def _uploaded(self) -> None:
+        """Called by the uploader's thread."""
+        if self._store.only_incidents:
+            finish_retiring(self._store, self._retention)
+        else:
+            self._retain(self._store)
+
+    def _retain(self, store: Store) -> None:
+        self._retire(store, leave_from_ns=self.leave_from_ns, while_counting=self._retention)
 
     def no_retention(self) -> contextlib.AbstractContextManager[object]:
-        """While the block runs, no segment is deleted."""
+        """While the block runs, no segment is counted as deleted, nor is one deleted that an incident pins then."""
         return self._retention
+
+    def incidents_changed(self) -> None:
+        """An incident's manifest has been written."""
+        if self._uploader is not None:
+            self._uploader.look()
 
     @property
     def recorder(self) -> str:

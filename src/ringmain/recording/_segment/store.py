@@ -39,6 +39,8 @@ class Store:
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     id: str = ""
     """Of the recording in the directory, empty in format 1. What is only at the URI has it in its meta.json there."""
+    only_incidents: bool = False
+    """Of the segments in the directory, only those that incidents pin go to `sealed_uri`."""
     pinned: tuple[int, int] | None = None
     """The segments of an incident, [first, end): these alone are listed, also where retention left them behind."""
 
@@ -52,7 +54,9 @@ class Store:
         if not directory.is_dir():
             raise RecordingNotFound(f"no recording at {directory}: there is no such directory")
         meta = read_meta(cls(directory))
-        return cls(directory) if meta is None else cls(directory, meta.sealed_uri, pairs, meta.id)
+        if meta is None:
+            return cls(directory)
+        return cls(directory, meta.sealed_uri, pairs, meta.id, meta.upload == "incidents")
 
     @property
     def shown(self) -> str:
@@ -98,7 +102,7 @@ class Store:
         filesystem, directory = self.filesystem()
         direct = is_object_store(filesystem)
         if not direct:
-            filesystem.create_dir(directory, recursive=True)
+            filesystem.create_dir(f"{directory}/{name}".rpartition("/")[0], recursive=True)
         # Recordings that share an address by mistake must not write one temporary file.
         target = f"{directory}/{name}" if direct else f"{directory}/{name}.{self.id}.tmp"
         # The buffer hands bytes on: deltalake's files take nothing else.

@@ -8,7 +8,8 @@ owned here: a segment that a registered consumer needs is deleted only by force,
 from __future__ import annotations
 
 import time
-from contextlib import suppress
+from collections.abc import Collection
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
 from pyarrow import fs as pafs
@@ -66,14 +67,17 @@ def retire(
     force: bool = False,
     sync: bool = False,
     now_ns: int | None = None,
+    while_counting: AbstractContextManager[object] | None = None,
 ) -> list[int]:
     """Delete the oldest sealed segments that exceed `keep_bytes` or whose every message is older than `keep_age_s`;
     returns their numbers. What was published from `leave_from_ns` on is not too old: an incident may begin that wants
     it. The newest segment always stays, so that no number is used twice, and so does the file of one that an incident
-    pins: it is counted as deleted, and only incidents have its rows. The caller holds the directory's lock."""
+    pins: it is counted as deleted, and only incidents have its rows. No incident may begin `while_counting`, which does
+    not ask the store at `sealed_uri`. The caller holds the directory's lock."""
     if store.directory is None:
         raise ValueError(f"retention runs in the recorder's own directory, not in {store.sealed_uri}")
-    finish_retiring(store)
+    while_counting = nullcontext() if while_counting is None else while_counting
+    finish_retiring(store, while_counting)
     if keep_bytes is None and keep_age_s is None:
         return []
     listed = list_segments(store)
@@ -104,10 +108,12 @@ def retire(
         retired.rows += [0] * (ref.number - len(retired.rows)) + [rows]
         retired.newest_ns += [0] * (ref.number - len(retired.newest_ns)) + [newest_ns]
     retired.first_segment = doomed[-1][0].number + 1
-    write_retired(store.directory, retired, sync=sync)
-    _crash.point("retain: segments counted, not deleted")  # readers ignore them, the next recorder deletes
     numbers = [ref.number for ref, _, _ in doomed]
-    _delete(store, numbers)
+    with while_counting:
+        write_retired(store.directory, retired, sync=sync)
+        _crash.point("retain: segments counted, not deleted")  # readers ignore them, the next recorder deletes
+        pinned = pinned_in(store, numbers)
+    _delete(store, set(numbers) - pinned)
     return numbers
 
 
@@ -121,25 +127,26 @@ def write_retired(directory: Path, retired: Retired, *, sync: bool) -> None:
     _checksum.replace_file(directory / RETIRED, _checksum.dump_json(retired), sync=sync)
 
 
-def finish_retiring(store: Store) -> None:
-    """Delete segments that a recorder that died had counted as deleted."""
+def finish_retiring(store: Store, while_counting: AbstractContextManager[object] | None = None) -> None:
+    """Delete segments that a recorder that died had counted as deleted, or that no incident pins any more. No incident
+    may begin `while_counting`."""
     first = read_retired(store).first_segment
     if first == 0:
         return
     if store.directory is not None and store.sealed_uri:
-        finish_retiring(Store(store.directory))
+        finish_retiring(Store(store.directory), while_counting)
     filesystem, directory = store.filesystem()
     names = [i.base_name for i in filesystem.get_file_info(pafs.FileSelector(directory, allow_not_found=True))]
     parsed = [p for p in map(parse_segment_name, names) if p is not None]
-    _delete(store, [one.number for one in parsed if one.sealed and one.number < first])
+    numbers = {one.number for one in parsed if one.sealed and one.number < first}
+    with nullcontext() if while_counting is None else while_counting:
+        pinned = pinned_in(store, numbers)
+    _delete(store, numbers - pinned)
 
 
-def _delete(store: Store, numbers: list[int]) -> None:
+def _delete(store: Store, numbers: Collection[int]) -> None:
     filesystem, directory = store.filesystem()
-    pinned = pinned_in(store, numbers)
-    for number in numbers:
-        if number in pinned:
-            continue
+    for number in sorted(numbers):
         with suppress(FileNotFoundError):
             filesystem.delete_file(f"{directory}/{SegmentRef(number, True, store, 0).stored_name}")
         if store.directory is not None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from ringmain.errors import RecordingCorrupt, RecordingError, RecordingNotFound
 from ringmain.recording._meta import read_meta
-from ringmain.recording._segment import uploads
 from ringmain.recording._segment.sealer import seal_segment, tidy
 from ringmain.recording._segment.store import Store, shown
+from ringmain.recording._upkeep import uploads
 from ringmain.recording._upkeep.lock import DirectoryLock
 
 
@@ -34,6 +34,7 @@ def upload(path: str | Path, storage_options: Mapping[str, str] | None = None) -
         numbers = uploads.waiting(store)
         for number in numbers:
             uploads.upload_segment(store, number, sync=True)
+        uploads.upload_incidents(store, sync=True)
     except RecordingError:
         raise
     except OSError as error:

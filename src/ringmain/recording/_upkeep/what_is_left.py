@@ -8,8 +8,8 @@ from ringmain.errors import RingmainError
 from ringmain.recording._format import MAX_SEGMENT
 from ringmain.recording._segment.segment import newest_in
 from ringmain.recording._segment.store import SegmentRef, Store, list_here, read_retired
-from ringmain.recording._segment.uploads import read_uploaded
 from ringmain.recording._upkeep.incidents import pinned_in
+from ringmain.recording._upkeep.uploads import read_uploaded
 
 _NOT_KNOWN = 1 << 62  # later than any time: kept rather than lost
 
@@ -26,6 +26,8 @@ class WhatIsLeft:
         """(the oldest segment that may have a row published from `start_ns` on, or MAX_SEGMENT + 1 if none has; 0, or
         the time before which such rows may have been deleted). The caller keeps retention from running."""
         retired, here = read_retired(self._store), {ref.number: ref for ref in list_here(self._here)}
+        pinned = pinned_in(self._store, [number for number in here if number < retired.first_segment])
+        here = {number: ref for number, ref in here.items() if number >= retired.first_segment or number in pinned}
         elsewhere = self._uploaded(retired.first_segment)
         first, gone_ns = MAX_SEGMENT + 1, 0
         for number, newest_ns in enumerate(retired.newest_ns):

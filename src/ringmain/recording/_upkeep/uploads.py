@@ -2,11 +2,12 @@
 not answer they wait on disk, and recording goes on.
 
     N.parquet here -> all of it at sealed_uri -> uploaded.json -> remove N.parquet here
+    the last segment of an incident that is over -> its manifest at sealed_uri
 
 The invariants owned here: a sealed segment is in the directory until the store has given all of it back; no upload
 replaces another recording's segment, because their names differ, by the recording's id; and a recorder needs nothing
 from the store to start, because uploaded.json has the next segment's number, and the last message of each life that was
-uploaded.
+uploaded. A manifest at `sealed_uri` is of an incident that is there as a whole.
 """
 
 from __future__ import annotations
@@ -14,18 +15,21 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 from pyarrow import fs as pafs
 
-from ringmain.errors import RecordingCorrupt, RecordingError
+from ringmain.errors import RecordingCorrupt, RecordingError, RecordingNotFound
 from ringmain.recording import _checksum
-from ringmain.recording._format import META, UPLOADED, Uploaded, UploadedLife, sealed_name
+from ringmain.recording._format import INCIDENTS, MAX_SEGMENT, META, UPLOADED, Uploaded, UploadedLife, sealed_name
 from ringmain.recording._meta import Meta, read_meta
 from ringmain.recording._segment.parquet_segment import ParquetSegment
 from ringmain.recording._segment.segment import newest_in
 from ringmain.recording._segment.store import SegmentRef, Store, list_here, list_segments, shown
+from ringmain.recording._upkeep.incidents import incidents_in
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 _PIECE = 1 << 20
@@ -82,14 +86,53 @@ def upload_meta(store: Store, *, sync: bool) -> None:
     if data is None or _checksum.load_json(data, Meta) is None:
         return
     _refuse_address_of_another(store)
-    pieces = iter([data])
-    store.upload(META, lambda _: next(pieces, b""), sync=sync)
+    _upload_bytes(store, META, data, sync=sync)
     _refuse_address_of_another(store)  # which may have taken it in the same moment
 
 
+def _upload_bytes(store: Store, name: str, data: bytes, *, sync: bool) -> None:
+    pieces = iter([data])
+    store.upload(name, lambda _: next(pieces, b""), sync=sync)
+
+
 def waiting(store: Store) -> list[int]:
-    """The sealed segments that are not at `sealed_uri` yet."""
-    return [ref.number for ref in list_here(store) if ref.sealed] if store.sealed_uri else []
+    """The sealed segments that are to be at `sealed_uri`, and are not yet."""
+    if not store.sealed_uri:
+        return []
+    if not store.only_incidents:
+        return [ref.number for ref in list_here(store) if ref.sealed]
+    known = incidents_in(store)
+    return [ref.number for ref in _all_here(store) if ref.sealed and any(one.pins(ref.number) for one in known)]
+
+
+def upload_incidents(store: Store, *, sync: bool) -> None:
+    """Upload the manifests of incidents all of whose segments are there, and remove those that were forgotten here."""
+    assert store.directory is not None
+    known = {incident.id: incident for incident in incidents_in(store)}
+    uploaded = read_uploaded(store) or Uploaded("")
+    here = [ref.number for ref in _all_here(store)]
+    for forgotten in [id for id in uploaded.incidents if id not in known]:
+        filesystem, directory = store.filesystem()
+        with suppress(FileNotFoundError):
+            filesystem.delete_file(f"{directory}/{_manifest(forgotten)}")
+        uploaded.incidents.remove(forgotten)
+        _write(store, uploaded, sync=sync)
+    for incident in known.values():
+        if incident.id in uploaded.incidents or incident.is_open or any(map(incident.pins, here)):
+            continue
+        _refuse_address_of_another(store)
+        _upload_bytes(store, _manifest(incident.id), store.read(_manifest(incident.id)) or b"", sync=sync)
+        uploaded.incidents.append(incident.id)
+        _write(store, uploaded, sync=sync)
+
+
+def _manifest(incident: str) -> str:
+    return f"{INCIDENTS}/{incident}.json"
+
+
+def _all_here(store: Store) -> list[SegmentRef]:
+    """Also what retention left behind for an incident."""
+    return list_here(replace(store, pinned=(0, MAX_SEGMENT + 1)))
 
 
 class Uploader:
@@ -101,7 +144,7 @@ class Uploader:
         self._store, self._sync, self._after, self._first_pause_s = store, sync, after, first_pause_s
         self._wake = threading.Condition()
         self._numbers = waiting(store)
-        self._meta_due, self._after_due, self._closing = True, True, False
+        self._meta_due, self._incidents_due, self._after_due, self._closing = True, True, True, False
         self.problem = ""
         """Why the last try failed; empty after one that did not."""
         self._thread = threading.Thread(target=self._run, name="ringmain-uploader", daemon=True)
@@ -111,10 +154,11 @@ class Uploader:
     def waiting(self) -> int:
         return len(self._numbers)
 
-    def submit(self, number: int) -> None:
-        """A segment has been sealed."""
+    def look(self) -> None:
+        """A segment has been sealed, or an incident has changed."""
         with self._wake:
-            self._numbers.append(number)
+            self._numbers = waiting(self._store)
+            self._incidents_due = True
             self._wake.notify()
 
     def meta_changed(self) -> None:
@@ -135,7 +179,7 @@ class Uploader:
         pause_s = self._first_pause_s
         while True:
             with self._wake:
-                while not (self._numbers or self._meta_due or self._after_due or self._closing):
+                while not (self._numbers or self._meta_due or self._incidents_due or self._after_due or self._closing):
                     self._wake.wait()
                 last = self._closing
             try:
@@ -164,11 +208,19 @@ class Uploader:
                 self._meta_due = True
                 raise
         while self._numbers:
-            upload_segment(self._store, self._numbers[0], sync=self._sync)
+            with suppress(RecordingNotFound):  # its incident was forgotten, and retention has deleted it
+                upload_segment(self._store, self._numbers[0], sync=self._sync)
             self.problem = ""
             with self._wake:
-                self._numbers.pop(0)
+                self._numbers = waiting(self._store)
             self._after_due = True
+        if self._incidents_due:
+            self._incidents_due = False
+            try:
+                upload_incidents(self._store, sync=self._sync)
+            except BaseException:
+                self._incidents_due = True
+                raise
         if self._after_due:
             self._after()
             self._after_due = False
@@ -180,7 +232,9 @@ def _note(uploaded: Uploaded, ref: SegmentRef) -> None:
     segment = ref.open()
     try:
         for stats in segment.stats():
-            lives[stats.topic, stats.epoch] = UploadedLife(stats.topic, stats.epoch, stats.last_seq)
+            life = stats.topic, stats.epoch
+            last_seq = max(stats.last_seq, lives[life].last_seq if life in lives else 0)  # incidents may share segments
+            lives[life] = UploadedLife(*life, last_seq)
         newest_ns = {**uploaded.newest_ns, ref.number: newest_in(segment)}
     finally:
         segment.close()
