@@ -39,6 +39,7 @@ SECTIONS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ("ringmain.testing", "For your own tests.", "ringmain.testing", ()),
     ("ringmain.spark", "It needs `ringmain[spark]`.", "ringmain.spark", ()),
     ("ringmain.pipeline", "It needs `ringmain[spark]`; engine \"local\" only `[lake]`.", "ringmain.pipeline", ()),
+    ("ringmain.datasets", "It needs `ringmain[datasets]`.", "ringmain.datasets", ()),
     ("ringmain.lake", "It needs `ringmain[lake]`, and no Spark.", "ringmain.lake", ()),
 )  # fmt: skip
 SOURCES = Path(__file__).resolve().parent.parent / "src" / "ringmain"

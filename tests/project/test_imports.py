@@ -32,7 +32,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("lake",),  # needs no Spark
     ("_metrics",),
     ("spark",),
-    ("pipeline", "view"),
+    ("pipeline", "view", "datasets"),
     ("_cli", "_demo", "__main__"),
 )
 # For users' programs and their tests. No other part of the package imports them.

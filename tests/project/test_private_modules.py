@@ -17,6 +17,7 @@ PUBLIC = {
     "ringmain.compat.msgq": "drop-in for msgq",
     "ringmain.compat.msgq.visionipc": "drop-in for msgq.visionipc",
     "ringmain.compat.pysyncq": "drop-in for pysyncq",
+    "ringmain.datasets": "`Grid`, `Episodes`: what was recorded, to train on",
     "ringmain.errors": "the errors",
     "ringmain.frames": "frames, and `FrameLayout`",
     "ringmain.lake": "`Lake`, `report`, `check`: the tables, without Spark",
