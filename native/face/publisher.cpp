@@ -11,6 +11,7 @@
 #include "face/waits.hpp"
 #include "topic/inspection.hpp"
 #include "topic/reaping.hpp"
+#include "topic/writing.hpp"
 
 namespace ringmain::face {
 
@@ -40,20 +41,6 @@ void agree_on_schema(TopicFile& file, const std::string& own) {
     if (!there.empty()) check_compatible(file.topic, own, there);
     RosterLock lock(file);
     file.set_schema(own);
-}
-
-// The runtime directory may be removed, and made again, while we create the topic in it.
-std::unique_ptr<Participant> join(const std::string& path, const std::string& topic,
-                                  const WriterRequest& request, std::shared_ptr<Directory>& directory) {
-    constexpr int kAttempts = 10;
-    for (int attempt = 1;; ++attempt) {
-        directory = std::make_shared<Directory>(path, true);
-        try {
-            return join_as_writer(directory, topic, request);
-        } catch (const Failure& failure) {
-            if (failure.fault != Fault::not_found || attempt == kAttempts) throw;
-        }
-    }
 }
 
 ringmain_status too_large(const ringmain_publisher& p, uint64_t size, uint64_t envelope) {
@@ -137,11 +124,11 @@ ringmain_publisher::ringmain_publisher(const char* name, const ringmain_publishe
         request.schema = struct_schema(text(options.struct_name), options.struct_layout);
     end.min_readers = options.min_readers;
     end.spin.set(options.spins ? options.spin_ns : -1);
-    end.participant = join(runtime_directory(options.directory), topic, request, directory);
+    end.participant = join_as_writer_in(runtime_directory(options.directory), directory, topic, request);
     end.writer = std::make_unique<Writer>(ring_of(file()), end.participant->slot());
     if (traits(file().contract).one_writer && end.writer->attach() != Status::ok)
         throw Failure{Fault::corrupt, corrupt_text(topic)};
-    largest_bytes = largest_of(file());
+    largest_bytes = largest_payload(file());
     if (!request.schema.empty()) agree_on_schema(file(), request.schema);
     clean_once(directory);
 }

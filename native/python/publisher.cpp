@@ -5,6 +5,7 @@
 
 #include "python/event.hpp"
 #include "python/roster_wait.hpp"
+#include "topic/writing.hpp"
 
 namespace ringmain::py {
 
@@ -278,25 +279,6 @@ PyObject* arm(PyObject* self, PyObject* event) {
     }
 }
 
-// The runtime directory may be removed, and made again, while we create the topic in it.
-std::unique_ptr<Participant> join_topic(std::shared_ptr<Directory>& opened, const char* path,
-                                        const char* topic, const WriterRequest& request) {
-    constexpr int kAttempts = 10;
-    for (int attempt = 1;; ++attempt) {
-        opened = std::make_shared<Directory>(path, true);
-        try {
-            return join_as_writer(opened, topic, request);
-        } catch (const Failure& failure) {
-            if (failure.fault != Fault::not_found || attempt == kAttempts) throw;
-        }
-    }
-}
-
-uint64_t largest_of(const TopicFile& s) {
-    uint64_t largest = largest_message(s.contract, s.capacity_bytes);
-    return s.kept_kinds == 0 ? largest : std::min(largest, largest_kept_message(s.kept_entry_bytes));
-}
-
 // open(*, directory, ...): each by its name, as _ring.pyi types them; `replaces` is (epoch, slot, generation). What the
 // publisher had before, inherited through fork, is replaced at the end: until then other threads find it forked, and wait.
 PyObject* open(PyObject* self, PyObject* args, PyObject* named) {
@@ -377,14 +359,14 @@ PyObject* open(PyObject* self, PyObject* args, PyObject* named) {
     std::unique_ptr<Writer> writer;
     bool joined = with_roster(topic, [&](int64_t patience_ns) {
         request.patience_ns = patience_ns;
-        participant = join_topic(opened, directory, topic, request);
+        participant = join_as_writer_in(directory, opened, topic, request);
         writer = std::make_unique<Writer>(ring_of(participant->topic_file()), participant->slot());
         bool attached =
             traits(participant->topic_file().contract).one_writer ? writer->attach() == Status::ok : true;
         if (!attached) throw Failure{Fault::corrupt, corrupt_text(topic)};
     });
     if (!joined) return nullptr;
-    p->largest_bytes = largest_of(participant->topic_file());
+    p->largest_bytes = largest_payload(participant->topic_file());
     p->reserved = false;  // after a fork, the reservation is the parent's
     p->directory.swap(opened);
     p->writer.swap(writer);
@@ -439,23 +421,9 @@ PyObject* wait_for_readers(PyObject* self, PyObject* const* args, Py_ssize_t cou
     }
 }
 
-PyObject* all_read(PyObject* self, void*) {
+PyObject* get_all_read(PyObject* self, void*) {
     PublisherState* p = usable(self);
-    if (!p) return nullptr;
-    const TopicFile& s = p->participant->topic_file();
-    uint64_t commit = s.header().commit.load(std::memory_order_acquire) & kPositionMask;
-    if (traits(s.contract).shared)
-        for (uint32_t i : taken_slots(s))
-            if (slot_has_role(s, i, Role::reader) && look_at(s, i, true).hold != kNoHold) Py_RETURN_FALSE;
-    if (traits(s.contract).keeps_unread)  // its reader counts even before it has joined
-        return PyBool_FromLong(
-            (s.slot(kOnlyReaderSlot).hold.load(std::memory_order_acquire) & kPositionMask) >= commit);
-    for (uint32_t i : taken_slots(s)) {
-        bool behind =
-            slot_has_role(s, i, Role::reader) && s.slot(i).position.load(std::memory_order_relaxed) < commit;
-        if (behind && slot_alive(s, i)) Py_RETURN_FALSE;
-    }
-    Py_RETURN_TRUE;
+    return p ? PyBool_FromLong(all_read(p->participant->topic_file())) : nullptr;
 }
 
 PyObject* is_closed(PyObject* self, void*) {
@@ -540,7 +508,7 @@ PyMethodDef methods[] = {
     {nullptr, nullptr, 0, nullptr}};
 
 PyGetSetDef attributes[] = {
-    {"all_read", all_read, nullptr, "Have all readers caught up?", nullptr},
+    {"all_read", get_all_read, nullptr, "Have all readers caught up?", nullptr},
     {"closed", is_closed, nullptr, "Is it closed?", nullptr},
     {"next_sequence", next_sequence, nullptr, "The sequence number of the next message.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};

@@ -1,21 +1,16 @@
 // How the waits of a publisher end, in exceptions; waiting/blocking_writer.hpp waits.
 #include "python/publisher.hpp"
 #include "python/roster_wait.hpp"
+#include "topic/writing.hpp"
 
 namespace ringmain::py {
 
 PyObject* raise_too_large(const PublisherState& p, uint64_t size, uint64_t envelope_bytes) {
-    uint64_t needed = 0;
-    bool keeps = p.ring().kept_kinds != 0;
-    if (size <= UINT32_MAX) {
-        needed = size + envelope_bytes + room_for(sizeof(MessageHeader));
-        if (!p.ring().contract.writer_waits()) needed *= 2;
-        if (keeps)
-            needed = 1024 * (sizeof(KeptEntry) + sizeof(MessageHeader) + align_up(size) + envelope_bytes);
-    }
-    Ref advice(needed ? PyLong_FromUnsignedLongLong(round_capacity(needed)) : Py_NewRef(Py_None));
-    return raise_made("too_large", "(sKKKOi)", p.topic.c_str(), size, p.ring().capacity_bytes,
-                      p.largest_bytes - envelope_bytes, advice.get(), int{keeps});
+    const TopicFile& file = p.topic_file();
+    Ref advice(size <= UINT32_MAX ? PyLong_FromUnsignedLongLong(capacity_for(file, size, envelope_bytes))
+                                  : Py_NewRef(Py_None));
+    return raise_made("too_large", "(sKKKOi)", p.topic.c_str(), size, file.capacity_bytes,
+                      p.largest_bytes - envelope_bytes, advice.get(), int{file.kept_kinds != 0});
 }
 
 static PyObject* raise_taken_over(const PublisherState& p) {
