@@ -25,9 +25,13 @@ from ringmain import typed
 from ringmain._cli.expression import Filter, FilterError
 from ringmain.errors import RecordingError, RecordingNotFound
 from ringmain.recording import RecordingWriter, _checksum, forget, list_segments
+from ringmain.recording._format import Position
+from ringmain.recording._locations import find_recordings
+from ringmain.recording._plan import between, plan_all
 from ringmain.recording._record.flight import Flight
 from ringmain.recording._record.predicate import Predicate
 from ringmain.recording._record.tap import Tap
+from ringmain.recording._scan import Scan, source_schema
 from ringmain.recording._segment.store import Store
 from ringmain.recording._upkeep.incidents import Request
 from tests.conftest import PATIENCE_S
@@ -41,6 +45,17 @@ SECOND_NS = 1_000_000_000
 
 def seen(path: Path, incident: str | None = None) -> list[tuple[str, int, bytes]]:
     return [(m.topic, m.seq, m.data) for m in rm.Recording(path, incident=incident)]
+
+
+def planned(path: Path, incident: str) -> list[tuple[str, int, bytes]]:
+    (found,) = find_recordings(str(path), incident=incident).values()
+    scan = Scan(source_schema(None, False, False, True))
+    ranges = between(
+        "", plan_all(found, lambda ref, error: None), Position(0, 0), None, 1 << 10, scan.filter(found.kept)
+    )
+    rows = [row for item in ranges for batch in scan.read(item) for row in batch.to_pylist()]
+    assert all(incident in row["incidents"] for row in rows)
+    return [(row["topic"], row["seq"], row["payload"]) for row in rows]
 
 
 @pytest.mark.parametrize("kept_bytes", [1, 60_000])
@@ -79,6 +94,8 @@ def test_incidents_are_slices_of_the_whole_under_overlapping_triggers_and_retent
     kept = rm.Recording(path).incidents()
     assert len(kept) == flight.count > 3
     pinned: set[int] = set()
+    in_window: dict[tuple[str, bytes], list[str]] = {}
+    rows_of = {one.id: {(topic, data) for topic, _, data in seen(path, one.id)} for one in kept}
     for incident in kept:
         start, end = incident.start_ns - START_NS, incident.end_ns - START_NS
         whole_from = max(start, incident.whole_from_ns - START_NS)
@@ -92,7 +109,14 @@ def test_incidents_are_slices_of_the_whole_under_overlapping_triggers_and_retent
         recording = rm.Recording(path, incident=incident.id)
         assert len(recording) == len(found)
         assert sum(stats.rows for stats in recording.topics().values()) == len(found)
+        assert planned(path, incident.id) == found, "as Spark and the pipeline read it"
+        column = recording.to_arrow(columns=("topic", "payload", "incidents")).to_pylist()
+        assert all(incident.id in row["incidents"] for row in column)
+        for row in column:
+            in_window[row["topic"], row["payload"]] = row["incidents"]
         pinned |= set(range(*incident.segments))
+    several = {key: sorted(one.id for one in kept if key in rows_of[one.id]) for key in in_window}
+    assert {key: sorted(ids) for key, ids in in_window.items()} == several
     here = {int(file.name[:9]) for file in path.glob("0*.parquet")}
     assert here <= pinned | {ref.number for ref in list_segments(Store(path))}, "nothing else is kept"
     for incident in kept:

@@ -20,6 +20,7 @@ import ringmain.spark
 from ringmain.recording import SCHEMA, Recording, Store, _checksum
 from ringmain.recording._format import META
 from ringmain.recording._meta import read_meta
+from ringmain.recording._upkeep.incidents import Incident, write_incident
 from tests.spark.recordings import START_NS, Imu, Imu2, Pose, imu, imu2, record, rows, schema_of, writer
 
 
@@ -236,6 +237,7 @@ import ringmain.spark
 from ringmain.recording import SCHEMA, Recording, Store, _checksum
 from ringmain.recording._format import META
 from ringmain.recording._meta import read_meta
+from ringmain.recording._upkeep.incidents import Incident, write_incident
 spark = ringmain.spark.session(master="local[1]", **{"spark.driver.memory": "6g"})
 for load in (lambda: spark.read.format("ringmain").load(sys.argv[1]), lambda: ringmain.spark.read(spark, sys.argv[1])):
     found = load().selectExpr("seq", "length(payload) as n", "hex(substr(payload, -1)) as last").collect()
@@ -265,3 +267,27 @@ def test_messages_that_are_too_large_are_refused(spark: Any, tmp_path: Path) -> 
     assert load(spark, path, maxPayload="4MiB").count() == 2
     with pytest.raises(Exception, match=r"a message of 3,145,728 bytes, more than the 1,048,576 of maxPayload"):
         load(spark, path, maxPayload="1MiB").count()
+
+
+def test_an_incident_of_a_flight_recording(spark: Any, tmp_path: Path) -> None:
+    """What `Recording` gives of it, sealed or not, by both ways of reading; and the incidents of each row."""
+    path = tmp_path / "flights" / "one"
+    record(path, ("a", 1, rows(0, 50)), ("a", 1, rows(50, 50)), seal=False)
+    record(tmp_path / "flights" / "two", ("a", 2, rows(0, 9)))
+    for name, first, end in (("early", 10, 70), ("late", 60, 90)):
+        start_ns, end_ns = START_NS + first * 1_000_000, START_NS + end * 1_000_000
+        write_incident(path, Incident("", f"1-{name}", name, "x", end_ns, start_ns, end_ns, 0), sync=False)
+    found = load(spark, path, incident="late", columns="seq,incidents").orderBy("seq").collect()
+    assert [(r["seq"], r["incidents"]) for r in found] == [
+        (n, ["1-early", "1-late"] if n < 70 else ["1-late"]) for n in range(60, 90)
+    ]
+    frame = ringmain.spark.read(spark, str(tmp_path / "flights"), incident="early")
+    assert sorted(r["seq"] for r in frame.collect()) == list(range(10, 70)), "of the recording that has it"
+    empty = load(spark, path, incidents="true").where("size(incidents) = 0").count()
+    assert empty == 20
+    with pytest.raises(Exception, match="there is no incident 'crash'; there are 1-early, 1-late"):
+        load(spark, tmp_path / "flights", incident="crash").count()
+    with pytest.raises(Exception, match="an incident ends: use read, not readStream"):
+        spark.readStream.format("ringmain").option("incident", "late").load(str(path)).writeStream.format(
+            "noop"
+        ).trigger(availableNow=True).start().awaitTermination()

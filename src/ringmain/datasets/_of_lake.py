@@ -12,9 +12,10 @@ import pyarrow.dataset as ds
 
 from ringmain.datasets._cells import Messages
 from ringmain.datasets._sources import LOOK_AHEAD_S, LOST, PUBLISH_NS, PUBLISH_TIME, RAW, RM_HOST, messages_of
-from ringmain.errors import LakeError, TopicNotFound
+from ringmain.errors import TopicNotFound
 from ringmain.lake._column_types import without_views
 from ringmain.lake._health import HEALTH
+from ringmain.lake._incidents import incidents_of
 from ringmain.lake._lake import Lake
 from ringmain.lake._names import quarantine_table, silver_table
 from ringmain.recording._format import is_ours
@@ -51,7 +52,7 @@ class OfLake:
         return (min(bounds), max(bounds)) if bounds else None
 
     def incidents(self, host: str) -> list[Incident]:
-        raise LakeError("a lake does not know the incidents of recordings: give their times as a table of episodes")
+        return [one for where, one in incidents_of(self.lake) if where == host]
 
     def type_of(self, topic: str) -> pa.DataType:
         fields = [f.with_type(without_views(f.type)) for f in self._dataset(topic).schema]

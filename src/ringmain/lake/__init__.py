@@ -8,8 +8,8 @@ and no Spark.
 
 `ringmain.pipeline` makes it. Each module owns one thing: _tables.py (how a table is committed), _rewrite.py (files
 written again), _ledger.py (how far the lake has come), _lake.py (what users call), _bronze.py (messages as recorded),
-_gold.py (tables of columns), _health.py and _fields.py (those of gold), _report.py (a page), _check.py (alerts),
-_figures.py (metrics).
+_gold.py (tables of columns), _health.py and _fields.py (those of gold), _incidents.py (what flight recordings kept),
+_report.py (a page), _check.py (alerts), _figures.py (metrics).
 """
 
 from __future__ import annotations

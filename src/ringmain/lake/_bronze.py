@@ -10,8 +10,9 @@ import pyarrow as pa
 from ringmain.errors import LakeError
 from ringmain.lake._ledger import Ledger, Source
 from ringmain.lake._tables import Tables
-from ringmain.recording import Position, Store
+from ringmain.recording import Position
 from ringmain.recording._filters import Filter
+from ringmain.recording._locations import store_at
 from ringmain.recording._offsets import Tracker
 from ringmain.recording._plan import SPLIT_BYTES, Range, between
 from ringmain.recording._scan import Gaps, Scan, source_schema
@@ -29,7 +30,7 @@ def taken(
     for one in sources:
         if one.first_us is None or one.last_us is None or one.first_us >= until_us or one.last_us < since_us:
             continue
-        begin, store = Position(0, 0), Store.of(one.location, storage)
+        begin, store = Position(0, 0), store_at(one.location, storage)
         plans = Tracker(one.recording, store).plans(begin, Gaps(store, one.recording, None, fail_on_loss))
         left = [extent.min_ns // 1000 for plan in plans for extent in plan.extents]
         first = min(left, default=until_us)

@@ -1,4 +1,4 @@
-"""The tables of gold about messages, whatever they say: `topic_health`, `senders` and `gaps`."""
+"""The tables of gold about messages, whatever they say: `topic_health`, `senders` and `gaps`; and `incidents`."""
 
 from __future__ import annotations
 
@@ -119,6 +119,14 @@ SENDERS = GoldTable(
         Column("lines", edges.EDGES, edges.measured, lambda r: r.once(edges.joined).edges),
     ),
 )  # fmt: skip
+# A row for each incident of a recording that the lake is made of. Their files are read, no message is measured.
+INCIDENTS = GoldTable(
+    "gold/incidents",
+    (Column("start_time", TIME), Column("end_time", TIME), Column("recording", _TEXT), Column("incident", _TEXT),
+     Column("name", _TEXT), Column("why", _TEXT), Column("host", _TEXT), Column("trigger_time", TIME),
+     Column("start_ns", _NUMBER), Column("end_ns", _NUMBER), Column("trigger_ns", _NUMBER),
+     Column("whole_from_ns", _NUMBER), Column("open", pa.bool_())),
+)  # fmt: skip
 # A row for each gap: no window, so nothing is merged.
 GAPS = GoldTable(
     "gold/gaps",
@@ -127,7 +135,7 @@ GAPS = GoldTable(
 )  # fmt: skip
 
 
-GOLD = (HEALTH, SENDERS, GAPS, FIELDS, QUARANTINE)
+GOLD = (HEALTH, SENDERS, GAPS, FIELDS, QUARANTINE, INCIDENTS)
 _MEASURED = ["topic", "epoch", "recorder", "sender", "seq", "size", "lost", "publish_time", "publish_ns", "record_time"]
 
 

@@ -24,6 +24,7 @@ from deltalake.exceptions import CommitFailedError
 from ringmain.errors import LakeError
 from ringmain.lake import _rewrite
 from ringmain.lake._bronze import BRONZE, bronze
+from ringmain.lake._incidents import messages_of
 from ringmain.lake._ledger import BEGUN, LAKE_VERSION, LEDGER, Ledger
 from ringmain.lake._rewrite import HOST_COLUMNS
 from ringmain.lake._tables import LOG_RETENTION, Tables
@@ -56,8 +57,13 @@ class Lake(Tables):
                 f"tables have other columns: {what}. Until then ringmain query reads this one as it is"
             )
 
-    def to_arrow(self, name: str, *, columns: list[str] | None = None, version: int | None = None) -> pa.Table:
-        return self.dataset(name, version).to_table(columns=columns)
+    def to_arrow(
+        self, name: str, *, columns: list[str] | None = None, version: int | None = None, incident: str | None = None
+    ) -> pa.Table:
+        """A table, now or at a version. `incident`: of a table of messages, those of the incident's host in its window;
+        by its id, or a part of it."""
+        where = None if incident is None else messages_of(self, name, incident)
+        return self.dataset(name, version).to_table(columns=columns, filter=where)
 
     def to_polars(self, name: str, *, version: int | None = None) -> pl.LazyFrame:
         import polars as pl

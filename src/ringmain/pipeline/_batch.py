@@ -266,7 +266,8 @@ def check_counts(batch: Batch, reports: list[Report]) -> list[TopicCount]:
                 topic=topic,
             )
     for one in batch.recordings:
-        one.damaged = one.rows - sum(report.read.get(one.recording, 0) for report in reports)
+        seen = (report.read.get(one.recording, 0) + report.left_out.get(one.recording, 0) for report in reports)
+        one.damaged = one.rows - sum(seen)
     read = sum(rows for report in reports for rows in report.read.values())
     if sum(count.rows_in for count in counts.values()) != read:
         raise LakeError(f"batch {batch.batch}: {read} rows in, and the topics have another sum; nothing was committed")

@@ -7,7 +7,6 @@ directory, or that has another's key, gets a new one. So no row is skipped and n
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -15,14 +14,15 @@ from pathlib import Path
 
 import msgspec
 
+from ringmain.errors import RecordingNotFound
 from ringmain.lake._ledger import BEGUN, Batch, Source
 from ringmain.recording import Position, Recording, Store, list_segments
-from ringmain.recording._locations import Found, look_for
+from ringmain.recording._locations import Found, address_of, look_for, look_for_incidents
 from ringmain.recording._meta import read_meta
 from ringmain.recording._offsets import At, Offsets, Tracker
 from ringmain.recording._plan import SPLIT_BYTES, Range
 from ringmain.recording._scan import Scan, source_schema
-from ringmain.recording._segment.store import reading
+from ringmain.recording._segment.store import reading, shown
 
 Life = tuple[str, int]
 _READERS = 8
@@ -40,6 +40,8 @@ class Reading:
     """The most that a batch reads."""
     split_bytes: int = SPLIT_BYTES
     max_payload: int | None = None
+    incident: str | None = None
+    """Of flight recordings, only the incidents whose ids match."""
 
     def scan(self, consumer: str) -> Scan:
         schema = source_schema(None, True, True)
@@ -128,8 +130,15 @@ class Recordings:
             store = self._store(key)
             with reading(store.shown):
                 location = store.directory or store.sealed_uri
-                found |= Recording(location, skip_damage=True, storage_options=dict(store.options)).topics().keys()
+                kept = store.kept.incident if store.kept is not None else None
+                options = dict(store.options)
+                found |= Recording(location, skip_damage=True, storage_options=options, incident=kept).topics().keys()
         return found
+
+    def flights(self) -> list[tuple[str, Store]]:
+        """The flight recordings whose incidents may be new: (key, store)."""
+        known = {key: self._found[key] for key in self._offsets.trackers if key in self._found}
+        return [(key, one.store()) for key, one in known.items() if one.has_incidents]
 
     def lives(self, sources: Iterable[Source]) -> dict[str, dict[Life, bytes]]:
         """{key: {(topic, epoch): schema}} of what a batch reads, of what is not read yet, and of the recordings that
@@ -175,6 +184,13 @@ class Recordings:
         by_address = {one.location: one for one in self._known.values()}
         with reading(wanted.path):
             listed = look_for(wanted.path, must_exist=wanted.must_exist, storage=wanted.storage)
+        if wanted.incident is not None:
+            there, listed = listed, look_for_incidents(listed, wanted.incident)
+            if not listed and wanted.must_exist:
+                raise RecordingNotFound(
+                    f"no incident that is over matches {wanted.incident!r} in {', '.join(there)}: ringmain info lists "
+                    "them"
+                )
         present = {one.address for one in listed.values()}
         moved = {one.identity: one for one in self._known.values() if one.identity and one.location not in present}
         taken = {tracker.store: key for key, tracker in trackers.items()}
@@ -212,9 +228,8 @@ def _untouched(one: Source) -> Source:
 
 def _location(store: Store) -> str:
     """Its address, without a name and password that are in a URI."""
-    if store.directory is not None:
-        return str(store.directory.absolute())
-    return re.sub(r"//[^/@]*@", "//", store.sealed_uri)
+    address = str(store.directory.absolute()) if store.directory is not None else shown(store.sealed_uri)
+    return address if store.kept is None else address_of(address, store.kept.incident)
 
 
 def _identity(store: Store) -> str:
@@ -222,7 +237,8 @@ def _identity(store: Store) -> str:
     if meta is None or not meta.sessions:
         return ""
     first = meta.sessions[0]
-    return f"{meta.recorder}:{first.host}:{first.pid}:{first.clocks.wall_ns}"
+    identity = f"{meta.recorder}:{first.host}:{first.pid}:{first.clocks.wall_ns}"
+    return identity if store.kept is None else address_of(identity, store.kept.incident)
 
 
 def _lives(store: Store) -> dict[Life, bytes]:

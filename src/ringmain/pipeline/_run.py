@@ -32,6 +32,7 @@ from ringmain.lake._names import quarantine_table, silver_table
 from ringmain.lake._tables import Written
 from ringmain.pipeline._batch import BatchRun, Settings
 from ringmain.pipeline._engine import Engine, EngineName, choose_engine
+from ringmain.pipeline._incidents import note_incidents
 from ringmain.pipeline._own_tables import Align, OwnTables, Step
 from ringmain.pipeline._recordings import Reading, Recordings, as_path
 from ringmain.recording._locations import absolute
@@ -148,6 +149,7 @@ class Pipeline:
         split_bytes: int = SPLIT_BYTES,
         fail_on_data_loss: bool = True,
         max_payload: str = MAX_PAYLOAD,
+        incident: str | None = None,
         progress: Callable[[str], None] | None = None,
         until: Callable[[Summary], bool] | None = None,
     ) -> Summary:
@@ -160,12 +162,15 @@ class Pipeline:
         split_bytes: about how much of a recording one task reads.
         fail_on_data_loss=False: rows that cannot be read are a gap that `ringmain.spark.gaps` lists, and not an error.
         max_payload: a larger message is an error, because a worker holds several copies of a row.
+        incident: of flight recordings, only the incidents that are over and whose ids match, by a pattern or a part of
+        the id ("*" is all of them). A lake has either incidents or whole recordings of one directory.
         """
         tables = lake if isinstance(lake, Lake) else Lake(str(lake), self.storage_options)
         reading = Reading(
             absolute(as_path(recordings)), tables.storage_options, must_exist=not follow,
             fail_on_loss=fail_on_data_loss, split_bytes=split_bytes,
             max_bytes=_size("max_bytes_per_batch", max_bytes_per_batch), max_payload=_size("max_payload", max_payload),
+            incident=incident,
         )  # fmt: skip
         chosen = choose_engine(engine, spark, master, brief=not follow)
         if engine == "local" and self._own:
@@ -240,8 +245,10 @@ class _Run:
         else:
             planned = self._plan(last)
             if planned is None:
+                note_incidents(self._lake, self._recordings.flights())
                 return None
             batch, ranges, end = planned
+            note_incidents(self._lake, self._recordings.flights())
             self._engine.start()  # before the batch is begun: one that does not start leaves nothing behind
             self._ledger.begin(batch)
         _crash.point("batch: begun, nothing written")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -51,12 +52,16 @@ class Report(msgspec.Struct):
     """What a task has done."""
 
     read: dict[str, int] = {}  # by recording
+    left_out: dict[str, int] = {}  # by incident that is read as one: rows beside it
     topics: dict[str, TopicCount] = {}
     left_to_slices: dict[str, int] = {}  # rows that are a slice's work
     read_by_slices: dict[str, int] = {}  # rows that a slice has read
     files: list[Written] = []
     apart: dict[str, int] = {}  # by host: rows whose times are far from those of the others
     gold: dict[str, bytes] = {}  # by table: rows to merge (lake/_gold.py)
+
+    def leave_out(self, key: str, rows: int) -> None:
+        self.left_out[key] = self.left_out.get(key, 0) + rows
 
 
 @dataclass(frozen=True)
@@ -175,7 +180,8 @@ class Work:
         waiting: list[tuple[str, pa.RecordBatch]] = []  # (recording, rows)
         size = 0
         for item in task.ranges:
-            for rows in self.scan.read(item):
+            left_out = partial(made.report.leave_out, item.key) if item.ref.store.kept is not None else None
+            for rows in self.scan.read(item, left_out):
                 made.report.read[item.key] = made.report.read.get(item.key, 0) + len(rows)
                 if self.copy:
                     named = [*rows.columns, pa.repeat(pa.scalar(item.key), len(rows))]

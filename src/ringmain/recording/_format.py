@@ -109,6 +109,7 @@ SCHEMA = pa.schema([pa.field(column.name, column.type, nullable=False) for colum
 COLUMNS: tuple[str, ...] = tuple(SCHEMA.names)
 ENVELOPE_COLUMNS: tuple[str, ...] = COLUMNS[:-1]  # all but the payload
 HOST = pa.field("host", pa.string(), nullable=False)  # not in segments: readers add it, from meta.json
+INCIDENTS_COLUMN = pa.field("incidents", pa.list_(pa.string()), nullable=False)  # readers add it, where it is asked for
 
 # Where messages are decoded, their fields are columns, and a field may have the name of one of ours: `size`, `topic`.
 # The field keeps its name. So there, and only there, every column of ours has this prefix. It needs no quotes in SQL

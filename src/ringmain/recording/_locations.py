@@ -13,17 +13,26 @@ import hashlib
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from pyarrow import fs as pafs
 
 from ringmain.errors import RecordingNotFound
-from ringmain.recording._format import META, RETIRED, parse_segment_name
+from ringmain.recording._format import INCIDENTS, META, RETIRED, parse_segment_name
 from ringmain.recording._segment.object_store import open_filesystem
-from ringmain.recording._segment.store import Store, shown
+from ringmain.recording._segment.store import Store, reading, shown
+from ringmain.recording._upkeep.incidents import (
+    Incident,
+    choose_incident,
+    find_incident,
+    incidents_in,
+    store_of,
+)
 
 SELF = "."
+_OF_INCIDENT = "#incident="
 
 
 @dataclass(frozen=True)
@@ -33,27 +42,75 @@ class Found:
     location: str
     """What `Store.of` takes."""
     state: str
-    """Of the names, sizes and times of its files. As long as it is the same, there are no new rows."""
+    """Of the names, sizes and times of its files. As long as it is the same, there are no new rows and no new
+    incidents."""
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
     listed: tuple[pafs.FileInfo, ...] | None = None
     """Its files, if it is in a store."""
+    incident: Incident | None = None
+    """It is what this one has."""
+    has_incidents: bool = False
 
     @property
     def address(self) -> str:
         """Without a name and password that are in a URI."""
-        if "://" in self.location:
-            return shown(self.location)
-        return self.location if os.path.isabs(self.location) else str(Path(self.location).absolute())
+        address = shown(self.location) if "://" in self.location else str(Path(self.location).absolute())
+        return address if self.incident is None else address_of(address, self.incident.id)
 
     def store(self) -> Store:
-        return Store.of(self.location, self.storage)
+        store = Store.of(self.location, self.storage)
+        return store if self.incident is None else store_of(store, self.incident)
+
+
+def address_of(address: str, incident: str) -> str:
+    """Of an incident in the recording at this address; also a recording's key is made that of an incident."""
+    return f"{address}{_OF_INCIDENT}{incident}"
+
+
+def recording_of(key: str) -> str:
+    """The key of the recording that this is, or is an incident of."""
+    return key.partition(_OF_INCIDENT)[0]
+
+
+def store_at(address: str, storage: Mapping[str, str]) -> Store:
+    """The recording, or incident of one, that was found at this address."""
+    location, found, incident = address.rpartition(_OF_INCIDENT)
+    if not found:
+        return Store.of(address, storage)
+    store = Store.of(location, storage)
+    return store_of(store, find_incident(store, incident))
 
 
 def find_recordings(
-    path: str, *, must_exist: bool = True, storage: Mapping[str, str] | None = None
+    path: str, *, must_exist: bool = True, storage: Mapping[str, str] | None = None, incident: str | None = None
 ) -> dict[str, Store]:
-    """{key: store} of every recording at the location now. Call it again to find recordings added later."""
-    return {key: one.store() for key, one in look_for(path, must_exist=must_exist, storage=storage).items()}
+    """{key: store} of every recording at the location now. Call it again to find recordings added later. Of one
+    `incident`, by its id or a part of it: those that have it, and of them only that."""
+    stores = {key: one.store() for key, one in look_for(path, must_exist=must_exist, storage=storage).items()}
+    if incident is None:
+        return stores
+    known = {key: incidents_in(store) for key, store in stores.items()}
+    found = {
+        key: store_of(stores[key], choose_incident(several, incident))
+        for key, several in known.items()
+        if any(incident in one.id for one in several)
+    }
+    if not found and must_exist:
+        choose_incident([one for several in known.values() for one in several], incident)
+    return found
+
+
+def look_for_incidents(found: Mapping[str, Found], wanted: str) -> dict[str, Found]:
+    """Of these recordings, the incidents that are over and whose ids match: a pattern, or what is in them."""
+    pattern = wanted if any(character in wanted for character in "*?[") else f"*{wanted}*"
+    kept: dict[str, Found] = {}
+    for key, one in found.items():
+        with reading(one.address):
+            known = incidents_in(one.store())
+        for incident in known:
+            if not incident.is_open and fnmatchcase(incident.id, pattern):
+                kept[address_of(key, incident.id)] = replace(one, state=incident.crc, listed=None, incident=incident)
+    return kept
 
 
 def look_for(path: str, *, must_exist: bool = True, storage: Mapping[str, str] | None = None) -> dict[str, Found]:
@@ -70,8 +127,9 @@ def look_for(path: str, *, must_exist: bool = True, storage: Mapping[str, str] |
     base = _fixed_part(path)
     found: dict[str, Found] = {}
     for candidate in sorted(glob.glob(path)) if glob.has_magic(path) else [path]:
-        for directory, state in _recordings_below(candidate):
-            found[os.path.relpath(directory, base)] = Found(directory, state, storage or {})
+        for directory, state, has_incidents in _recordings_below(candidate):
+            key = os.path.relpath(directory, base)
+            found[key] = Found(directory, state, storage or {}, has_incidents=has_incidents)
     if not found and (must_exist or not Path(base).is_dir()):
         raise RecordingNotFound(
             f"no recording at {path}: neither it nor a directory below it has a {META} or a segment. "
@@ -86,9 +144,13 @@ def _in_store(uri: str, must_exist: bool, storage: Mapping[str, str]) -> dict[st
     address = address.rstrip("/")
     filesystem, base = open_filesystem(f"{address}{question}{options}", storage)
     folders: dict[str, list[pafs.FileInfo]] = {}
+    manifests: dict[str, list[pafs.FileInfo]] = {}
     for info in filesystem.get_file_info(pafs.FileSelector(base, recursive=True, allow_not_found=True)):
-        if info.is_file and _matters(info.base_name):
-            folders.setdefault(os.path.relpath(os.path.dirname(info.path), base), []).append(info)
+        folder, inside = os.path.split(os.path.relpath(os.path.dirname(info.path), base))
+        if info.is_file and inside == INCIDENTS:
+            manifests.setdefault(folder or SELF, []).append(info)
+        elif info.is_file and _matters(info.base_name):
+            folders.setdefault(os.path.join(folder, inside), []).append(info)
     named = {f: infos for f, infos in folders.items() if any(_shows(info.base_name) for info in infos)}
     if not named and must_exist:
         raise RecordingNotFound(
@@ -98,9 +160,10 @@ def _in_store(uri: str, must_exist: bool, storage: Mapping[str, str]) -> dict[st
     for folder in sorted(named, key=lambda folder: (folder != SELF, folder)):
         if any(above in found for above in _above(folder)):
             continue  # everything inside a recording belongs to it
-        state = _state((info.base_name, info.size, info.mtime_ns or 0) for info in named[folder])
+        kept = manifests.get(folder, [])
+        state = _state((info.base_name, info.size, info.mtime_ns or 0) for info in (*named[folder], *kept))
         location = uri if folder == SELF else f"{address}/{folder}{question}{options}"
-        found[folder] = Found(location, state, storage, tuple(named[folder]))
+        found[folder] = Found(location, state, storage, tuple(named[folder]), has_incidents=bool(kept))
     return found
 
 
@@ -139,15 +202,16 @@ def _fixed_part(path: str) -> str:
     return str(Path(*fixed)) if fixed else SELF
 
 
-def _recordings_below(directory: str) -> Iterator[tuple[str, str]]:
-    """(directory, state) of each."""
+def _recordings_below(directory: str) -> Iterator[tuple[str, str, bool]]:
+    """(directory, state, has it a folder of incidents) of each."""
     try:
         with os.scandir(directory) as entries:
             listed = list(entries)
     except OSError:
         return
     if any(_shows(entry.name) and not entry.is_dir() for entry in listed):
-        yield directory, _state(_described(entry) for entry in listed if _matters(entry.name))
+        state = _state(_described(entry) for entry in listed if _matters(entry.name) or entry.name == INCIDENTS)
+        yield directory, state, any(entry.name == INCIDENTS for entry in listed)
         return  # everything inside a recording belongs to it
     for folder in sorted(entry.path for entry in listed if entry.is_dir(follow_symlinks=False)):
         yield from _recordings_below(folder)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 from pyarrow import fs as pafs
@@ -21,7 +20,7 @@ from pyarrow import fs as pafs
 from ringmain.errors import RecordingNotFound
 from ringmain.recording._filters import Filter
 from ringmain.recording._format import RETIRED, Position, Retired
-from ringmain.recording._plan import Range, SegmentPlan, advance, between, plan_segment
+from ringmain.recording._plan import Range, SegmentPlan, advance, between, plan_segment, up_to
 from ringmain.recording._scan import Gaps
 from ringmain.recording._segment.segment import Segment
 from ringmain.recording._segment.segment_reader import StreamSegment
@@ -51,6 +50,8 @@ class Tracker:
         return list_segments(self.store) if self._held is None else self._held[0]
 
     def retired(self) -> Retired:
+        if self.store.kept is not None:  # the segments of an incident are there, whatever was deleted around them
+            return Retired("")
         return read_retired(self.store) if self._held is None else self._held[1]
 
     def earliest(self) -> Position:
@@ -216,8 +217,8 @@ class Offsets:
         """Tell the recordings' retention how far this consumer has read."""
         for key, position in at.items():
             tracker = self.trackers.get(key)
-            if tracker is None or tracker.store.directory is None:
-                continue  # gone, or in an object store, where the recorder's directory decides
+            if tracker is None or tracker.store.directory is None or tracker.store.kept is not None:
+                continue  # gone; in an object store, where the recorder's directory decides; or kept anyway
             assert self.consumer is not None
             try:
                 register(tracker.store.directory, self.consumer, Position.parse(position))
@@ -235,12 +236,5 @@ def _up_to(plans: list[SegmentPlan], target: Position) -> list[SegmentPlan]:
     for plan in plans:
         if plan.ref.number > target.segment:
             break
-        if plan.ref.number == target.segment:
-            extents = tuple(
-                replace(e, rows=rows, bytes=e.bytes * rows // e.rows)
-                for e in plan.extents
-                if (rows := min(e.end_row, target.row) - e.row) > 0
-            )
-            plan = replace(plan, extents=extents, end_row=min(plan.end_row, target.row))
-        kept.append(plan)
+        kept.append(up_to(plan, target))
     return kept

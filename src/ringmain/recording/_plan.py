@@ -49,7 +49,21 @@ class SegmentPlan:
 
 def plan_segment(ref: SegmentRef, segment: Segment) -> SegmentPlan:
     topics = frozenset(stats.topic for stats in segment.stats()) if segment.sealed else None
-    return SegmentPlan(ref, tuple(segment.runs), segment.end_row, topics)
+    plan = SegmentPlan(ref, tuple(segment.runs), segment.end_row, topics)
+    kept = ref.store.kept
+    return plan if kept is None or kept.end is None else up_to(plan, kept.end)
+
+
+def up_to(plan: SegmentPlan, end: Position) -> SegmentPlan:
+    """What a segment, none after that of `end`, has before it."""
+    if plan.ref.number < end.segment:
+        return plan
+    extents = tuple(
+        replace(e, rows=rows, bytes=e.bytes * rows // e.rows)
+        for e in plan.extents
+        if (rows := min(e.end_row, end.row) - e.row) > 0
+    )
+    return replace(plan, extents=extents, end_row=min(plan.end_row, end.row))
 
 
 def open_plan(ref: SegmentRef) -> SegmentPlan:

@@ -11,7 +11,6 @@ import functools
 import importlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,14 +23,15 @@ from ringmain.errors import RecordingNotFound, TopicNotFound
 from ringmain.recording._decode import Decoding
 from ringmain.recording._directory_watch import DirectoryWatch
 from ringmain.recording._filters import Filter, as_ns
-from ringmain.recording._format import COLUMNS, ENVELOPE_COLUMNS, HOST, SCHEMA, Position
+from ringmain.recording._format import COLUMNS, ENVELOPE_COLUMNS, HOST, INCIDENTS_COLUMN, SCHEMA, Position
+from ringmain.recording._in_incidents import InIncidents
 from ringmain.recording._message import Decoder, RecordedMessage, decoder_for, messages_of
 from ringmain.recording._meta import Meta, TopicMeta, host_of, read_meta
 from ringmain.recording._segment.segment import Damage, Segment, TopicStats, merge_stats, time_ns_of, topic_stats
 from ringmain.recording._segment.segment_reader import StreamSegment
 from ringmain.recording._segment.store import SegmentRef, Store, list_segments, read_retired, shown
 from ringmain.recording._upkeep import repair
-from ringmain.recording._upkeep.incidents import Incident, find_incident, incidents_in
+from ringmain.recording._upkeep.incidents import Incident, find_incident, incidents_in, store_of
 from ringmain.recording._upkeep.retention import missed_rows
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 
 _ALL = (*COLUMNS, HOST.name)
+_FIELDS = {field.name: field for field in (*SCHEMA, HOST, INCIDENTS_COLUMN)}
 
 
 class Gap(msgspec.Struct, frozen=True):
@@ -71,7 +72,7 @@ class Recording:
         self.store = Store.of(path, storage_options)
         self.incident = find_incident(self.store, incident) if incident is not None else None
         if self.incident is not None:
-            self.store = replace(self.store, pinned=self.incident.segments)
+            self.store = store_of(self.store, self.incident)
         self.meta: Meta | None = read_meta(self.store)
         self.damage: list[Damage] = []
         self._path, self._skip_damage, self._decode = path, skip_damage, decode
@@ -167,19 +168,23 @@ class Recording:
     ) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
         """(row positions, rows), in the order recorded. `topics` are names or patterns (`camera/*`); publish times are
         in [since, until), as ns or datetime; sequence numbers in [first_seq, end_seq). The positions are a struct array
-        of `segment` and `row`. `columns` may also name `host`: where the recorder ran. With `follow`, waits for more
-        rows until none came for `idle_timeout_s`."""
+        of `segment` and `row`. `columns` may also name `host`: where the recorder ran, and `incidents`: those of
+        a flight recorder that a row is in. With `follow`, waits for more rows until none came for `idle_timeout_s`."""
         since_ns, until_ns = as_ns(since), as_ns(until)
         if self.incident is not None:
             since_ns = max(self.incident.start_ns, since_ns or self.incident.start_ns)
             until_ns = min(self.incident.end_ns, self.incident.end_ns if until_ns is None else until_ns)
         wanted = Filter(topics, since_ns, until_ns, first_seq, end_seq)
-        needed = tuple(name for name in COLUMNS if name in columns or name in wanted.columns) or ("seq",)
+        kept = InIncidents(self.store) if INCIDENTS_COLUMN.name in columns else None
+        read = {*columns, *wanted.columns, *(kept.needs if kept is not None else ())}
+        needed = tuple(name for name in COLUMNS if name in read) or ("seq",)
         host = functools.cache(lambda segment: host_of(read_meta(self.store) or self.meta, segment))
         for number, row, batch in self._walk(start, wanted, needed, follow, idle_timeout_s):
             rows, batch = wanted.apply(row, batch)
             if HOST.name in columns:
                 batch = batch.append_column(HOST, pa.repeat(host(number), len(batch)))
+            if kept is not None:
+                batch = batch.append_column(INCIDENTS_COLUMN, kept.of(number, rows, batch))
             if len(batch):
                 where = pa.StructArray.from_arrays([pa.repeat(number, len(batch)), rows], ["segment", "row"])
                 yield where, batch.select(list(columns))
@@ -216,7 +221,7 @@ class Recording:
             table = pa.Table.from_batches(batches, schema)
             return table if columns is None else table.select(list(columns))
         columns = filters.pop("columns", _ALL)
-        schema = pa.schema([HOST if name == HOST.name else SCHEMA.field(name) for name in columns])
+        schema = pa.schema([_FIELDS[name] for name in columns])
         rows = self.batches(topics=topics, columns=columns, **filters)
         return pa.Table.from_batches([batch for _, batch in rows], schema)
 

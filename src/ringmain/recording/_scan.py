@@ -11,7 +11,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,17 +26,19 @@ from ringmain.recording._format import (
     COLUMNS,
     CONSUMERS,
     HOST,
+    INCIDENTS_COLUMN,
     PREFIX,
     SCHEMA,
     consumer_path,
     decoded_fields,
     is_ours,
 )
+from ringmain.recording._in_incidents import InIncidents
 from ringmain.recording._meta import host_of, read_meta
 from ringmain.recording._plan import Range
 from ringmain.recording._reader import Recording
 from ringmain.recording._segment.segment import Damage
-from ringmain.recording._segment.store import SegmentRef, Store, reading
+from ringmain.recording._segment.store import Kept, SegmentRef, Store, reading
 
 POSITION_COLUMNS = ("segment", "row")
 BATCH_BYTES = 32 << 20  # a sealed row group can be larger; smaller batches need less memory in a worker
@@ -58,20 +60,26 @@ class Scan:
     max_payload: int | None = None
     consumer: str | None = None
 
-    def filter(self) -> Filter:
-        return Filter(self.topics, self.since_ns, self.until_ns, self.first_seq, self.end_seq)
+    def filter(self, kept: Kept | None = None) -> Filter:
+        """Which rows; of an incident, those in its window."""
+        since_ns, until_ns = self.since_ns, self.until_ns
+        if kept is not None:
+            since_ns = kept.since_ns if since_ns is None else max(since_ns, kept.since_ns)
+            until_ns = kept.until_ns if until_ns is None else min(until_ns, kept.until_ns)
+        return Filter(self.topics, since_ns, until_ns, self.first_seq, self.end_seq)
 
-    def read(self, wanted_range: Range) -> Iterator[pa.RecordBatch]:
-        """The rows of a range that match the filters."""
+    def read(self, wanted_range: Range, left_out: Callable[[int], None] | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows of a range that match the filters. `left_out` is told of those that do not, how many they are."""
         with reading(wanted_range.ref.store.shown):
-            yield from self._read(wanted_range)
+            yield from self._read(wanted_range, left_out)
 
-    def _read(self, wanted_range: Range) -> Iterator[pa.RecordBatch]:
-        wanted = self.filter()
+    def _read(self, wanted_range: Range, left_out: Callable[[int], None] | None) -> Iterator[pa.RecordBatch]:
+        wanted = self.filter(wanted_range.ref.store.kept)
         names = self._read_names()
         needed = tuple(name for name in COLUMNS if name in names or name in wanted.columns) or ("seq",)
         store, number = wanted_range.ref.store, wanted_range.ref.number
         host = host_of(read_meta(store), number) if HOST.name in names else ""
+        kept = InIncidents(store) if INCIDENTS_COLUMN.name in names else None
         gaps = Gaps(store, wanted_range.key, self.consumer, self.fail_on_loss)
         try:
             segment = wanted_range.ref.open(known=True)
@@ -89,14 +97,18 @@ class Scan:
                 wanted_range.first,
                 wanted_range.end,
                 needed,
-                min_ns=self.since_ns,
-                max_ns=self.until_ns,
+                min_ns=wanted.since_ns if left_out is None else None,
+                max_ns=wanted.until_ns if left_out is None else None,
                 on_damage=on_damage,
             ):
+                there = len(batch)
                 rows, batch = wanted.apply(row, batch) if wanted.columns else (None, batch)
+                if left_out is not None:
+                    left_out(there - len(batch))
                 self._check_size(wanted_range, batch)
                 for piece, piece_rows in _pieces(batch, rows):
-                    yield self._shape(wanted_range, host, row, piece, piece_rows)
+                    numbers = piece_rows if piece_rows is not None else pa.array(np.arange(row, row + len(piece)))
+                    yield self._shape(wanted_range, host, kept, piece, numbers)
                     row += len(piece)
         finally:
             segment.close()
@@ -111,7 +123,8 @@ class Scan:
         """The columns to read of a recording."""
         ours = self._ours()
         decodes = len(ours) < len(self.schema.names) or not ours.keys().isdisjoint((PAYLOAD.name, ERROR.name))
-        return {*ours.values(), *(("payload", "epoch") if self.decoding is not None and decodes else ())}
+        more = InIncidents.needs if INCIDENTS_COLUMN.name in ours.values() else ()
+        return {*ours.values(), *more, *(("payload", "epoch") if self.decoding is not None and decodes else ())}
 
     def _check_size(self, source: Range, batch: pa.RecordBatch) -> None:
         if self.max_payload is None or batch.nbytes <= self.max_payload or "payload" not in batch.schema.names:
@@ -124,7 +137,7 @@ class Scan:
             )
 
     def _shape(
-        self, source: Range, host: str, row: int, batch: pa.RecordBatch, rows: pa.Array | None
+        self, source: Range, host: str, kept: InIncidents | None, batch: pa.RecordBatch, rows: pa.Array
     ) -> pa.RecordBatch:
         """The columns that are wanted, in their order."""
         decoded: dict[str, pa.Array] = {}
@@ -143,7 +156,10 @@ class Scan:
             elif ours[name] == HOST.name:
                 arrays.append(pa.repeat(pa.scalar(host), len(batch)))
             elif ours[name] == "row":
-                arrays.append(rows if rows is not None else pa.array(np.arange(row, row + len(batch))))
+                arrays.append(rows)
+            elif ours[name] == INCIDENTS_COLUMN.name:
+                assert kept is not None
+                arrays.append(kept.of(source.ref.number, rows, batch).cast(self.schema.field(name).type))
             else:
                 arrays.append(batch.column(ours[name]))
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
@@ -236,9 +252,10 @@ def known_topics(stores: Iterable[Store]) -> list[str]:
     return sorted(found)
 
 
-def source_schema(decoding: Decoding | None, positions: bool, host: bool) -> pa.Schema:
+def source_schema(decoding: Decoding | None, positions: bool, host: bool, incidents: bool = False) -> pa.Schema:
     """All columns that can be read."""
-    more = [*(POSITION_FIELDS if positions else ()), *((HOST,) if host else ())]
+    last = [*((HOST,) if host else ()), *((INCIDENTS_COLUMN,) if incidents else ())]
+    more = [*(POSITION_FIELDS if positions else ()), *last]
     if decoding is None:
         return pa.schema([*SCHEMA, *more])
     envelope = decoded_fields(list(SCHEMA)[:-1])

@@ -9,7 +9,7 @@ from typing import Literal
 
 from ringmain import _names
 from ringmain.recording import Store
-from ringmain.recording._format import COLUMNS
+from ringmain.recording._format import COLUMNS, HOST, INCIDENTS_COLUMN, decoded_name
 from ringmain.recording._locations import find_recordings
 from ringmain.recording._plan import SPLIT_BYTES
 from ringmain.recording._scan import POSITION_COLUMNS
@@ -25,6 +25,8 @@ _KNOWN = {
     "columns": "the columns to read, separated by commas",
     "positions": "true: the columns segment and row, each message's position in its recording",
     "host": "true: the column host, where each message was recorded",
+    "incident": "of flight recordings, the incident of this id, or part of an id: only what it has",
+    "incidents": "true: the column incidents, the ids of those that each message is in",
     "startingposition": "earliest (the default), latest, SEGMENT:ROW, or one of these for each recording as JSON",
     "maxbytespertrigger": "how much a micro-batch reads at most, in bytes or like 64MiB",
     "maxrowspertrigger": "how many messages a micro-batch reads at most",
@@ -36,6 +38,7 @@ _KNOWN = {
     "storage.name": "an option of the object store, like storage.AWS_REGION",
     "ranges": "which rows of which segments, as ringmain.spark.read passes it",
 }  # fmt: skip
+_IN_INCIDENTS = {INCIDENTS_COLUMN.name, decoded_name(INCIDENTS_COLUMN.name)}
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,8 @@ class Options:
     columns: tuple[str, ...] | None = None
     positions: bool = False
     host: bool = False
+    incident: str | None = None
+    incidents: bool = False
     starting: str = "earliest"
     max_bytes: int | None = None
     max_rows: int | None = None
@@ -75,8 +80,11 @@ class Options:
             raise ValueError("which recording? Give its directory to load(), or mode=live and a topic to read a ring")
         if mode == "live" and (not topics or path or _flag(options, "decode", False)):
             raise ValueError("mode=live reads rings: it takes topic=NAME,..., and neither a path nor decode")
+        if mode == "live" and ("incident" in options or _flag(options, "incidents", False)):
+            raise ValueError("mode=live reads rings, and incidents are in recordings: leave out incident and incidents")
         if columns is not None and not _flag(options, "decode", False):
-            unknown = [name for name in columns if name not in (*COLUMNS, *POSITION_COLUMNS, "host")]
+            more = (*POSITION_COLUMNS, HOST.name, INCIDENTS_COLUMN.name)
+            unknown = [name for name in columns if name not in (*COLUMNS, *more)]
             if unknown:
                 raise ValueError(f"columns: there is no {', '.join(unknown)}; there are {', '.join(COLUMNS)}")
         return cls(
@@ -87,6 +95,8 @@ class Options:
             columns=columns,
             positions=_flag(options, "positions", False),
             host=_flag(options, "host", False),
+            incident=options.get("incident"),
+            incidents=_flag(options, "incidents", False) or bool(_IN_INCIDENTS & {*(columns or ())}),
             starting=options.get("startingposition", "earliest"),
             max_bytes=_size(options, "maxbytespertrigger"),
             max_rows=_count(options, "maxrowspertrigger"),
@@ -101,7 +111,7 @@ class Options:
 
     def find_recordings(self, *, must_exist: bool = True) -> dict[str, Store]:
         """{key: store} of every recording at the path now."""
-        return find_recordings(self.path, must_exist=must_exist, storage=dict(self.storage))
+        return find_recordings(self.path, must_exist=must_exist, storage=dict(self.storage), incident=self.incident)
 
 
 def known_options(given: Mapping[str, str], known: Mapping[str, str], what: str) -> dict[str, str]:

@@ -24,6 +24,7 @@ from ringmain.recording._format import HOST, SCHEMA, sealed_name
 from ringmain.recording._locations import absolute, find_recordings
 from ringmain.recording._meta import host_of, read_meta
 from ringmain.recording._plan import SPLIT_BYTES, Range, between, open_plan
+from ringmain.recording._scan import Scan
 from ringmain.spark._options import STORAGE
 from ringmain.spark._source import format_ranges, spark_schema
 
@@ -43,13 +44,15 @@ def read(
     split_bytes: int = SPLIT_BYTES,
     verify: bool = True,
     storage_options: Mapping[str, str] | None = None,
+    incident: str | None = None,
 ) -> DataFrame:
     """All messages of a recording (or of all below a directory, or that match a pattern) as they are now, with `host`:
     where they were recorded.
 
     topic: a name or pattern, or several separated by commas.   verify: check Parquet's page checksums while reading;
     `Recording.verify()` checks more.   storage_options: of an object store, which pyarrow then reads; the session's own
-    file system has its settings in the session.
+    file system has its settings in the session.   incident: of flight recordings, the incident of this id, or part of
+    an id: only what it has, which pyarrow reads, too.
     """
     patterns = [part.strip() for part in topic.split(",")] if topic else None
     wanted = Filter(patterns)
@@ -57,16 +60,17 @@ def read(
     sealed: dict[str, str] = {}  # address -> host
     growing: list[Range] = []
     native: dict[str, bool] = {}
-    for key, store in find_recordings(path, storage=storage_options).items():
+    for key, store in find_recordings(path, storage=storage_options, incident=incident).items():
         scheme = _scheme(store)
         if scheme not in native:
             native[scheme] = scheme == "file" or (not storage_options and has_file_system(spark, scheme))
         meta = read_meta(store)
         for ref in list_segments(store):
-            if ref.sealed and not ref.waiting and native[scheme] and not _is_wide(ref):
+            if incident is None and ref.sealed and not ref.waiting and native[scheme] and not _is_wide(ref):
                 sealed[_address(ref)] = host_of(meta, ref.number)
                 continue
-            growing += between(key, [open_plan(ref)], Position(0, 0), None, split_bytes)
+            window = Scan(SCHEMA).filter(store.kept)
+            growing += between(key, [open_plan(ref)], Position(0, 0), None, split_bytes, window)
     parts = []
     schema = spark_schema(SCHEMA)
     if sealed:

@@ -21,6 +21,7 @@ from ringmain.recording import Position, SegmentRef, Store
 from ringmain.recording._decode import Decoding
 from ringmain.recording._plan import Range, between, plan_all
 from ringmain.recording._scan import Gaps, Scan, known_topics, lives_of, source_schema
+from ringmain.recording._segment.store import Kept
 from ringmain.spark._filters import narrow
 from ringmain.spark._options import Options
 
@@ -39,7 +40,7 @@ class RingmainSource(DataSource):
     def schema(self) -> StructType:
         options = Options.parse(self._given)
         decoding = decoding_for(options)
-        schema = source_schema(decoding, options.positions, options.host)
+        schema = source_schema(decoding, options.positions, options.host, options.incidents)
         if options.columns is not None:
             missing = [name for name in options.columns if name not in schema.names]
             if missing:
@@ -62,6 +63,8 @@ class RingmainSource(DataSource):
             from ringmain.spark._live import LiveStream
 
             return LiveStream(options, scan_for(options, schema))
+        if options.incident is not None:
+            raise ValueError("a stream goes on with what is recorded, and an incident ends: use read, not readStream")
         from ringmain.spark._stream import RecordingStream
 
         return RecordingStream(options, scan_for(options, schema))
@@ -86,11 +89,11 @@ class RecordingReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         if self._options.ranges is not None:
             return [InputPartition(item) for item in parse_ranges(self._options.ranges, self._options.storage)]
-        wanted = self._scan.filter()
         found: list[Range] = []
         for key, store in self._options.find_recordings().items():
             gaps = Gaps(store, key, self._scan.consumer, self._scan.fail_on_loss)
             plans = plan_all(store, gaps.unreadable)
+            wanted = self._scan.filter(store.kept)
             found += between(key, plans, Position(0, 0), None, self._options.split_bytes, wanted)
         return [InputPartition(item) for item in found]
 
@@ -134,7 +137,7 @@ def scan_for(options: Options, schema: StructType) -> Scan:
     """What to read for the columns that Spark requests: all, or those of .schema(...) or the option."""
     decoding = decoding_for(options)
     wanted = arrow_of(schema)
-    there = source_schema(decoding, True, True)
+    there = source_schema(decoding, True, True, True)
     unknown = [name for name in wanted.names if name not in there.names]
     if unknown:
         raise ValueError(f"a recording has no column {', '.join(unknown)}; it has {', '.join(there.names)}")
@@ -164,7 +167,7 @@ def format_ranges(ranges: list[Range]) -> str:
     return json.dumps(
         [
             [r.key, str(r.ref.store.directory or ""), r.ref.store.sealed_uri, r.ref.recording or r.ref.store.id,
-             r.ref.number, r.first, r.end]
+             r.ref.number, r.first, r.end, r.ref.store.kept]
             for r in ranges
         ]
     )  # fmt: skip
@@ -172,8 +175,9 @@ def format_ranges(ranges: list[Range]) -> str:
 
 def parse_ranges(text: str, storage: tuple[tuple[str, str], ...] = ()) -> list[Range]:
     found = []
-    for key, directory, uri, recording, number, first, end in json.loads(text):
-        store = Store(Path(directory) if directory else None, uri, storage, recording)
+    for key, directory, uri, recording, number, first, end, kept in json.loads(text):
+        where = Path(directory) if directory else None
+        store = Store(where, uri, storage, recording, kept=Kept.parse(kept) if kept else None)
         ref = SegmentRef(number, store.directory is None, store, 0)
         found.append(Range(key, ref, first, end))
     return found

@@ -56,12 +56,13 @@ def open_stored(
     incident: str | None = None,
     skip_damage: bool = False,
 ) -> Recording | Lake:
-    """What is there. Raises RecordingNotFound if neither is."""
+    """What is there, of a recording perhaps an incident; of a lake, `narrow` chooses one. Raises RecordingNotFound if
+    neither is."""
     try:
         return Recording(where, skip_damage=skip_damage, storage_options=storage_options, incident=incident)
     except RecordingNotFound:
         is_local = "://" not in str(where)
-        if incident is not None or (is_local and not Path(where, "ops").is_dir()):
+        if is_local and not Path(where, "ops").is_dir():
             raise
         from ringmain.lake import Lake
 
@@ -69,6 +70,16 @@ def open_stored(
         if not lake.tables():
             raise
         return lake
+
+
+def narrow(source: LakeTopics, incident: str) -> None:
+    """To the window of an incident, where no narrower one was asked for, and to its host."""
+    from ringmain.lake._incidents import find
+
+    host, one = find(source.lake, incident)
+    source.host = source.host or host
+    source.since = one.start_ns if source.since is None else source.since
+    source.until = one.end_ns if source.until is None else source.until
 
 
 def _check(wanted: Sequence[str], there: Mapping[str, object] | Sequence[str], where: str) -> None:

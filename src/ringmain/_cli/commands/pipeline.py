@@ -6,7 +6,7 @@ import argparse
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from ringmain._cli.arguments import add_storage_option, natural, positive_seconds, size
+from ringmain._cli.arguments import add_incident, add_storage_option, natural, positive_seconds, size
 from ringmain._cli.exit_codes import CommandError, Exit, UsageError, needs
 from ringmain._cli.topic_summary import dump_json
 
@@ -20,6 +20,7 @@ EXAMPLES = [
         "each frame with the newest imu, at most 0.1 s old",
         "ringmain pipeline run drive --lake lake --align camera:imu@0.1",
     ),
+    ("of flight recordings, what they kept", "ringmain pipeline run 'flights/*' --lake lake --incident '*'"),
     ("on a robot, without Spark", "ringmain pipeline run drive --lake lake --engine local"),
     ("join small files, delete those of old versions", "ringmain pipeline maintain lake"),
     ("delete all that is known of a robot", "ringmain pipeline forget robot-07 --lake lake"),
@@ -61,6 +62,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--retain", action="append", default=[], type=_retain, metavar="TABLE=DAYS",
         help="maintain: delete rows that are older; a table's name or a pattern, like silver/*",
     )  # fmt: skip
+    add_incident(parser)
     add_storage_option(parser)
 
 
@@ -107,6 +109,7 @@ def run(args: argparse.Namespace) -> int:
         interval_s=args.interval,
         max_bytes_per_batch=str(args.batch_bytes),
         fail_on_data_loss=not args.skip_damage,
+        incident=args.incident,
     )
     print(dump_json(asdict(summary)) if args.json else summary)
     return Exit.OK

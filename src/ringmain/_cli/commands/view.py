@@ -181,7 +181,8 @@ def _stored(args: argparse.Namespace) -> tuple[RecordedTopics | LakeTopics | Non
                 )
         return None, []
     from ringmain.recording import Recording
-    from ringmain.view._stored import open_stored, stored_topics
+    from ringmain.view._recorded import RecordedTopics
+    from ringmain.view._stored import narrow, open_stored, stored_topics
 
     with needs("lake"):
         opened = open_stored(first, dict(args.storage_option), incident=args.incident, skip_damage=True)
@@ -189,6 +190,8 @@ def _stored(args: argparse.Namespace) -> tuple[RecordedTopics | LakeTopics | Non
         opened, args.what[1:] or None, host=args.host, hz=args.hz or math.inf, points_hz=args.points_hz or math.inf
     )
     source.since, source.until = moment("--from", args.since, source), moment("--to", args.until, source)
+    if args.incident is not None and not isinstance(source, RecordedTopics):
+        narrow(source, args.incident)
     return source, opened.damage if isinstance(opened, Recording) else []
 
 

@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from pyarrow import fs as pafs
 
 from ringmain.errors import RecordingCorrupt, RecordingError, RecordingNotFound, RingmainError
 from ringmain.recording import _checksum
-from ringmain.recording._format import RETIRED, Retired, parse_segment_name, sealed_name, stream_name
+from ringmain.recording._format import RETIRED, Position, Retired, parse_segment_name, sealed_name, stream_name
 from ringmain.recording._meta import read_meta
 from ringmain.recording._segment.object_store import is_object_store, open_filesystem
 from ringmain.recording._segment.parquet_segment import Footer, ParquetSegment
@@ -27,6 +28,21 @@ from ringmain.recording._segment.segment_reader import StreamSegment
 
 _PIECE_BYTES = 1 << 20
 _FOOTERS_KEPT = 1024
+
+
+class Kept(NamedTuple):
+    """The rows of an incident: those before `end`, if it has one, published in [since_ns, until_ns)."""
+
+    incident: str
+    end: Position | None
+    since_ns: int
+    until_ns: int
+
+    @classmethod
+    def parse(cls, found: Sequence[Any]) -> Kept:
+        """One that has been JSON."""
+        incident, end, since_ns, until_ns = found
+        return cls(incident, Position(*end) if end is not None else None, since_ns, until_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +59,8 @@ class Store:
     """Of the segments in the directory, only those that incidents pin go to `sealed_uri`."""
     pinned: tuple[int, int] | None = None
     """The segments of an incident, [first, end): these alone are listed, also where retention left them behind."""
+    kept: Kept | None = None
+    """Of the rows in these, only those of the incident are planned and scanned."""
 
     @classmethod
     def of(cls, location: str | Path, options: Mapping[str, str] | None = None) -> Store:

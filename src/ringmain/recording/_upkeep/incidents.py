@@ -11,7 +11,8 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,7 +21,7 @@ import msgspec
 from ringmain.errors import RecordingError, RecordingNotFound
 from ringmain.recording import _checksum
 from ringmain.recording._format import INCIDENTS, MAX_SEGMENT, REQUESTS, Position
-from ringmain.recording._segment.store import Store
+from ringmain.recording._segment.store import Kept, Store
 from ringmain.recording._upkeep.lock import is_locked
 
 _OPEN, _NEVER = -1, MAX_SEGMENT + 1
@@ -109,13 +110,23 @@ def _read(store: Store) -> tuple[list[Incident], bool]:
 
 def find_incident(store: Store, wanted: str) -> Incident:
     """By its id, or by what only one id has in it."""
-    known = incidents_in(store)
+    return choose_incident(incidents_in(store), wanted)
+
+
+def choose_incident(known: Sequence[Incident], wanted: str) -> Incident:
+    """Of these, by its id or by what only one id has in it."""
     matching = [one for one in known if one.id == wanted] or [one for one in known if wanted in one.id]
     if len(matching) == 1:
         return matching[0]
     there = ", ".join(one.id for one in (matching or known)) or "none"
     problem = "several incidents match" if matching else "there is no incident"
     raise RecordingNotFound(f"{problem} {wanted!r}; there are {there}")
+
+
+def store_of(store: Store, incident: Incident) -> Store:
+    """The recording's store, narrowed to what an incident has."""
+    kept = Kept(incident.id, incident.end, incident.start_ns, incident.end_ns)
+    return replace(store, pinned=incident.segments, kept=kept)
 
 
 def pinned_in(store: Store, segments: Collection[int]) -> set[int]:
