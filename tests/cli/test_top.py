@@ -23,11 +23,24 @@ import ringmain as rm
 from ringmain._cli.live.model import HISTORY, Model, Seen
 from ringmain._cli.live.picture import half_blocks, shades
 from ringmain._cli.live.source import Topics
-from ringmain._cli.live.view import HEADS, bar, cells, details, frame_text, messages_text, sparkline, status_line, tone
+from ringmain._cli.live.view import (
+    HEADS,
+    bar,
+    cells,
+    details,
+    frame_text,
+    incidents_text,
+    messages_text,
+    sparkline,
+    status_line,
+    tone,
+)
 from ringmain._cli.observe import Reading
 from ringmain._cli.text_format import table
 from ringmain._message import Message
 from ringmain.frames._thumbnail import thumbnail
+from ringmain.recording import RecordingWriter
+from ringmain.recording._upkeep.incidents import Incident, write_incident
 from tests.cli.conftest import Imu
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -157,6 +170,9 @@ class MadeUp:
     def look(self):
         second, topics = next(self.looks)
         return [seen_at(second, topic) for topic in topics]
+
+    def incidents(self):
+        return {}
 
     def newest(self, topic, count):
         return NEWEST
@@ -309,6 +325,29 @@ def test_what_is_no_image_is_not_shown_as_one():
     for other in (numpy.zeros(3), numpy.zeros((4, 4), "u1"), numpy.zeros((9, 9, 7)), b"bytes", {"a": 1}, None):
         assert thumbnail(other) is None
     assert "none" in frame_text(None)
+
+
+def test_incidents_of_a_flight_recorder(tmp_path):
+    store, now_ns = tmp_path / "flight", 10**18
+    RecordingWriter(store).close()
+    assert incidents_text(Topics([str(store)]).incidents(), now_ns) == f"{store}: no incidents"
+    for n, end in ((1, 0), (2, -1)):
+        at_ns = now_ns - 10**9 * (10 - n)
+        one = Incident("", f"i{n}", "hard", "when imu: ax > 9 on imu", at_ns, at_ns, at_ns + 1, 0, end_segment=end)
+        write_incident(store, one, sync=False)
+    said = incidents_text(Topics([str(store), "nowhere"]).incidents(), now_ns).splitlines()
+    assert said[0] == f"{store}: 2 incidents  ·  1 not over  ·  8 s ago: when imu: ax > 9 on imu"
+    assert said[1] == "nowhere: no recording there yet"
+    pytest.importorskip("textual")
+    from ringmain._cli.live.app import LiveView
+
+    async def drive() -> str:
+        app = LiveView(Topics([str(store)]), interval_s=3600)
+        async with app.run_test(size=(150, 24)) as pilot:
+            await pilot.pause()
+            return screen_text(app)
+
+    assert "2 incidents  ·  1 not over" in asyncio.run(drive())
 
 
 def test_observing_takes_no_slot():

@@ -13,6 +13,7 @@ EXAMPLES = [
     ("all topics, once a second (q quits, s sorts, / filters, Enter opens a topic)", "ringmain top"),
     ("twice a second, the busiest first", "ringmain top --interval 0.5 --sort rate"),
     ("topics below camera/", "ringmain top --filter camera/"),
+    ("and what a flight recorder keeps", "ringmain top --recording flight"),
 ]
 
 
@@ -20,6 +21,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_interval(parser, 1.0, "seconds between updates")
     parser.add_argument("--sort", choices=SORTS, default="name", help="what to sort by (default: name)")
     parser.add_argument("--filter", default="", metavar="TEXT", help="only topics whose name contains this")
+    parser.add_argument(
+        "--recording", action="append", default=[], metavar="DIR", help="of a flight recorder: show its incidents too"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -29,7 +33,10 @@ def run(args: argparse.Namespace) -> int:
         from ringmain._cli.live.app import LiveView
     from ringmain._cli.live.source import Topics
 
-    app = LiveView(Topics(), args.interval)
+    if args.recording:
+        with needs("record"):
+            import ringmain.recording  # noqa: F401
+    app = LiveView(Topics(args.recording), args.interval)
     app.model.sort = args.sort
     app.model.filter = args.filter
     app.run()

@@ -27,6 +27,7 @@ from ringmain._cli.live.view import (
     details,
     frame_text,
     headline,
+    incidents_text,
     messages_text,
     status_line,
     tone,
@@ -84,6 +85,8 @@ class LiveView(App[None]):
     CSS = """
     #filter { display: none; dock: bottom; }
     #filter.shown { display: block; }
+    #incidents { display: none; padding: 0 1; }
+    #incidents.shown { display: block; }
     .bar { height: 1; background: $panel; padding: 0 1; }
     #topics { height: 1fr; }
     #details, #messages { padding: 1 1 0 1; }
@@ -103,11 +106,13 @@ class LiveView(App[None]):
         self._source = source
         self._interval_s = interval_s
         self._status = Static(id="status", classes="bar", markup=False)
+        self._incidents = Static(id="incidents", markup=False)
         self._table = Topics(id="topics", cursor_type="row", zebra_stripes=True)
         self._filter = Input(placeholder="part of a topic's name; Enter keeps it, Esc clears it", id="filter")
 
     def compose(self) -> ComposeResult:
         yield self._status
+        yield self._incidents
         yield self._table
         yield self._filter
         yield Footer()
@@ -124,6 +129,9 @@ class LiveView(App[None]):
         if not self.screen_stack:
             return  # the app is ending
         self.model.look(self._source.look())
+        kept = self._source.incidents()
+        self._incidents.set_class(bool(kept), "shown")
+        self._incidents.update(incidents_text(kept, time.time_ns()))
         self.show_table()
         self.show_topic()
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from ringmain import _names, _native
 from ringmain._cli.live.model import Seen
@@ -16,6 +17,9 @@ from ringmain._service import services as all_services
 from ringmain.errors import RingmainError
 from ringmain.frames._peek import FrameCopy, peek_frame
 
+if TYPE_CHECKING:
+    from ringmain.recording import Incident
+
 _MOST_BYTES = 1 << 20  # of a larger message only the size is shown
 
 
@@ -23,12 +27,20 @@ class Source(Protocol):
     """What the app observes."""
 
     def look(self) -> list[Seen]: ...
+    def incidents(self) -> dict[str, list[Incident] | None]: ...
     def newest(self, topic: str, count: int) -> list[Message]: ...
     def newest_frame(self, topic: str) -> FrameCopy | None: ...
 
 
 class Topics:
-    """The real topics."""
+    """The real topics, and the incidents in these recordings."""
+
+    def __init__(self, recordings: Sequence[str] = ()) -> None:
+        self._recordings = recordings
+
+    def incidents(self) -> dict[str, list[Incident] | None]:
+        """By recording; None for one that cannot be read, or is not there yet."""
+        return {path: _incidents_in(path) for path in self._recordings}
 
     def look(self) -> list[Seen]:
         services = {each.name: each for each in all_services()}
@@ -62,6 +74,16 @@ class Topics:
             return peek_frame(topic)
         except (RingmainError, ValueError):
             return None
+
+
+def _incidents_in(path: str) -> list[Incident] | None:
+    from ringmain.recording import Store
+    from ringmain.recording._upkeep.incidents import incidents_in
+
+    try:
+        return incidents_in(Store.of(path))
+    except (RingmainError, OSError):
+        return None
 
 
 def _shown(decoder: Decoder, data: bytes | None, size: int) -> object:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 from ringmain._cli.live.model import Model, Row
 from ringmain._cli.message_text import envelope_line, inline, value_lines
@@ -12,6 +12,9 @@ from ringmain._cli.text_format import bytes_text, count_text, duration_text, pri
 from ringmain._cli.topic_summary import oldest_task, type_name
 from ringmain._cli.topic_text import describe
 from ringmain._message import Message
+
+if TYPE_CHECKING:
+    from ringmain.recording import Incident
 
 HEADS = ("TOPIC", "CONTRACT", "TYPE", "HZ", "", "BANDWIDTH", "FULL", "W", "R", "BEHIND", "DELAY", "LOST", "WHO IS SLOW")
 NUMBERS = frozenset({"HZ", "BANDWIDTH", "FULL", "W", "R", "BEHIND", "DELAY", "LOST"})
@@ -99,6 +102,24 @@ def status_line(model: Model) -> str:
         parts.append(f"only '{printable(model.filter)}'")
     if model.paused:
         parts.append("PAUSED")
+    return "  ·  ".join(parts)
+
+
+def incidents_text(kept: Mapping[str, Sequence[Incident] | None], now_ns: int) -> str:
+    """A line for each recording: how many incidents it has, and the newest."""
+    return "\n".join(f"{printable(name)}: {_incidents_line(known, now_ns)}" for name, known in kept.items())
+
+
+def _incidents_line(known: Sequence[Incident] | None, now_ns: int) -> str:
+    if known is None:
+        return "no recording there yet"
+    if not known:
+        return "no incidents"
+    newest = known[-1]
+    parts = [f"{len(known)} incident{'s' * (len(known) != 1)}"]
+    if still := sum(one.is_open for one in known):
+        parts.append(f"{still} not over")
+    parts.append(f"{duration_text(now_ns - newest.trigger_ns)} ago: {printable(newest.why)}")
     return "  ·  ".join(parts)
 
 
