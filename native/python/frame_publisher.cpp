@@ -4,6 +4,7 @@
 
 #include <new>
 
+#include "frames/frame_ends.hpp"
 #include "python/roster_wait.hpp"
 
 namespace ringmain::py {
@@ -12,67 +13,53 @@ namespace {
 
 // ------------------------------------------------------------------------------------------- the next buffer
 
-// Up to where all readers have read the descriptors. A hint: it decides which buffer is reused, not whether it may be.
-uint64_t read_by_all(const PublisherState& p) {
-    const Ring& ring = p.ring();
-    uint64_t least = UINT64_MAX;
-    uint32_t used = ring.slots_used();
-    for (uint32_t i = 0; i < used; ++i) {
-        const Slot& slot = ring.slots[i];
-        if (slot.state.load(std::memory_order_relaxed) == static_cast<uint32_t>(SlotState::taken) &&
-            slot.role.load(std::memory_order_relaxed) == static_cast<uint32_t>(Role::reader))
-            least = std::min(least, slot.position.load(std::memory_order_relaxed));
-    }
-    return least;
-}
+// The host of a wait for a buffer of the pool, which another thread may close meanwhile.
+struct BufferHost : SignalHost {
+    const FramePublisherState& f;
+    Counted<PoolWriter> pool;
+
+    bool closed() const { return f.closing || f.pool != pool; }
+    bool goes_on() { return SignalHost::goes_on() && !closed(); }
+};
 
 // 1: found a buffer; 0: none, so the frame is dropped; -1: raised.
-int next_buffer(FramePublisherState& f, PublisherState& p, Deadline& deadline, uint32_t& buffer) {
-    if (f.pool->claim(read_by_all(p), buffer) == Status::ok) [[likely]]
-        return 1;
-    Counted<PoolWriter> pool = f.pool;  // another thread may close us while we wait
-    for (;;) {
-        if (pool->taken() == pool->pool().all()) {
-            raise("InUse",
-                  "all " + std::to_string(pool->pool().buffer_count()) + " buffers of frame topic '" +
-                      p.topic +
-                      "' are in use by this process itself: end the blocks of frames being filled, and "
-                      "delete the arrays of frames that were sent");
-            return -1;
+int wait_for_buffer_or_raise(FramePublisherState& f, PublisherState& p, Deadline& deadline,
+                             uint32_t& buffer) {
+    Deadline at_once(0);
+    BufferHost host{{}, f, f.pool};
+    try {
+        switch (
+            wait_for_buffer(*host.pool.get(), p.ring(), p.spin, f.drops ? at_once : deadline, buffer, host)) {
+            case Outcome::ready:
+                return 1;
+            case Outcome::timed_out:
+                if (f.drops) return 0;
+                raise_made("no_buffer", "(sOIs)", p.topic.c_str(), seconds(deadline.timeout_ns()).get(),
+                           host.pool->pool().buffer_count(), host.pool->pool().describe_holders().c_str());
+                return -1;
+            case Outcome::not_there:
+                raise("InUse",
+                      "all " + std::to_string(host.pool->pool().buffer_count()) +
+                          " buffers of frame topic '" + p.topic +
+                          "' are in use by this process itself: end the blocks of frames being filled, and "
+                          "delete the arrays of frames that were sent");
+                return -1;
+            default:
+                if (!PyErr_Occurred())
+                    raise("Closed",
+                          "the publisher of frame topic '" + p.topic + "' was closed while it waited");
+                return -1;
         }
-        try {
-            if (pool->reap() && pool->claim(read_by_all(p), buffer) == Status::ok) return 1;
-        } catch (const Failure& failure) {
-            raise(failure, p.topic);
-            return -1;
-        }
-        if (f.drops) return 0;
-        int64_t left = deadline.left_ns();
-        if (left == 0) {
-            raise_made("no_buffer", "(sOIs)", p.topic.c_str(), seconds(deadline.timeout_ns()).get(),
-                       pool->pool().buffer_count(), pool->pool().describe_holders().c_str());
-            return -1;
-        }
-        const Pool& there = pool->pool();
-        auto given_back = [&, ours = pool->taken()] {
-            return (there.held(std::memory_order_relaxed) | ours) != there.all();
-        };
-        PythonHost host = p.host();
-        if (!p.spin.until(left, given_back, [] { return PyErr_CheckSignals() != 0; }, host)) {
-            if (PyErr_Occurred()) return -1;
-            std::vector<Bell> bells = pool->arm();
-            if (!bells.empty()) {
-                WithoutGil unlocked;
-                sleep_on_any(bells.data(), bells.size(), std::min(kSlice_ns, left));
-            }
-        }
-        if (PyErr_CheckSignals() != 0) return -1;
-        if (f.closing || f.pool != pool) {
-            raise("Closed", "the publisher of frame topic '" + p.topic + "' was closed while it waited");
-            return -1;
-        }
-        if (pool->claim(read_by_all(p), buffer) == Status::ok) return 1;
+    } catch (const Failure& failure) {
+        raise(failure, p.topic);
+        return -1;
     }
+}
+
+int next_buffer(FramePublisherState& f, PublisherState& p, Deadline& deadline, uint32_t& buffer) {
+    if (f.pool->claim(read_by_all(p.ring()), buffer) == Status::ok) [[likely]]
+        return 1;
+    return wait_for_buffer_or_raise(f, p, deadline, buffer);
 }
 
 // Raises unless frames can be sent now.

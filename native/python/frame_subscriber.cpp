@@ -5,7 +5,7 @@
 #include <new>
 #include <utility>
 
-#include "python/roster_wait.hpp"
+#include "frames/frame_ends.hpp"
 
 namespace ringmain::py {
 
@@ -33,7 +33,7 @@ struct FrameSubscriberState {
     Counted<PoolReader> pool;        // of the newest frame
     PyObject* layout = nullptr;      // of that pool
     LastFrame last;                  // of next(subscriber)
-    uint64_t joined_at = 0;          // position where we joined: earlier frames do not count as lost
+    FrameReader reader;
 };
 
 struct FrameSubscriberObject {
@@ -54,19 +54,14 @@ SubscriberState* descriptors_of(const FrameSubscriberState& f) {
     return nullptr;
 }
 
-// 1: the pool of this descriptor is mapped; 0: it is gone; -1: raised.
-int attach_pool(PyObject* self, SubscriberState& s, FrameSubscriberState& f, uint64_t epoch) {
+// ready: the pool of this epoch is mapped. stopped: raised, or closed.
+Outcome attach_pool(PyObject* self, SubscriberState& s, FrameSubscriberState& f, uint64_t epoch,
+                    SubscriberHost& host) {
     if (f.pool && f.pool->pool().epoch() == epoch && !f.pool->forked()) [[likely]]
-        return 1;
+        return Outcome::ready;
     std::unique_ptr<PoolReader> pool;
-    std::string schema;
-    bool there = false;
-    bool opened = with_roster(s.topic, [&](int64_t patience_ns) {
-        pool = open_pool(s.directory, s.topic, s.name, patience_ns);
-        there = pool && pool->pool().epoch() == epoch;
-        if (there) schema = pool->pool().topic_file().schema();
-    });
-    if (!opened || !there) return opened ? 0 : -1;
+    if (Outcome how = open_pool_of(s, epoch, pool, host); how != Outcome::ready) return how;
+    std::string schema = pool->pool().topic_file().schema();
     // The old pool stays mapped during the call, which may unregister its memory.
     Counted<PoolReader> before = std::exchange(f.pool, Counted(std::move(pool)));
     PyObject* layout =
@@ -74,28 +69,11 @@ int attach_pool(PyObject* self, SubscriberState& s, FrameSubscriberState& f, uin
                             static_cast<Py_ssize_t>(schema.size()), f.pool->pool().buffer_bytes());
     if (!layout) {
         f.pool = std::move(before);
-        return -1;
+        return Outcome::stopped;
     }
     Py_XDECREF(f.layout);
     f.layout = layout;
-    return 1;
-}
-
-// For a descriptor whose frame has been overwritten or whose pool is gone.
-void count_lost(SubscriberState& s, const FrameSubscriberState& f, const View& view) {
-    s.reader->skip(view);
-    if (!s.conflate && view.position >= f.joined_at) {
-        ++s.reader->lost;
-        ++s.reader->pending_lost;
-    }
-    s.reader->release(s.keep());
-}
-
-PyObject* refuse_message(SubscriberState& s, const View& view, const char* why) {
-    s.reader->take(view);
-    s.reader->release(s.keep());
-    return raise("TopicMismatch", "message " + std::to_string(view.seq) + " of topic '" + s.topic + "' " +
-                                      why + ": read it with Subscriber, or send to it with FramePublisher");
+    return Outcome::ready;
 }
 
 // Takes ownership of meta_bytes.
@@ -125,51 +103,29 @@ PyObject* make_frame(SubscriberState& s, FrameSubscriberState& f, const View& vi
 
 // The next frame; nullptr without an exception: time is up.
 PyObject* receive(PyObject* self, FrameSubscriberState& f, SubscriberState& s, Deadline& deadline) {
+    SubscriberHost host(f.subscriber, s);
+    auto attach = [&](uint64_t epoch, PoolReader*& pool) {
+        Outcome how = attach_pool(self, s, f, epoch, host);
+        pool = f.pool.get();
+        return how;
+    };
     for (;;) {
-        View view;
-        if (next_message(f.subscriber, s, deadline, view) != 1) return nullptr;
-        Descriptor descriptor{};
+        FoundFrame found;
+        if (in_python(s, [&] { return f.reader.next(s, deadline, found, attach, host); }) != 1)
+            return nullptr;
         PyObject* meta = nullptr;
-        copy_out(&descriptor, view.payload(), std::min<size_t>(view.size, sizeof descriptor));
-        if (view.size > sizeof descriptor) {
-            meta = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(view.size - sizeof descriptor));
-            if (!meta) return nullptr;
-            copy_out(PyBytes_AsString(meta), view.payload() + sizeof descriptor,
-                     view.size - sizeof descriptor);
+        if (size_t meta_bytes = found.view.size - sizeof(Descriptor)) {
+            meta = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(meta_bytes));
+            if (meta)
+                copy_out(PyBytes_AsString(meta), found.view.payload() + sizeof(Descriptor), meta_bytes);
+            else
+                return f.pool->release(found.descriptor.buffer), nullptr;
         }
-        struct Owner {
-            PyObject*& object;
-            ~Owner() { Py_XDECREF(object); }
-        } owner{meta};
-        if (!s.reader->still_whole(view)) continue;
-        if (view.size < sizeof descriptor || descriptor.magic != kDescriptorMagic)
-            return refuse_message(s, view, "is not a frame");
-        if (descriptor.version != kPoolVersion)
-            return refuse_message(s, view, "is a frame of another version of ringmain");
-        int attached = attach_pool(self, s, f, descriptor.pool);
-        if (attached < 0) return nullptr;
-        if (attached == 0) {
-            count_lost(s, f, view);
-            continue;
-        }
-        if (descriptor.buffer >= f.pool->pool().buffer_count() ||
-            descriptor.size > f.pool->pool().buffer_bytes())
-            return refuse_message(s, view, "points outside its pool's buffers");
-        Status status = f.pool->lease(descriptor.buffer, descriptor.number);
-        if (status == Status::taken_over) return raise_evicted(s);
-        if (status != Status::ok) {
-            count_lost(s, f, view);
-            continue;
-        }
-        PyObject* frame = make_frame(s, f, view, descriptor, std::exchange(meta, nullptr));
+        PyObject* frame = make_frame(s, f, found.view, found.descriptor, meta);
         if (!frame) return nullptr;
-        if (!s.reader->still_whole(view)) {  // sender and kind were overwritten while they were read
-            Py_DECREF(frame);
-            continue;
-        }
-        reinterpret_cast<FrameObject*>(frame)->state.lost = s.reader->take(view);
-        s.reader->release(s.keep());
-        return frame;
+        if (FrameReader::take(s, found, reinterpret_cast<FrameObject*>(frame)->state.lost)) [[likely]]
+            return frame;
+        Py_DECREF(frame);  // and its buffer is given back
     }
 }
 
@@ -268,10 +224,7 @@ PyObject* attached(PyObject* self, PyObject*) {
     FrameSubscriberState& f = frames_of(self);
     SubscriberState* s = descriptors_of(f);
     if (!s) return nullptr;
-    uint64_t commit =
-        s->participant->topic_file().header().commit.load(std::memory_order_acquire) & kPositionMask;
-    f.joined_at = s->joined_before_topic ? 0 : std::min(commit, s->reader->position());
-    if (!s->joined_before_topic && s->start == Start::oldest) f.joined_at = commit;
+    f.reader.joined(*s);
     Py_RETURN_NONE;
 }
 

@@ -43,6 +43,7 @@ class Counted {
         delete value_;
     }
     T* operator->() const { return value_; }
+    T* get() const { return value_; }
     explicit operator bool() const { return value_ != nullptr; }
     bool operator==(const Counted& other) const { return value_ == other.value_; }
     void reset() { *this = Counted(); }

@@ -6,6 +6,21 @@
 
 namespace ringmain::py {
 
+// Of a wait that nothing but a signal ends.
+struct SignalHost {
+    template <class Step>
+    auto outside(Step step) {
+        WithoutGil unlocked;
+        return step();
+    }
+    template <class Sleep>
+    Woken sleep(const uint32_t*, const std::shared_ptr<const void>&, Sleep sleep) {
+        return outside(sleep);
+    }
+    bool goes_on() { return PyErr_CheckSignals() == 0; }
+};
+static_assert(Host<SignalHost>);
+
 class PythonHost {
     Sleepers& sleepers_;
     const bool& closing_;

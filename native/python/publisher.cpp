@@ -402,22 +402,22 @@ PyObject* wait_for_readers(PyObject* self, PyObject* const* args, Py_ssize_t cou
     if (given[1] && !parse_timeout(given[1], timeout_ns)) return nullptr;
     long wanted = given[0] ? PyLong_AsLong(given[0]) : 1;
     if (wanted == -1 && PyErr_Occurred()) return nullptr;
-    const TopicFile& s = p->participant->topic_file();
+    // Another thread may close the publisher meanwhile, or make a reservation.
+    struct Host : PythonHost {
+        PyObject* self;
+        bool goes_on() { return PyErr_CheckSignals() == 0 && usable(self); }
+    } host{p->host(), self};
+    std::shared_ptr<TopicFile> file = p->participant->shared();
     Deadline deadline(timeout_ns);
-    for (;;) {
-        Bell bell{s.header().membership.futex(), s.header().membership.load(std::memory_order_acquire)};
-        long readers = living_readers(s);
-        if (readers >= wanted) return PyLong_FromLong(readers);
-        int64_t left = deadline.left_ns();
-        if (left == 0)
-            return raise_made("too_few_readers", "(sOlli)", p->topic.c_str(), seconds(timeout_ns).get(),
+    uint32_t readers = 0;
+    switch (ringmain::wait_for_readers(file, wanted, readers, deadline, host)) {
+        case Outcome::ready:
+            return PyLong_FromUnsignedLong(readers);
+        case Outcome::timed_out:
+            return raise_made("too_few_readers", "(sOIli)", p->topic.c_str(), seconds(timeout_ns).get(),
                               readers, wanted, 0);
-        std::shared_ptr<TopicFile> keep =
-            p->participant->shared();  // another thread may close the publisher meanwhile
-        // No death is awaited: a reader that dies before it has rung does not count.
-        sleep_until_closed(p->sleepers, p->closing, bell.word, keep,
-                           [&] { return sleep(bell, std::min(kLongestSlice_ns, deadline.left_ns())); });
-        if (PyErr_CheckSignals() != 0 || !(p = usable(self))) return nullptr;
+        default:
+            return nullptr;
     }
 }
 

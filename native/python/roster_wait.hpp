@@ -1,8 +1,8 @@
 // What needs the roster lock, for a user that waits for it. A process that has stopped may have the lock.
 #pragma once
 
-#include "python/py.hpp"
-#include "topic/roster.hpp"
+#include "python/host.hpp"
+#include "waiting/roster_wait.hpp"
 
 namespace ringmain::py {
 
@@ -15,22 +15,15 @@ inline Ref waited_for(const ParticipantInfo& participant) {
                            : nullptr);
 }
 
-// Calls `call(patience_ns)` without the GIL; while it finds the roster locked, again and again for RosterLock::kPatience_ns, and
-// hears signals in between. False: raised.
+// Calls `call(patience_ns)` without the GIL, and hears signals while it waits for the roster lock. False: raised.
 template <class Call>
 bool with_roster(const std::string& topic, Call call) {
-    for (int64_t end_ns = monotonic_ns() + RosterLock::kPatience_ns;;) {
-        try {
-            WithoutGil unlocked;
-            call(RosterLock::kSlice_ns);
-            return true;
-        } catch (const Failure& failure) {
-            if (failure.fault != Fault::roster_locked || monotonic_ns() > end_ns) {
-                raise(failure, topic);
-                return false;
-            }
-        }
-        if (PyErr_CheckSignals() != 0) return false;
+    SignalHost host;
+    try {
+        return ringmain::with_roster(host, call) == Outcome::ready;
+    } catch (const Failure& failure) {
+        raise(failure, topic);
+        return false;
     }
 }
 

@@ -53,6 +53,22 @@ class SubscriberHost : public PythonHost {
 };
 static_assert(ReaderHost<SubscriberHost>);
 
+// How a wait ended. 1: a message; 0: none; -1: raised.
+int result_of(SubscriberState& s, Outcome outcome);
+// The same of a call that returns an Outcome, or throws a Failure.
+template <class Call>
+[[gnu::always_inline]] inline int in_python(SubscriberState& s, Call call) {
+    try {
+        Outcome outcome = call();
+        if (outcome == Outcome::ready) [[likely]]
+            return 1;
+        return outcome == Outcome::not_there ? 0 : result_of(s, outcome);
+    } catch (const Failure& failure) {
+        raise(failure, s.topic);
+        return -1;
+    }
+}
+
 // Joins the topic. 1: attached; 0: there is no such topic yet, or its roster is locked; -1: raised.
 int attach(PyObject* self, SubscriberState& s);
 

@@ -42,8 +42,7 @@ Letter SubscriberHost::send_dead_letter(const View& view, uint32_t returns) {
     return done ? Letter::sent : Letter::stopped;
 }
 
-// 1: a message; 0: none; -1: raised.
-static int result_of(SubscriberState& s, Outcome outcome) {
+int result_of(SubscriberState& s, Outcome outcome) {
     switch (outcome) {
         case Outcome::ready:
             return 1;
@@ -62,19 +61,6 @@ static int result_of(SubscriberState& s, Outcome outcome) {
         default:
             raise_corrupt(s.topic);
             return -1;
-    }
-}
-
-template <class Call>
-[[gnu::always_inline]] static inline int in_python(SubscriberState& s, Call call) {
-    try {
-        Outcome outcome = call();
-        if (outcome == Outcome::ready) [[likely]]
-            return 1;
-        return outcome == Outcome::not_there ? 0 : result_of(s, outcome);
-    } catch (const Failure& failure) {
-        raise(failure, s.topic);
-        return -1;
     }
 }
 

@@ -34,6 +34,29 @@ inline bool may_write(const TopicFile& s, uint32_t slot) {
     return traits(s.contract).one_writer ? turn_slot(turn, s.slot_count) == slot : !turn_over(turn);
 }
 
+// Sleeps until a reader may have joined or left since `seen`. No death is awaited: a reader that dies before it has rung does not
+// count.
+template <Host H>
+void sleep_for_readers(const std::shared_ptr<TopicFile>& file, uint32_t seen, Deadline& deadline, H& host) {
+    Bell bell{file->header().membership.futex(), seen};
+    host.sleep(bell.word, file, [&] { return sleep(bell, std::min(kLongestSlice_ns, deadline.left_ns())); });
+}
+
+// Until so many readers take part; `readers`: so many do. timed_out: fewer.
+template <Host H>
+Outcome wait_for_readers(const std::shared_ptr<TopicFile>& file, int64_t wanted, uint32_t& readers,
+                         Deadline& deadline, H& host) {
+    for (;;) {
+        // acquire: what we count is at least as new. A reader that joins or leaves changes it afterwards.
+        uint32_t seen = file->header().membership.load(std::memory_order_acquire);
+        readers = living_readers(*file);
+        if (readers >= wanted) return Outcome::ready;
+        if (deadline.left_ns() == 0) return Outcome::timed_out;
+        sleep_for_readers(file, seen, deadline, host);
+        if (!host.goes_on()) return Outcome::stopped;
+    }
+}
+
 // One thread at a time, and while it waits others change nothing of it.
 struct BlockingWriter {
     std::unique_ptr<Participant> participant;
@@ -223,10 +246,7 @@ Outcome BlockingWriter::wait_for_min_readers(Deadline& deadline, H& host) {
         membership_seen = seen;
         enough_at = kNeverEnough;
         if (deadline.left_ns() == 0) return Outcome::too_few;
-        Bell bell{s.header().membership.futex(), seen};
-        // No death is awaited: a reader that dies before it has rung does not count.
-        host.sleep(bell.word, participant->shared(),
-                   [&] { return ringmain::sleep(bell, std::min(kLongestSlice_ns, deadline.left_ns())); });
+        sleep_for_readers(participant->shared(), seen, deadline, host);
         if (!host.goes_on()) return Outcome::stopped;
     }
 }
