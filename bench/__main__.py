@@ -26,6 +26,7 @@ from bench import (
     fans,
     harness,
     idle,
+    limits,
     peers,
     plots,
     recovery,
@@ -104,6 +105,7 @@ def _cells(parts: list[str], here: Machine) -> tuple[list[harness.Cell], dict[st
         *fans.fan_cells(kinds),
         *work.work_cells(list(absent)),
         *requests.request_cells(),
+        *limits.limit_cells(),
     ]
     at_one = [
         *typed.typed_cells(),

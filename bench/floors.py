@@ -1,4 +1,5 @@
-"""The C++ helper: how far apart the cores are, and what the ring costs without Python. Built on demand."""
+"""The C++ helpers: how far apart the cores are, what the ring costs without Python, and what the machine lets any
+program reach. Built on demand."""
 
 from __future__ import annotations
 
@@ -10,23 +11,35 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FLOOR = ROOT / "build" / "bench" / "floor"
+LIMITS = ROOT / "build" / "bench" / "limits"
 
 
 def build_floor() -> None:
-    """If it is missing, or older than its sources and there is a compiler."""
+    """What is missing, or older than its sources if there is a compiler."""
     native = ROOT / "native"
-    sources = [ROOT / "bench/native/floor.cpp", *native.glob("base/*.cpp"), *native.glob("topic/*.cpp")]
-    newest = max(path.stat().st_mtime for path in [*sources, *native.glob("*/*.hpp")])
+    headers = [ROOT / "bench/native/processes.hpp", *native.glob("*/*.hpp")]
+    core = [*native.glob("base/*.cpp"), *native.glob("topic/*.cpp")]
+    _build(FLOOR, [ROOT / "bench/native/floor.cpp", *core], headers)
+    _build(LIMITS, [ROOT / "bench/native/limits.cpp"], headers[:1])
+
+
+def _build(program: Path, sources: Sequence[Path], headers: Sequence[Path]) -> None:
+    newest = max(path.stat().st_mtime for path in [*sources, *headers])
     compiler = os.environ.get("CXX", "g++")
-    if FLOOR.exists() and (FLOOR.stat().st_mtime > newest or not shutil.which(compiler)):
+    if program.exists() and (program.stat().st_mtime > newest or not shutil.which(compiler)):
         return
-    FLOOR.parent.mkdir(parents=True, exist_ok=True)
-    made = FLOOR.with_suffix(".new")
-    subprocess.run([compiler, "-std=c++20", "-O2", f"-I{native}", "-o", made, *sources, "-pthread"], check=True)
-    made.replace(FLOOR)
+    program.parent.mkdir(parents=True, exist_ok=True)
+    made = program.with_suffix(".new")
+    options = ["-std=c++20", "-O2", "-ftree-vectorize", f"-I{ROOT / 'native'}", "-pthread"]
+    subprocess.run([compiler, *options, "-o", made, *sources], check=True)
+    made.replace(program)
+
+
+def number_from(program: Path, what: str, *numbers: float, cpus: Sequence[int] = ()) -> float:
+    """One number from it; its two processes on the first two of these CPUs."""
+    command = [str(program), what, *map(str, numbers), *map(str, cpus[:2])]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True, timeout=90).stdout)
 
 
 def floor(what: str, count: int = 0, cpus: Sequence[int] = ()) -> float:
-    """One number from it; its two processes on the first two of these CPUs."""
-    command = [str(FLOOR), what, str(count), *map(str, cpus[:2])]
-    return float(subprocess.run(command, check=True, capture_output=True, text=True, timeout=90).stdout)
+    return number_from(FLOOR, what, count, cpus=cpus)

@@ -5,75 +5,20 @@
 //   floor roundtrip COUNT    the ring from C++ at 32 B, both sides spinning, ns (median)
 //
 // With two CPUs after the count, each process stays on its own. Prints one number. Every message's counter is checked; a wrong one ends the program with an error.
-#include <sched.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <atomic>
-#include <cstdio>
-#include <cstdlib>
 #include <string>
-#include <vector>
 
 #include "base/clock.hpp"
+#include "processes.hpp"
 #include "topic/endpoint.hpp"
 
 using namespace ringmain;
+using namespace bench;
 
 namespace {
 
 constexpr uint64_t kSize = 32;
-
-[[noreturn]] void wrong(const char* what) {
-    std::fprintf(stderr, "floor: %s\n", what);
-    std::_Exit(1);
-}
-
-double median(std::vector<double> values) {
-    std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-    return values[values.size() / 2];
-}
-
-// Memory that a child shares with us.
-template <typename T>
-T* shared() {
-    void* at = mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (at == MAP_FAILED) wrong("no shared memory");
-    return new (at) T{};
-}
-
-// The CPUs of the two processes, or -1 where the kernel may choose.
-int parent_cpu = -1, child_cpu = -1;
-
-pid_t fork_pinned() {
-    pid_t child = fork();
-    int cpu = child == 0 ? child_cpu : parent_cpu;
-    if (cpu < 0) return child;
-    cpu_set_t only;
-    CPU_ZERO(&only);
-    CPU_SET(static_cast<size_t>(cpu), &only);
-    if (sched_setaffinity(0, sizeof only, &only) != 0) wrong("this CPU cannot be used");
-    return child;
-}
-
-struct alignas(128) Line {
-    std::atomic<uint64_t> word{0};
-};
-
-// Waits for a word to become something, at most a few seconds: the other side may be dead.
-template <typename Condition>
-void spin_until(Condition done) {
-    int64_t deadline = 0;
-    for (uint64_t turns = 1; !done(); ++turns) {
-        if (turns % (1 << 16) != 0) continue;
-        sched_yield();  // perhaps the other side needs this CPU
-        int64_t now = monotonic_ns();
-        if (deadline == 0) deadline = now + 20'000'000'000;
-        if (now > deadline) wrong("the other side does not answer");
-    }
-}
 
 // Of many short rounds, what the fastest quarter stays under: on a crowded machine one side is often not running. At most
 // some tens of milliseconds, since this is asked before and after everything else.
@@ -92,15 +37,15 @@ double cacheline() {
         }
     }
     std::vector<double> rounds;
-    int64_t begun = monotonic_ns();
+    int64_t begun = now_ns();
     for (uint64_t i = 1; rounds.size() < kMostRounds;) {
-        int64_t start = monotonic_ns();
+        int64_t start = now_ns();
         if (start - begun > kTime_ns && rounds.size() >= kFewestRounds) break;
         for (uint64_t turn = 0; turn < kTurns; ++turn, i += 2) {
             line->word.store(i, std::memory_order_release);
             spin_until([&] { return line->word.load(std::memory_order_acquire) == i + 1; });
         }
-        rounds.push_back(static_cast<double>(monotonic_ns() - start) / kTurns);
+        rounds.push_back(static_cast<double>(now_ns() - start) / kTurns);
     }
     line->word.store(kOver, std::memory_order_release);
     waitpid(child, nullptr, 0);
@@ -199,10 +144,10 @@ double throughput(const std::shared_ptr<Directory>& directory, uint64_t count) {
     return between_processes(
         directory,
         [&](Sender& there, Receiver& back) {
-            int64_t start = monotonic_ns();
+            int64_t start = now_ns();
             for (uint64_t i = 0; i < count; ++i) there.send(i);
             back.receive(count);
-            return static_cast<double>(count) * 1e9 / static_cast<double>(monotonic_ns() - start);
+            return static_cast<double>(count) * 1e9 / static_cast<double>(now_ns() - start);
         },
         [&](Receiver& there, Sender& back) {
             for (uint64_t i = 0; i < count; ++i) there.receive(i);
@@ -216,12 +161,12 @@ double roundtrip(const std::shared_ptr<Directory>& directory, uint64_t count) {
         [&](Sender& there, Receiver& back) {
             std::vector<double> found;
             for (uint64_t i = 0; i < count; ++i) {
-                int64_t start = monotonic_ns();
+                int64_t start = now_ns();
                 there.send(i);
                 back.receive(i);
-                found.push_back(static_cast<double>(monotonic_ns() - start));
+                found.push_back(static_cast<double>(now_ns() - start));
             }
-            return median(found);
+            return centile(std::move(found), 0.5);
         },
         [&](Receiver& there, Sender& back) {
             for (uint64_t i = 0; i < count; ++i) {

@@ -319,5 +319,21 @@ def test_the_native_helper_builds() -> None:
     cpu = max(os.sched_getaffinity(0))
     assert floors.floor("cacheline") > 0
     assert floors.floor("throughput", 1000) > 0
+    for what in (("large", 1 << 16, 30), ("wake", 200, 99.9), ("crowd", 3, 20)):
+        assert floors.number_from(floors.LIMITS, *what) > 0
     with pytest.raises(subprocess.CalledProcessError):
         floors.floor("cacheline", cpus=(cpu, 1 << 16 | cpu))
+
+
+def test_a_target_gives_way_to_what_the_machine_lets_any_program_reach() -> None:
+    def found(limit: float | None) -> bars.Bar:
+        medians = {"6 MB | ringmain": 1000.0, "6 MB | iceoryx2": 1000.0, "limit: 6 MB": limit}
+        results = [harness.Result(name, "messages/s", False, False) for name in medians]
+        for result in results:
+            if (median := medians[result.name]) is not None:
+                result.samples.append(harness.Sample(median))
+        return next(bar for bar in bars.bars(results) if bar.group == "6 MB")
+
+    assert not found(None).met  # nothing says why we are not ahead
+    assert not found(1500.0).met  # we reach two thirds of what can be reached
+    assert found(1050.0).met

@@ -1,0 +1,43 @@
+"""What this machine lets any program reach, measured in the same run: native/limits.cpp, without ringmain.
+
+A row that is not far ahead of every peer has a reason that lies in the machine, or has none. So its target is to be
+ahead by so much, or to reach a share of what a C++ program reaches that does nothing else; `bars.py` has the shares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bench import pair
+from bench.floors import LIMITS, number_from
+from bench.harness import Cell
+from bench.versus import SIZES
+
+CLIENTS = 64
+PREFIX = "limit: "
+
+
+def _large(size: int) -> Callable[[float], float]:
+    return lambda seconds: number_from(LIMITS, "large", size, max(20, int(seconds * 4e9) // size), cpus=pair.cpus)
+
+
+def _wake(centile: float) -> Callable[[float], float]:
+    return lambda seconds: number_from(LIMITS, "wake", max(1000, int(seconds * 20_000)), centile, cpus=pair.cpus)
+
+
+def _crowd(seconds: float) -> float:
+    return number_from(LIMITS, "crowd", CLIENTS, max(50, int(seconds * 2000)))
+
+
+def limit_cells() -> list[Cell]:
+    """A row that has a limit is named as its group is: "limit: 1 MB" beside "1 MB | ringmain"."""
+    return [
+        *(
+            Cell(PREFIX + label, "messages/s", _large(size), True, False)
+            for label, size in SIZES.items()
+            if size >= pair.LARGE_BYTES
+        ),
+        *(Cell(f"{PREFIX}round trip p{centile:g}, sleeping", "µs", _wake(centile), True) for centile in pair.CENTILES),
+        Cell(f"{PREFIX}64 clients of a batching server", "requests/s", _crowd, False, False),
+        Cell(f"{PREFIX}CPU of a second's wait", "ms", lambda _: number_from(LIMITS, "second", 0)),
+    ]
