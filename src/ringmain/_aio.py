@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ringmain import _native
@@ -89,6 +90,13 @@ async def receive(sub: Subscriber[T], timeout: float | None) -> Message[T]:
         if message is None:
             sub._raise_timeout(timeout)
     return message
+
+
+async def until_changed(sub: Subscriber[Any], timeout: float | None) -> None:
+    """Until there may be a message, or the time is up. It takes none."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(timeout):
+            await _LoopBell.of_running_loop().until_rung(sub._arm)
 
 
 async def send(pub: Publisher, data: Any, kind: str, timeout: float | None) -> int:

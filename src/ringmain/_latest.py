@@ -18,7 +18,11 @@ from ringmain._subscriber import Start, Subscriber, wait
 from ringmain.errors import Closed, DecodeError, TopicMismatch
 
 if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+    from pathlib import Path
+
     from ringmain.frames import Frame, FrameSubscriber
+    from ringmain.recording import Incident, Recording
 
 T = TypeVar("T")
 
@@ -38,18 +42,17 @@ class _Point(NamedTuple):
 class _Entry:
     """One topic: its subscriber, its newest message, and the two points that its rate is measured between."""
 
-    def __init__(
-        self, topic: str, rate_hz: float | None, type_: Any, start: Start = "next", periods: float = _PERIODS_TO_LIVE
-    ) -> None:
+    def __init__(self, topic: str, rate_hz: float | None, type_: Any, begin: Mapping[str, Any], periods: float) -> None:
         if rate_hz is not None and not 0 < rate_hz < 1e9:
             raise ValueError(f"the expected rate of '{topic}' is a number of Hz above 0, or None, not {rate_hz!r}")
         self.rate_hz = rate_hz
-        self.start, self.periods = start, periods
+        self.start: Start = begin.get("start", "oldest")
+        self.periods = periods
         self.topic = topic
         self.lost_before = 0
         self.subscriber: Subscriber | FrameSubscriber
         try:
-            self.subscriber = Subscriber(topic, start=start)
+            self.subscriber = Subscriber(topic, **begin)
         except TopicMismatch:
             self.change_kind()
         self.codec: Any = None
@@ -97,6 +100,10 @@ class _Entry:
             self.mark = self.next_mark = None  # the topic was recreated
         self._replace(newest)
         self.arrived_s = self.looked_s
+        if getattr(self.subscriber, "_gave_past", False):  # a message of a recording came when it was sent
+            self.arrived_s = self.looked_s - max(0.0, (time.time_ns() - newest.time_ns) / 1e9)
+            self._move_marks(_Point(newest.seq, self.arrived_s))
+            return True
         # How long ago it was sent, by the wall clock: but not before the last look, nor after this one, whatever that
         # clock was set to meanwhile, or is on the machine that sent it.
         sent_s = self.looked_s - (time.time_ns() - newest.time_ns) / 1e9
@@ -213,6 +220,8 @@ class Latest(Closing, Mapping[str, Any]):
     without, a typed topic is decoded by its own schema.
     start: "newest", or "oldest", gives what is already there at the first `update`: one that starts late has the newest
     of each topic.
+    since, recording: as of a Subscriber. Updates first give what was recorded, whose age is counted from when it was
+    sent, and go on with the rings; what is recorded long since is read in several updates.
     alive_periods: a topic is alive while its newest message is not older than so many periods of its expected rate.
     """
 
@@ -221,8 +230,10 @@ class Latest(Closing, Mapping[str, Any]):
         topics: Mapping[str, float | None],
         *,
         types: Mapping[str, Any] | None = None,
-        start: Start = "next",
+        start: Start | None = None,
         alive_periods: float = _PERIODS_TO_LIVE,
+        since: str | timedelta | datetime | int | Incident | None = None,
+        recording: Recording | str | Path | None = None,
     ) -> None:
         if not isinstance(topics, Mapping):
             raise TypeError(f"Latest takes a dict of topics and their expected rates in Hz, or None, not {topics!r}")
@@ -233,10 +244,13 @@ class Latest(Closing, Mapping[str, Any]):
             raise ValueError(f"types are given for topics that are not watched: {sorted(unknown)}")
         for topic in topics:
             _names.check_topic(topic)
+        begin: dict[str, Any] = {"start": start or "next"}
+        if since is not None or recording is not None:
+            begin = {"since": since, "recording": recording, **({} if start is None else {"start": start})}
         self._entries: dict[str, _Entry] = {}
         try:
             for topic, rate_hz in topics.items():
-                self._entries[topic] = _Entry(topic, rate_hz, types.get(topic), start, alive_periods)
+                self._entries[topic] = _Entry(topic, rate_hz, types.get(topic), begin, alive_periods)
         except BaseException:
             self.close()
             raise

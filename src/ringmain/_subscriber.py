@@ -289,4 +289,8 @@ def wait(subscribers: Sequence[W], timeout: float | None = None) -> list[W]:
             break
     else:
         return _native.wait(subscribers, timeout)
+    for subscriber in subscribers:
+        if (wait_among := getattr(subscriber, "_wait_among", None)) is not None:  # it may be in a recording still
+            found: list[W] = wait_among(subscribers, timeout)
+            return found
     return backends.wait(subscribers, timeout)

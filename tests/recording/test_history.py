@@ -87,8 +87,9 @@ def test_what_neither_has_is_counted_at_the_seam(tmp_path: Path, until: Until) -
 def test_a_publisher_at_full_speed_while_segments_are_sealed(
     tmp_path: Path, in_thread: InThread, until: Until, contract: Any, batches: bool
 ) -> None:
-    """sent = replayed + live + lost, each once and in order, on a ring that holds a few thousand messages."""
-    last = 60_000
+    """sent = replayed + live + lost, each once and in order, on a ring that holds a few thousand messages; also while
+    sealed segments are uploaded, and leave the directory."""
+    last = 30_000
 
     def publish() -> None:
         for first in range(0, last, 100):
@@ -99,9 +100,11 @@ def test_a_publisher_at_full_speed_while_segments_are_sealed(
 
     finished: list[bool] = []
     with rm.Publisher("t", contract=contract, capacity=1 << 18) as pub:
-        with rm.Recorder(tmp_path / "r", "t", segment_bytes=200_000, flush_interval_s=0.01, fsync="never") as recorder:
+        uploading: Any = {"sealed_uri": (tmp_path / "store").as_uri()} if batches else {}
+        settings: Any = {"segment_bytes": 200_000, "flush_interval_s": 0.01, "fsync": "never", **uploading}
+        with rm.Recorder(tmp_path / "r", "t", **settings) as recorder:
             done = in_thread(publish)
-            until(lambda: recorder.status().messages > 20_000)
+            until(lambda: recorder.status().messages > 10_000)
             with rm.Subscriber("t", since="1h", recording=tmp_path / "r") as sub:
                 given = lost = expected = 0
                 while expected < last:
@@ -125,6 +128,110 @@ def test_a_publisher_at_full_speed_while_segments_are_sealed(
             done()
     if contract == "reliable":
         assert lost == 0
+    assert not batches or list((tmp_path / "store").glob("*.parquet"))
+
+
+READER = """
+import sys, ringmain as rm
+with rm.Subscriber("t", since="1h", recording=sys.argv[1], name="reader") as sub:
+    for _ in range(int(sys.argv[2])):
+        seq = sub.recv_message().seq
+    print(seq, sub.live, flush=True)
+    while True:
+        sub.recv()
+"""
+
+
+@pytest.mark.parametrize("given", [1, 60, 110])
+def test_a_reader_is_killed_before_at_and_after_the_seam(tmp_path: Path, until: Until, given: int) -> None:
+    """No writer waits for it longer than for any other reader that died, and the next one is given the same."""
+    with rm.Publisher("t", contract="reliable", capacity=4096) as pub:
+        record(tmp_path / "r", pub, until, range(50))
+        for n in range(50, 60):
+            pub.send(b"%d" % n)
+        with subprocess.Popen(
+            [sys.executable, "-c", READER, str(tmp_path / "r"), str(given)], stdout=subprocess.PIPE, text=True
+        ) as child:
+            try:
+                assert child.stdout is not None
+                if given > 60:
+                    until(lambda: rm.info("t").readers)
+                    for n in range(60, 110):
+                        pub.send(b"%d" % n)
+                seq, live = child.stdout.readline().split()
+                assert (int(seq), live == "True") == (given - 1, given > 50)
+            finally:
+                child.kill()
+        sent = rm.info("t").next_sequence
+        for n in range(sent, sent + 500):  # more than the ring holds: what it had unread is dropped
+            pub.send(b"%d" % n, timeout=PATIENCE_S)
+        with rm.Subscriber("t", since="1h", recording=tmp_path / "r") as sub:
+            got = drain(sub, sent + 499)
+            assert [m.seq for m in got[:50]] == list(range(50))
+            assert len(got) + sub.lost == sent + 500
+
+
+def test_wait_with_others_on_both_sides_of_the_seam(tmp_path: Path, until: Until) -> None:
+    with rm.Publisher("t") as pub, rm.Publisher("u") as other, rm.Subscriber("u") as plain:
+        record(tmp_path / "r", pub, until, range(3))
+        with rm.Subscriber("t", since="1h", recording=tmp_path / "r", only_kinds={"k1"}) as sub:
+            assert rm.wait([plain, sub], timeout=PATIENCE_S) == [sub]
+            assert sub.recv() == b"1"
+            assert rm.wait([sub, plain], timeout=0.05) == [], "the rest is screened out"
+            other.send(b"x")
+            assert rm.wait([sub, plain], timeout=PATIENCE_S) == [plain]
+            pub.send(b"3", kind="k0")
+            pub.send(b"4", kind="k1")
+            assert rm.wait([sub, plain], timeout=PATIENCE_S) == [sub, plain]
+            assert (sub.recv(), plain.recv(), sub.live) == (b"4", b"x", True)
+            assert rm.wait([sub, plain], timeout=0) == []
+            pub.send(b"5", kind="k1")
+            other.send(b"y")
+            assert rm.wait([sub, plain], timeout=PATIENCE_S) == [sub, plain]
+            sub.close()
+            with pytest.raises(rm.Closed):
+                rm.wait([plain, sub], timeout=0)
+
+
+def test_the_latest_of_what_was_recorded_and_then_of_the_ring(tmp_path: Path, until: Until) -> None:
+    path = tmp_path / "r"
+    with rm.Publisher("t", type=Tick) as pub, rm.Publisher("u") as other:
+        with rm.Recorder(path, ["t", "u"]) as recorder:
+            for n in range(5):
+                pub.send(Tick(n))
+            other.send(b"old")
+            until(lambda: recorder.status().messages == 6)
+        pub.send(Tick(5))
+        time.sleep(0.01)
+        with rm.Latest({"t": None, "u": 1000.0, "v": None}, since="1h", recording=path) as latest:
+            assert latest.update(timeout=PATIENCE_S)
+            assert (latest["t"].n, latest["u"], latest["v"]) == (5, b"old", None)
+            assert latest.age_s["u"] > 0.01, "since it was sent"
+            assert not latest.alive["u"]
+            assert not latest.update(timeout=0.01)
+            other.send(b"new")
+            assert latest.update(timeout=PATIENCE_S)
+            assert (latest["u"], latest.alive["u"], dict(latest.lost)) == (b"new", True, {"t": 0, "u": 0, "v": 0})
+    with pytest.raises(ValueError, match="start= and since= exclude each other"):
+        rm.Latest({"t": None}, start="newest", since="1h", recording=path)
+
+
+def test_what_is_lost_before_a_message_that_is_screened_out_is_told_of_the_next(tmp_path: Path) -> None:
+    with RecordingWriter(tmp_path / "r") as writer:
+        rows = batch(0, [0, 1, 2, 3, 4])
+        seqs = pa.array([0, 2, 4, 7, 8], pa.uint64())
+        lost = pa.array([0, 1, 1, 2, 0], pa.uint64())
+        writer.append("t", 1, rows.set_column(0, rows.schema.field(0), seqs).set_column(4, rows.schema.field(4), lost))
+    kinds = rows.column("kind").to_pylist()
+    for batches in (True, False):
+        with rm.Subscriber("t", since=5, recording=tmp_path / "r", ignore_kinds={kinds[1], kinds[3]}) as sub:
+            if batches:
+                told = pa.record_batch(sub.recv_batch(timeout=PATIENCE_S)).to_pylist()
+                found = [(row["seq"], row["lost"]) for row in told]
+            else:
+                found = [(m.seq, m.lost) for m in (sub.recv_message(timeout=PATIENCE_S) for _ in range(3))]
+            assert found == [(0, 0), (4, 2), (8, 2)]
+            assert sub.lost == 4
 
 
 def test_a_life_that_ends_in_between(tmp_path: Path, until: Until) -> None:

@@ -3,50 +3,41 @@ with the ring.
 
     recording ──► its end for now ──► join the ring at its oldest message ──► what is recorded meanwhile ──► the ring
 
-The invariants owned here: each message once, in order; and of each life of the topic, messages given + messages counted
-as lost = the number of messages from the first given to the newest. Which message is the next is known by the epoch and
-the sequence number alone: the ring's messages below it were given from the recording, and those that neither has are
-counted at the *seam*, in `lost` of the first message after it. Until it joins, the topic does not know of it: no
-writer waits for a reader of history.
+The invariants owned here: of each life of the topic, messages given + messages counted as lost = the number of messages
+from the first given to the newest; those that neither the recording nor the ring has are counted at the *seam*, in
+`lost` of the first message after it. Until it joins, the topic does not know of it: no writer waits for a reader of
+history. What the recording gives is in _past.py.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
-import msgspec
+import numpy
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ringmain import _aio, _contracts, _names, _native, typed
+from ringmain import _aio, _names, _native, backends, typed
 from ringmain._closing import Closing
 from ringmain._endpoint import AsyncIteration, close_at_exit
 from ringmain._message import Message
 from ringmain._screens import Screened
 from ringmain._subscriber import Subscriber
-from ringmain.errors import Closed, DecodeError, RecordingNotFound, RingmainError, Timeout, Unsupported, no_message
-from ringmain.recording._filters import as_ns
-from ringmain.recording._format import RING_SCHEMA, Position
-from ringmain.recording._meta import TopicMeta
+from ringmain._topic_info import parse_schema
+from ringmain.errors import Closed, DecodeError, RingmainError, Timeout, Unsupported, no_message
+from ringmain.recording._format import RING_SCHEMA
+from ringmain.recording._past import Past, Since
 from ringmain.recording._reader import Recording
-from ringmain.recording._record.continuity import with_lost, without_known
-from ringmain.recording._segment.segment import time_ns_of
-from ringmain.recording._segment.store import read_retired
-from ringmain.recording._upkeep.incidents import Incident, find_incident
-from ringmain.recording._upkeep.lock import is_locked
+from ringmain.recording._record.continuity import lost_in
 
-Since: TypeAlias = "str | timedelta | datetime | int | Incident"
-
-_SPANS_S = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
-_COLUMNS = ("epoch", "seq", "publish_time", "publish_ns", "sender", "kind", "lost", "payload")
 _SEAM_S = 2.0  # for what the recorder has taken and not written yet; a recorder flushes ten times a second
 _EVERY_S = 0.02  # the recording is looked at so often then
-_SEQ, _LOST, _DATA = (RING_SCHEMA.get_field_index(name) for name in ("seq", "lost", "data"))
+_AT_THE_SEAM = 1024  # messages of the ring that are taken at once there
+_LOST, _DATA = (RING_SCHEMA.get_field_index(name) for name in ("lost", "data"))
 _EMPTY = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in RING_SCHEMA], schema=RING_SCHEMA)
 
 
@@ -55,7 +46,7 @@ class HistoryBatch:
 
     def __init__(self, rows: pa.RecordBatch, epoch: int) -> None:
         self._rows, self.epoch = rows, epoch
-        self.lost = int(pc.sum(rows.column(_LOST)).as_py() or 0)
+        self.lost = lost_in(rows)
         self.nbytes = int(pc.sum(pc.binary_length(rows.column(_DATA))).as_py() or 0)
 
     def __len__(self) -> int:
@@ -92,24 +83,23 @@ class HistorySubscriber(Screened, AsyncIteration, Closing):
             raise ValueError(
                 f"{refused[0]}= and since= exclude each other: a reader of history begins where since= says"
             )
+        if not backends.TABLE[backends.choose(live.get("backend"))].native:
+            raise Unsupported("a recording is gone on with in shared memory: since= is for the backend 'shm'")
         self.topic = _names.check_topic(topic)
         self._live_options = {**live, "start": "oldest", "type": type}
         self._codec: Any = typed.codec_for(type) if type is not None else None
         self._live: Subscriber[Any] | None = None
-        self._settled = False  # is it past the seam? Then the ring alone counts what is lost.
         self._closed = False
         self._screen_by(ignore_senders, ignore_kinds, only_senders, only_kinds)
-        self._recording, self._skip, self._position, self._since_ns = _beginning(topic, since, recording)
-        self._lives: dict[int, TopicMeta] = {}
-        self._check_lives()
-        self._next: dict[int, int] = {}  # by epoch: the next message; the last epoch is that of the newest given
-        self._rows: pa.RecordBatch | None = None
+        self._past = Past(topic, since, recording, self._codec)
+        self._rows = _EMPTY  # what is given next, of the recording or of the ring at the seam
         self._row, self._epoch = 0, 0
-        self._coming = self._read_on()
         self._over = False  # has all of the recording been given that came before the ring?
+        self._settled = False  # has the ring's first message come? Then it alone counts what is lost.
         self._first: tuple[int, int] | None = None  # (epoch, sequence) of the first message of the ring for us
         self._deadline_s = self._look_s = 0.0
         self._carried = self._lost = self._live_before = 0
+        self._gave_past = False  # was the last message one of the recording?
         close_at_exit(self)
 
     # ------------------------------------------------------------------------------------- receiving
@@ -117,7 +107,7 @@ class HistorySubscriber(Screened, AsyncIteration, Closing):
     @property
     def live(self) -> bool:
         """Is it past the seam, in the ring? False: what it gives next is from the recording, as far as is known."""
-        return self._over and (self._rows is None or self._row >= len(self._rows))
+        return self._over and (self._settled or not self._has_rows())
 
     @property
     def lost(self) -> int:
@@ -131,22 +121,28 @@ class HistorySubscriber(Screened, AsyncIteration, Closing):
     @property
     def epoch(self) -> int | None:
         """Which life of the topic the last message was of."""
-        return self._live.epoch if self._settled and self._live is not None else self._epoch or None
+        if self._settled and self._live is not None and not self._has_rows():
+            return self._live.epoch
+        return self._epoch or None
+
+    @property
+    def schema(self) -> typed.Schema | None:
+        """What the messages of this life look like, if they are typed."""
+        here = self._live.schema if self._settled and self._live is not None else None
+        return here or parse_schema(self._past.schema(self.epoch))
 
     def try_recv_message(self) -> Message[Any] | None:
         """The next message, or None at once."""
         self._check_open()
         while self._fill():
-            assert self._rows is not None
             row = self._rows.slice(self._row, 1).to_pylist()[0]
             self._row += 1
+            self._gave_past = not self._settled
             if (message := self._given(row)) is not None:
                 return message
-        while self._over and self._live is not None:
-            message = self._live.try_recv_message()
-            if message is None or (message := self._past_seam(message)) is not None:
-                return message
-        return None
+        message = self._live.try_recv_message() if self._settled and self._live is not None else None
+        self._gave_past = self._gave_past and message is None
+        return message
 
     def recv_message(self, timeout: float | None = None) -> Message[Any]:
         """The next message. `Timeout` if none comes in time."""
@@ -155,7 +151,7 @@ class HistorySubscriber(Screened, AsyncIteration, Closing):
             left_s = None if deadline_s is None else deadline_s - time.monotonic()
             if left_s is not None and left_s <= 0:
                 self._raise_timeout(timeout)
-            self._wait(left_s, timeout)
+            _wait_for_all([self], left_s)
         return message
 
     def recv(self, timeout: float | None = None) -> Any:
@@ -193,27 +189,23 @@ class HistorySubscriber(Screened, AsyncIteration, Closing):
         while True:
             self._check_open()
             if self._fill():
-                assert self._rows is not None
                 taken = self._rows.slice(self._row, max_messages)
                 self._row += len(taken)
-                return self._batch(self._screened(taken), self._epoch)
-            if self._over and self._live is not None:
-                batch = self._live.recv_batch(max_messages, timeout=0, max_bytes=max_bytes)
-                rows = pa.record_batch(batch)
-                if len(rows) and not self._settled:
-                    rows = self._rows_past_seam(rows, batch.epoch)
-                if len(rows):
-                    return HistoryBatch(rows, batch.epoch)
-                if len(batch):
-                    continue
+                if len(batch := self._batch(taken)):
+                    return batch
+                continue
+            if self._settled and self._live is not None:
+                found = self._live.recv_batch(max_messages, timeout=0, max_bytes=max_bytes)
+                if len(found):
+                    return HistoryBatch(pa.record_batch(found), found.epoch)
             left_s = None if deadline_s is None else deadline_s - time.monotonic()
             if left_s is not None and left_s <= 0:
                 return HistoryBatch(_EMPTY, 0)
-            self._wait(left_s, timeout)
+            _wait_for_all([self], left_s)
 
     def borrow(self, timeout: float | None = None) -> _native.Lease:
         """As `Subscriber.borrow`, past the seam."""
-        if not self._settled or self._live is None:
+        if not self._settled or self._has_rows() or self._live is None:
             raise Unsupported(
                 "a message of a recording is not in the ring: receive it, and borrow once sub.live is true"
             )
@@ -233,13 +225,13 @@ class HistorySubscriber(Screened, AsyncIteration, Closing):
         deadline_s = None if timeout is None else time.monotonic() + timeout
         while (message := self.try_recv_message()) is None:
             left_s = None if deadline_s is None else max(0.0, deadline_s - time.monotonic())
+            if self._settled and self._live is not None:
+                return await _aio.receive(self._live, left_s)
+            if left_s == 0:
+                self._raise_timeout(timeout)
             if self._over and self._live is not None:
-                message = self._past_seam(await _aio.receive(self._live, left_s))
-                if message is not None:
-                    break
+                await _aio.until_changed(self._live, left_s)
             else:
-                if left_s == 0:
-                    self._raise_timeout(timeout)
                 await asyncio.sleep(_EVERY_S if left_s is None else min(_EVERY_S, left_s))
         return message
 
@@ -256,74 +248,34 @@ class HistorySubscriber(Screened, AsyncIteration, Closing):
         if self._live is not None:
             self._live.close()
 
-    # ------------------------------------------------------------------------------------- history
+    # ------------------------------------------------------------------------------------- history, and the seam
+
+    def _has_rows(self) -> bool:
+        return self._row < len(self._rows)
 
     def _fill(self) -> bool:
-        """Are there rows of the recording to give? Reads on, and joins the topic at the recording's end."""
-        while not self._over:
-            if self._rows is not None and self._row < len(self._rows):
-                return True
-            found = next(self._coming, None)
+        """Are there rows to give? Reads on, joins the topic at the recording's end, and takes the ring's first
+        messages."""
+        while not self._has_rows():
+            if self._settled:
+                return False
+            if self._over:
+                return self._take_from_ring()
+            found = self._past.take()
             if found is not None:
-                self._take(*found)
+                self._epoch, self._rows = found
+                self._row = 0
             elif self._live is None:
                 self._join()
-                self._coming = self._read_on()
+                self._past.look_again()
             elif self._has_reached_the_ring() or time.monotonic() >= self._deadline_s:
                 self._over = True
             elif time.monotonic() < self._look_s:
                 return False
             else:
                 self._look_s = time.monotonic() + _EVERY_S
-                self._coming = self._read_on()
-        return self._rows is not None and self._row < len(self._rows)
-
-    def _read_on(self) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """(epoch, rows as the ring has them) of what is recorded from the position on, by now."""
-        try:
-            for where, batch in self._recording.batches(
-                topics=self.topic, since=self._since_ns, start=self._position, columns=_COLUMNS
-            ):
-                last = where[len(where) - 1].as_py()
-                self._position = Position(last["segment"], last["row"] + 1)
-                for epoch in pc.unique(batch.column("epoch")).to_pylist():
-                    yield epoch, _as_ring(batch.filter(pc.equal(batch.column("epoch"), epoch)))
-        except RecordingNotFound:  # retention was faster than we: what it has deleted is counted as lost
-            first = read_retired(self._recording.store).first_segment
-            if self._position is not None and self._position.segment >= first:
-                raise
-            self._position = Position(first, 0)
-
-    def _take(self, epoch: int, rows: pa.RecordBatch) -> None:
-        if self._skip:
-            skipped = min(self._skip, len(rows))
-            self._skip -= skipped
-            rows = rows.slice(skipped)
-        if not len(rows):
-            return
-        expected = self._expected(epoch, rows.column(_SEQ)[0].as_py())
-        rows = with_lost(without_known(rows, expected), expected)
-        if not len(rows):
-            return
-        self._check_lives()
-        self._rows, self._row, self._epoch = rows, 0, epoch
-        self._next.pop(epoch, None)
-        self._next[epoch] = int(rows.column(_SEQ)[len(rows) - 1].as_py()) + 1
-
-    def _check_lives(self) -> None:
-        """Can the type read what was recorded?"""
-        for (name, epoch), life in self._recording.schemas().items():
-            if name == self.topic and self._lives.get(epoch) != life:
-                traits = _contracts.CONTRACTS.get(life.contract)
-                if traits is not None and traits.shared:
-                    raise Unsupported(
-                        f"topic '{name}' is a queue of work: its tasks are done once, and have no history", topic=name
-                    )
-                if self._codec is not None and life.schema:
-                    typed.compatible(typed.Schema.from_bytes(life.schema), self._codec.schema, topic=name)
-                self._lives[epoch] = life
-
-    # ------------------------------------------------------------------------------------- the seam
+                self._past.look_again()
+        return True
 
     def _join(self) -> None:
         self._live = Subscriber(self.topic, **self._live_options)
@@ -341,62 +293,25 @@ class HistorySubscriber(Screened, AsyncIteration, Closing):
 
     def _has_reached_the_ring(self) -> bool:
         """Has everything been read that was recorded before the first message that the ring has for us?"""
-        if self._first is not None and self._next.get(self._first[0], -1) >= self._first[1]:
-            return True
-        directory = self._recording.store.directory
-        return self._recording.incident is not None or directory is None or not is_locked(directory)
+        return (self._first is not None and self._past.has_reached(*self._first)) or self._past.is_over
 
-    def _expected(self, epoch: int, seq: int) -> int:
-        """The next message of this life. Before the first message that is given none is lost, and of a life that
-        follows another one, all are wanted."""
-        return self._next.get(epoch, 0 if self._next else seq)
-
-    def _settle(self, epoch: int, lost: int) -> None:
-        """The ring's first message past the seam has come, with so many missing before it."""
+    def _take_from_ring(self) -> bool:
+        """The ring's first messages, without those that the recording gave, and with what the seam has lost."""
         assert self._live is not None
-        self._settled, self._epoch = True, epoch
-        self._lost += lost
-        self._live_before = self._live.lost
-        for name, names in self._screens().items():
-            setattr(self._live, name, names)
-
-    def _past_seam(self, message: Message[Any]) -> Message[Any] | None:
-        """A message of the ring, with what the seam lost; None if the recording gave it, or it is screened out."""
-        if self._settled:
-            return message
-        assert self._live is not None
-        epoch = self._live.epoch or 0
-        expected = self._expected(epoch, message.seq)
-        if message.seq < expected:
-            return None
-        lost = message.seq - expected if self._next else message.lost
-        if self._senders.skips(message.sender) or self._kinds.skips(message.kind):
-            self._note_screened(epoch, message.seq, lost)
-            return None
-        carried, self._carried = self._carried, 0
-        self._settle(epoch, lost)
-        return msgspec.structs.replace(message, lost=lost + carried)
-
-    def _note_screened(self, epoch: int, seq: int, lost: int) -> None:
-        self._carried += lost
-        self._lost += lost
-        self._next.pop(epoch, None)
-        self._next[epoch] = seq + 1
-
-    def _rows_past_seam(self, rows: pa.RecordBatch, epoch: int) -> pa.RecordBatch:
-        expected = self._expected(epoch, rows.column(_SEQ)[0].as_py())
-        rows = without_known(rows, expected)
-        if not len(rows):
-            return rows
-        rows = with_lost(rows, expected) if self._next else rows
-        whole = int(pc.sum(rows.column(_LOST)).as_py() or 0)
-        self._settle(epoch, whole)
-        return self._screened(rows)
+        while len(batch := self._live.recv_batch(_AT_THE_SEAM)):
+            rows = self._past.new(batch.epoch, pa.record_batch(batch))
+            if len(rows):
+                self._epoch, self._rows, self._row = batch.epoch, rows, 0
+                self._settled, self._live_before = True, self._live.lost
+                for name, names in self._screens().items():
+                    setattr(self._live, name, names)
+                return True
+        return False
 
     # ------------------------------------------------------------------------------------- helpers
 
     def _given(self, row: dict[str, Any]) -> Message[Any] | None:
-        """A row of the recording as a message; None if it is screened out."""
+        """A row as a message; None if it is screened out."""
         self._lost += row["lost"]
         if self._senders.skips(row["sender"]) or self._kinds.skips(row["kind"]):
             self._carried += row["lost"]
@@ -410,25 +325,38 @@ class HistorySubscriber(Screened, AsyncIteration, Closing):
                 raise DecodeError(self.topic, row["seq"], str(error)) from error
         return Message(data, row["seq"], row["time_ns"], row["sender"], row["kind"], row["lost"] + carried, self.topic)
 
-    def _screened(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def _wanted(self, rows: pa.RecordBatch) -> numpy.ndarray:
+        """Which of them are not screened out."""
+        wanted = numpy.ones(len(rows), bool)
         for screen, column in ((self._senders, "sender"), (self._kinds, "kind")):
             if screen.active:
                 names = pc.unique(rows.column(column)).to_pylist()
-                wanted = pa.array([name for name in names if not screen.skips(name)], pa.string())
-                rows = rows.filter(pc.is_in(rows.column(column), wanted))
-        return rows
+                passing = pa.array([name for name in names if not screen.skips(name)], pa.string())
+                wanted &= pc.is_in(rows.column(column), passing).to_numpy(zero_copy_only=False)
+        return wanted
 
-    def _batch(self, rows: pa.RecordBatch, epoch: int) -> HistoryBatch:
-        batch = HistoryBatch(rows, epoch)
-        self._lost += batch.lost
-        return batch
+    def _batch(self, taken: pa.RecordBatch) -> HistoryBatch:
+        """What was lost before a message that is screened out is lost before the next that is not."""
+        wanted = self._wanted(taken)
+        so_far = numpy.cumsum(taken.column(_LOST).to_numpy()) + numpy.uint64(self._carried)
+        self._lost += int(so_far[-1]) - self._carried
+        told = so_far[wanted]
+        self._carried = int(so_far[-1]) - (int(told[-1]) if len(told) else 0)
+        if not wanted.all() or (len(told) and told[0] != taken.column(_LOST)[0].as_py()):
+            lost = pa.array(numpy.diff(told, prepend=numpy.uint64(0)), pa.uint64())
+            taken = taken.filter(pa.array(wanted)).set_column(_LOST, RING_SCHEMA.field(_LOST), lost)
+        return HistoryBatch(taken, self._epoch)
 
-    def _wait(self, left_s: float | None, timeout: float | None) -> None:
-        """For what may come next: the recorder's next flush, or the ring's next message."""
-        if self._over and self._live is not None:
-            _native.wait([self._live], left_s)
-        else:
-            time.sleep(_EVERY_S if left_s is None else min(_EVERY_S, left_s))
+    def _has_next(self) -> bool:
+        """Is there a message to receive that is not in the ring? Rows that are screened out are passed."""
+        self._check_open()
+        while self._fill():
+            row = self._rows.slice(self._row, 1)
+            if self._wanted(row).all():
+                return True
+            self._row += 1
+            self._batch(row)
+        return False
 
     def _raise_timeout(self, timeout: float | None) -> None:
         if self._live is not None:
@@ -440,58 +368,44 @@ class HistorySubscriber(Screened, AsyncIteration, Closing):
             raise Closed(f"the subscriber of topic '{self.topic}' is closed", topic=self.topic)
 
     def __repr__(self) -> str:
-        state = " closed" if self._closed else "" if self.live else f" in {self._recording}"
+        state = " closed" if self._closed else "" if self.live else f" in {self._past.recording}"
         return f"<ringmain.Subscriber '{self.topic}'{state}>"
+
+    @staticmethod
+    def _wait_among(subscribers: Sequence[Any], timeout: float | None) -> list[Any]:
+        """`ringmain.wait` for these, some of which are of this kind."""
+        return _wait_for_all(subscribers, timeout)
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("a subscriber with since= cannot be passed to another process: open it there")
 
 
-def _beginning(
-    topic: str, since: Since, recording: Recording | str | Path
-) -> tuple[Recording, int, Position | None, int | None]:
-    """(the recording, messages of the topic to skip, from which position on, publish times from when on)."""
-    of = recording if isinstance(recording, Recording) else Recording(recording)
-    if isinstance(since, int) and not isinstance(since, bool):
-        return of, *_last(of, topic, since), None
-    return of, 0, None, _since_ns(of, since)
+def _wait_for_all(subscribers: Sequence[Any], timeout: float | None) -> list[Any]:
+    """`ringmain.wait` where some of the subscribers are, or may be, in their history."""
+    deadline_s = None if timeout is None else time.monotonic() + timeout
+    while True:
+        histories = [each for each in subscribers if isinstance(each, HistorySubscriber)]
+        ready = {id(each) for each in histories if each._has_next()}
+        rings = [_ring_of(each) for each in subscribers]
+        waited = [ring for ring in rings if ring is not None]
+        left_s = None if deadline_s is None else max(0.0, deadline_s - time.monotonic())
+        at_end = any(not each._over for each in histories)
+        slice_s = 0.0 if ready else left_s if not at_end else _EVERY_S if left_s is None else min(left_s, _EVERY_S)
+        if waited:
+            ready |= {id(ring) for ring in backends.wait(waited, slice_s)}
+        elif not ready:
+            time.sleep(slice_s or 0.0)
+        found = [
+            each
+            for each, ring in zip(subscribers, rings, strict=True)
+            if id(each) in ready or (id(ring) in ready and (each is ring or each._settled or each._has_next()))
+        ]
+        if found or (left_s is not None and left_s <= 0):
+            return found
 
 
-def _last(recording: Recording, topic: str, messages: int) -> tuple[int, Position | None]:
-    """Where the last so many messages of a topic begin: (messages to skip, from this position on)."""
-    if messages < 0:
-        raise ValueError(f"since= is a number of messages, 0 or more, not {messages}")
-    left = messages
-    for ref in reversed(recording.segments()):
-        with recording.opened(ref) as segment:
-            rows = sum(stats.rows for stats in segment.stats() if stats.topic == topic) if segment is not None else 0
-        if rows >= left:
-            return rows - left, Position(ref.number, 0)
-        left -= rows
-    return 0, None
-
-
-def _since_ns(recording: Recording, since: Since) -> int:
-    if isinstance(since, Incident):
-        return since.start_ns
-    if isinstance(since, datetime):
-        return as_ns(since) or 0
-    if isinstance(since, timedelta):
-        return time.time_ns() - round(since.total_seconds() * 1e9)
-    if not isinstance(since, str):
-        raise TypeError(f"since= is a time like '2h', a datetime, a number of messages or an incident, not {since!r}")
-    unit = since.lstrip("0123456789.")
-    try:
-        span_s = float(since.removesuffix(unit)) * _SPANS_S[unit]
-    except (ValueError, KeyError):
-        return find_incident(recording.store, since).start_ns
-    return time.time_ns() - round(span_s * 1e9)
-
-
-def _as_ring(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows of a recording in the columns that the ring gives."""
-    columns = [
-        batch.column("seq").cast(pa.uint64()), time_ns_of(batch), batch.column("sender"), batch.column("kind"),
-        batch.column("lost").cast(pa.uint64()), batch.column("payload"),
-    ]  # fmt: skip
-    return pa.RecordBatch.from_arrays(columns, schema=RING_SCHEMA)
+def _ring_of(each: Any) -> Any:
+    """What is waited for: nothing of one that is still in its recording."""
+    if not isinstance(each, HistorySubscriber):
+        return each
+    return each._live if each._over else None
