@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from bench import bars, dropping, fans, pair, runs, versus
+from bench import bars, dropping, fans, measured, pair, runs, versus
 from bench.floors import build_floor, floor
 from bench.harness import Result, Sample
 from bench.peers import ring
@@ -88,6 +88,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=0.5, help="of each measurement in each round")
     parser.add_argument("--out", type=Path, help="the JSON file; default: bench/results/real_cores/<time>.json")
     parser.add_argument("--any", action="store_true", help="measure on a machine for which the targets are not made")
+    measured.add_option(parser)
     options = parser.parse_args()
     here = machine()
     at = far_or(here, options.any)
@@ -122,7 +123,8 @@ def main() -> int:
         json.dumps({**about, **asdict(at), "cache_line": line, "bars": found, "cells": kept}, indent=1) + "\n"
     )
     print(out)
-    return 0
+    failed = measured.conclude(made, options.json)
+    return failed if here.far_cpus >= BAR_CPUS else 0
 
 
 if __name__ == "__main__":

@@ -10,20 +10,19 @@ if one of them got more than twice as much as another. That is so only where eac
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import child_processes
+import measured
 
 import ringmain as rm
+from bench import bars
 
-BAR = 2.0
+BAR = "fairness: the most of one / the least of one"
 PROCESSES = (3, 6)
 MESSAGE = bytes(32)
 CAPACITY = 1 << 20
@@ -110,37 +109,30 @@ def workers(count: int, seconds: float) -> list[int]:
         return [count_of(end) for end in ends[1:]]
 
 
-def measured(seconds: float) -> list[dict[str, object]]:
+def shares_of(seconds: float) -> Iterator[tuple[str, list[int]]]:
     cases: list[tuple[str, Callable[[int], list[int]]]] = [
         ("writers of bus", lambda count: writers("bus", count, seconds)),
         ("writers of reliable", lambda count: writers("reliable", count, seconds)),
         ("workers", lambda count: workers(count, seconds)),
     ]
-    found = []
     for what, measure in cases:
         for count in PROCESSES:
-            shares = sorted(measure(count))
+            yield f"{count} {what}", sorted(measure(count))
             if rm.topics():
                 rm.unlink("f", force=True)
-            ratio = shares[-1] / max(1, shares[0])
-            found.append({"what": f"{count} {what}", "shares": shares, "most / least": ratio, "met": ratio <= BAR})
-    return found
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=1.0)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    measured.add_option(parser)
     args = parser.parse_args()
-    os.environ["RINGMAIN_DIR"] = directory = tempfile.mkdtemp(prefix="ringmain-fairness-", dir="/dev/shm")
-    try:
-        found = measured(args.seconds)
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
-    for row in found:
-        missed = "" if row["met"] else f"   MISSED (at most {BAR:g})"
-        print(json.dumps(row) if args.json else f"{row['what']:22} {row['most / least']:.2f} {row['shares']}{missed}")
-    return 0 if all(row["met"] for row in found) else 1
+    made = []
+    with measured.runtime_directory("fairness"):
+        for what, shares in shares_of(args.seconds):
+            print(f"{what:22} {shares}", flush=True)
+            made.append(bars.quiet(BAR, shares[-1] / max(1, shares[0]), what))
+    return measured.conclude(made, args.json)
 
 
 if __name__ == "__main__":

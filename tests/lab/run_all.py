@@ -3,6 +3,7 @@
     python tests/lab/run_all.py                 all points, all stops, all pairs; writes the table of the docs
     python tests/lab/run_all.py --seconds 500   pairs for so long; the next call continues, until all are done
     python tests/lab/run_all.py --every-act     pairs in every act that passes the points, forty thousand: an hour
+    python tests/lab/run_all.py --sample --seconds 20     all points and stops, some pairs; keeps and writes nothing
 
 Results are kept in build/lab, and discarded when the native module or the lab itself has changed.
 """
@@ -29,8 +30,14 @@ from pathlib import Path
 from ringmain._contracts import CONTRACTS
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parents[1]))
+
+from bench import bars, measured  # noqa: E402
+
 PAGE = HERE.parents[1] / "docs" / "internals" / "killed.md"
 RESULTS = HERE.parents[1] / "build" / "lab"
+SAMPLE = HERE.parents[1] / "build" / "lab-sample"
+results_in = RESULTS
 PLAYS = {"die": ("--later",), "stop": ("--every-act",), "pair": ()}
 BEGIN, END = "<!-- table: make lab -->\n", "<!-- end of table -->\n"
 
@@ -153,6 +160,21 @@ def table(results: dict[str, list[Scenario]]) -> str:
 # ----------------------------------------------------------------------------------------------- the whole of it
 
 
+def concluded(to: Path | None) -> int:
+    """Of a sample: its bar, and nothing is kept."""
+    found, left = collect(every_act=False)
+    scenarios = list(itertools.chain(*found.values()))
+    failed = [s for s in scenarios if s.error]
+    for s in failed:
+        print(s)
+    for what, each in found.items():
+        print(f"{what}: {len(each)} played, until every survivor had its next message, ms: {milliseconds(each)}")
+    shutil.rmtree(SAMPLE)
+    missing = [one for one in left if not one.startswith("pair, ")]
+    made = bars.quiet("lab: scenarios in which somebody did not go on", len(failed), f"of {len(scenarios)}")
+    return measured.conclude([made], to, missing) or int(bool(missing))
+
+
 def fingerprint() -> str:
     """Of what is tested, and of what tests it: results of another do not count."""
     native = importlib.util.find_spec("ringmain._ring_lab")
@@ -163,15 +185,15 @@ def fingerprint() -> str:
 
 
 def forget_what_is_stale() -> None:
-    stamp = RESULTS / "fingerprint"
+    stamp = results_in / "fingerprint"
     if not stamp.exists() or stamp.read_text() != fingerprint():
-        shutil.rmtree(RESULTS, ignore_errors=True)
-        RESULTS.mkdir(parents=True)
+        shutil.rmtree(results_in, ignore_errors=True)
+        results_in.mkdir(parents=True)
         stamp.write_text(fingerprint())
 
 
 def results_file(what: str, contract: str, every_act: bool) -> Path:
-    return RESULTS / f"{what}-{contract}{'-every-act' if every_act and what == 'pair' else ''}.jsonl"
+    return results_in / f"{what}-{contract}{'-every-act' if every_act and what == 'pair' else ''}.jsonl"
 
 
 def collect(every_act: bool) -> tuple[dict[str, list[Scenario]], list[str]]:
@@ -207,6 +229,7 @@ def write_table(every_act: bool) -> int:
 
 
 def main() -> int:
+    global results_in
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=0, help="of pairs, in this call; 0 plays all")
     parser.add_argument("--parallel", type=int, default=os.cpu_count() or 2, help="so many scenarios side by side")
@@ -214,7 +237,12 @@ def main() -> int:
     parser.add_argument(
         "--table", action="store_true", help="play nothing: the table of what was played, and what is left"
     )
+    parser.add_argument("--sample", action="store_true", help="play what fits, print it, and write no table")
+    measured.add_option(parser)
     options = parser.parse_args()
+    if options.sample:
+        results_in = SAMPLE
+        shutil.rmtree(SAMPLE, ignore_errors=True)
     if options.table:
         return write_table(options.every_act)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # and the arena with us
@@ -222,10 +250,13 @@ def main() -> int:
     deadline = time.monotonic() + (options.seconds or 1e9)
     for number, (what, contract) in enumerate(itertools.product(PLAYS, CONTRACTS)):
         share = (deadline - time.monotonic()) / (len(PLAYS) * len(CONTRACTS) - number)
+        if options.sample:
+            share = options.seconds / len(CONTRACTS)
         width = options.parallel * (1 if what == "die" else 2 if what == "pair" else 6)  # the others mostly wait
         limit = f"{max(share, 1):.0f}" if options.seconds and what == "pair" else "0"
         file = results_file(what, contract, options.every_act)
-        extra = ["--results", str(file), "--parallel", str(width), "--seconds", limit, *PLAYS[what]]
+        extra = ["--results", str(file), "--parallel", str(width), "--seconds", limit]
+        extra += () if options.sample and what == "die" else PLAYS[what]
         if options.every_act and what == "pair":
             extra.append("--every-act")
         with start(what, contract, *extra) as arena:
@@ -235,7 +266,7 @@ def main() -> int:
                 arena.terminate()
         if arena.returncode != 0:
             raise AssertionError(f"the arena ended with {arena.returncode}: {errors}")
-    return write_table(options.every_act)
+    return concluded(options.json) if options.sample else write_table(options.every_act)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ from types import ModuleType
 
 import pytest
 
+from bench import bars
+
 ROOT = Path(__file__).parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text()
 
@@ -45,6 +47,31 @@ def test_every_part_of_the_run_on_quiet_cores_is_a_program_that_is_there(part):
     words = part.command[1:]
     program = ROOT / (f"{words[1].replace('.', '/')}.py" if words[0] == "-m" else words[0])
     assert program.is_file() or words[:2] == ("-m", "pytest")
+
+
+def test_the_run_on_quiet_cores_fits_into_its_time():
+    assert sum(part.seconds for part in cores.PARTS) < cores.BUDGET_S
+    assert {part.name for part in cores.PARTS if part.has_bars} == {
+        *(bar.partition(":")[0] for bar in bars.QUIET),
+        *("rates", "figures"),
+    }
+
+
+def test_a_part_that_takes_too_long_is_ended_with_its_children(tmp_path, capsys):
+    left = tmp_path / "left"
+    program = f"(sleep 60; touch {left}) & echo begun; wait"
+    found = cores.run(cores.Part("slow", "nothing", ("sh", "-c", program), 1, has_bars=False), 0.5)
+    assert (found.rc != 0, found.last_lines) == (True, ["begun", "ended after 0.5 s"])
+    assert "begun" in capsys.readouterr().out
+
+
+def test_the_table_has_a_line_for_each_bar_with_the_worst_row():
+    rows = [
+        {"what": "wakeups: lost (recv)", "found": 0, "limit": 0, "at_most": True, "met": True},
+        {"what": "wakeups: lost (wait)", "found": 3, "limit": 0, "at_most": True, "met": False},
+    ]
+    found = cores.table([cores.Outcome("wakeups", "", 1, 1.0, [], rows, [])])
+    assert found.split() == ["wakeups:", "lost", "3", "≤", "0", "NOT", "MET", "in", "1", "of", "2:", "wait"]
 
 
 def test_on_a_machine_without_such_cores_it_says_so():
