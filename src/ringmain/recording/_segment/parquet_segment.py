@@ -15,10 +15,13 @@ their numbers even after a repair has left some out.
 
 from __future__ import annotations
 
+import atexit
 import io
 import os
 import re
 import struct
+import time
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -270,6 +273,18 @@ def _joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return joined
 
 
+# Spans that pyarrow was given. Its threads let go of one a moment after the call that read it has returned, and take
+# the GIL for that: a thread that comes after the interpreter has ended aborts the process.
+_lent: dict[int, weakref.ref[memoryview]] = {}  # by id, since a view's hash is that of its bytes
+
+
+@atexit.register
+def _until_given_back(patience_s: float = 2.0) -> None:
+    end_s = time.monotonic() + patience_s
+    while _lent and time.monotonic() < end_s:
+        time.sleep(0.001)
+
+
 class _Fetched(io.RawIOBase):
     """Some spans of a file, for pyarrow to read as if they were the file."""
 
@@ -291,6 +306,8 @@ class _Fetched(io.RawIOBase):
         """What pyarrow calls in place of `read`."""
         found = self.at(self._at, size)
         self._at += len(found)
+        key = id(found)
+        _lent[key] = weakref.ref(found, lambda _: _lent.pop(key, None))
         return found
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
