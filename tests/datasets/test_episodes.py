@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import ringmain as rm
-from ringmain.datasets import Episodes, Grid, cells, episodes_of
+from ringmain.datasets import Episodes, Grid, cells, count_holes, episodes_of
 from ringmain.lake import Lake
 from ringmain.pipeline import run
 from tests.datasets.recordings import BAD, START_US, Action, At, End, Task, record
@@ -89,15 +90,43 @@ def test_a_table_of_the_users(tmp_path: Path) -> None:
     assert (seconds(row["begin"]), row["steps"], row["labels"]) == (1.0, 10, '{"who":"me"}')
 
 
-def test_incidents_of_a_flight_recorder(tmp_path: Path) -> None:
+def test_incidents_of_a_flight_recorder_and_holes_of_those_that_are_not_whole(tmp_path: Path) -> None:
+    """Retention had deleted the first half second, or the recorder died before the end: no message says so."""
     from ringmain.recording._upkeep.incidents import Incident, write_incident
 
     path = record(tmp_path / "r", {"a": (Action, every_100_ms(0, 100))})
     at = START_US * 1000 + 5 * S
-    write_incident(path, Incident("", "x-crash", "crash", "a: lost", at, at - S, at + S, 0), sync=False)
-    (row,) = found(path, Episodes(incidents=True))
-    assert (seconds(row["begin"]), seconds(row["end"]), row["steps"]) == (4.0, 6.0, 20)
-    assert json.loads(row["labels"]) == {"incident": "x-crash", "why": "a: lost"}
+    whole = Incident("", "a-whole", "crash", "a: lost", at, at - S, at + S, 0, 1, 0)
+    for one in (
+        whole,
+        replace(whole, id="b-cut", whole_from_ns=at - S // 2),
+        replace(whole, id="c-open", end_segment=-1),
+    ):
+        write_incident(path, one, sync=False)
+    rows = found(path, Episodes(incidents=True))
+    assert (seconds(rows[0]["begin"]), seconds(rows[0]["end"]), rows[0]["steps"]) == (4.0, 6.0, 20)
+    assert json.loads(rows[0]["labels"]) == {"incident": "a-whole", "why": "a: lost"}
+    assert [(row["state"], row["holes"], row["reason"]) for row in rows] == [
+        ("kept", [], ""),
+        ("refused", ["deleted"], "messages of its first 0.5 s were deleted before it was kept"),
+        ("refused", ["open"], "not all of it was recorded"),
+    ]
+    assert [row["state"] for row in found(path, Episodes(incidents=True, on_hole="mark"))] == [
+        "kept",
+        "marked",
+        "marked",
+    ]
+
+
+def test_reasons_are_counted(tmp_path: Path) -> None:
+    path = tasks(tmp_path / "r", every_100_ms(0, 40, {15: 3, 25: 1}), [1.0, 2.0, 3.5], [1.9, 2.9])
+    table = episodes_of(path, GRID, TASKS)
+    assert count_holes(table).to_pylist() == [
+        {"state": "refused", "hole": "lost", "episodes": 2},
+        {"state": "refused", "hole": "no end", "episodes": 1},
+        {"state": "refused", "hole": "no message", "episodes": 1},
+    ]
+    assert not len(count_holes(table.slice(0, 0)))
 
 
 @pytest.mark.parametrize(

@@ -19,5 +19,6 @@ from __future__ import annotations
 from ringmain.datasets._episodes import Episodes
 from ringmain.datasets._grid import Grid
 from ringmain.datasets._gridded import cells, episodes_of
+from ringmain.datasets._holes import count_holes
 
-__all__ = ["Episodes", "Grid", "cells", "episodes_of"]
+__all__ = ["Episodes", "Grid", "cells", "count_holes", "episodes_of"]

@@ -18,6 +18,23 @@ from ringmain.errors import InvalidArgument
 OnHole = Literal["refuse", "mark"]
 
 
+HoleKind = Literal[
+    "lost", "quarantined", "silent", "no message", "null cells", "no tick", "no begin", "no end", "deleted", "open"
+]
+
+
+class Hole(NamedTuple):
+    """What an episode lacks."""
+
+    kind: HoleKind
+    text: str
+
+    @property
+    def leaves_nothing(self) -> bool:
+        """Is there nothing that could be trained on, whoever wants to?"""
+        return self.kind in ("no tick", "no begin", "no end")
+
+
 class Span(NamedTuple):
     """An episode before anyone has looked at its messages: [begin, end) in microseconds."""
 
@@ -25,8 +42,8 @@ class Span(NamedTuple):
     begin_us: int
     end_us: int
     labels: Mapping[str, Any] = {}
-    problem: str = ""
-    """Why it is none, as that its end was never recorded."""
+    holes: tuple[Hole, ...] = ()
+    """What is known to be missing without a look at its messages, as that its end was never recorded."""
 
     @property
     def id(self) -> str:

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ringmain.datasets._cells import KEYS, TIME, cell_type, columns
-from ringmain.datasets._episodes import Episodes, Span
+from ringmain.datasets._episodes import Episodes, Hole, Span
 from ringmain.datasets._grid import Grid, age_label, label_of, methods_of, ticks_us
-from ringmain.datasets._holes import Verdict, as_rows, judge, refuses
+from ringmain.datasets._holes import Verdict, add_holes, as_rows, judge
 from ringmain.datasets._open import Data, open_source
 from ringmain.datasets._sources import Source
 from ringmain.datasets._spans import spans_of
@@ -70,7 +70,7 @@ def one_episode(source: Source, grid: Grid, episodes: Episodes, span: Span) -> t
     messages = {topic: source.messages(span.host, topic, reach) for topic in grid.topics}
     lost_after = {topic: source.lost_before_next(span.host, topic, span.end_us) for topic in grid.topics}
     judge(episodes, verdict, span, messages, lost_after)
-    if refuses(episodes, verdict, must=bool(span.problem)):
+    if verdict.refused:
         return verdict, None
     ticks = ticks_us(grid.hz, *reach)
     cells = columns(grid, messages, ticks)
@@ -80,10 +80,10 @@ def one_episode(source: Source, grid: Grid, episodes: Episodes, span: Span) -> t
     verdict.steps, verdict.trimmed = end - first, len(ticks) - (end - first)
     nulls = {topic: int((~of_topic[first:end]).sum()) for topic, of_topic in there.items()}
     verdict.null_cells = sum(nulls.values())
-    reasons = [f"{topic}: {count} cells without a value" for topic, count in nulls.items() if count]
-    reasons += ["no tick at which every topic has a value"] if not len(whole) else []
-    verdict.reason = "; ".join([verdict.reason, *reasons] if verdict.reason else reasons)
-    if refuses(episodes, verdict, must=not len(whole)):
+    holes = [Hole("null cells", f"{topic}: {count} cells without a value") for topic, count in nulls.items() if count]
+    holes += [] if len(whole) else [Hole("no tick", "no tick at which every topic has a value")]
+    add_holes(episodes, verdict, holes)
+    if verdict.refused:
         return verdict, None
     made = _with_keys(span.host, ticks[first:end], cells.slice(first, end - first))
     names = pa.repeat(pa.scalar(verdict.episode), end - first)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ringmain.datasets._episodes import Episodes, Span
+from ringmain.datasets._episodes import Episodes, Hole, Span
 from ringmain.datasets._sources import Source
+from ringmain.recording._upkeep.incidents import Incident
 
 ALWAYS = (0, 1 << 53)
 """All times since 1970 that fit in 64 bits as nanoseconds, in microseconds."""
@@ -19,14 +20,21 @@ def spans_of(episodes: Episodes, source: Source, host: str, topics: Sequence[str
         there = source.span(host, topics)
         return [] if there is None else _fixed(episodes.length_s, host, there)
     if episodes.incidents:
-        known = source.incidents(host)
-        found = [
-            Span(host, -(-one.start_ns // 1000), one.end_ns // 1000, {"incident": one.id, "why": one.why})
-            for one in known
-        ]
+        found = [_kept(host, one) for one in source.incidents(host)]
     else:
         found = [span for span in episodes.table if span.host == host]
     return sorted(found, key=lambda span: (span.begin_us, span.end_us))
+
+
+def _kept(host: str, one: Incident) -> Span:
+    holes = []
+    if one.whole_from_ns > one.start_ns:
+        early_s = (one.whole_from_ns - one.start_ns) / 1e9
+        holes.append(Hole("deleted", f"messages of its first {early_s:.3g} s were deleted before it was kept"))
+    if one.is_open:
+        holes.append(Hole("open", "not all of it was recorded"))
+    labels = {"incident": one.id, "why": one.why}
+    return Span(host, -(-one.start_ns // 1000), one.end_ns // 1000, labels, tuple(holes))
 
 
 def _fixed(length_s: float, host: str, there: tuple[int, int]) -> list[Span]:
@@ -43,12 +51,14 @@ def _between(episodes: Episodes, source: Source, host: str) -> Iterator[Span]:
     for at, is_start, n in events:
         if is_start:
             if begun is not None:
-                yield Span(host, begun[0], at, labels[begun[1]], f"no {episodes.end} before the next {episodes.start}")
+                never = Hole("no end", f"no {episodes.end} before the next {episodes.start}")
+                yield Span(host, begun[0], at, labels[begun[1]], (never,))
             begun = (at, n)
         elif begun is None:
-            yield Span(host, at, at, {}, f"no {episodes.start} before this {episodes.end}")
+            yield Span(host, at, at, {}, (Hole("no begin", f"no {episodes.start} before this {episodes.end}"),))
         else:
             yield Span(host, begun[0], at, labels[begun[1]])
             begun = None
     if begun is not None:
-        yield Span(host, begun[0], begun[0], labels[begun[1]], f"no {episodes.end} after this {episodes.start}")
+        never = Hole("no end", f"no {episodes.end} after this {episodes.start}")
+        yield Span(host, begun[0], begun[0], labels[begun[1]], (never,))
