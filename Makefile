@@ -11,7 +11,7 @@ PROCESSES := $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
 comma  := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs pages test native test-native test-python test-privileged test-pythons test-spark test-view test-originals explore check format bench bench-quick clean lab sanitize fuzz aarch64 soak recovery cores failing-calls long
+.PHONY: help setup demo docs pages test native test-native test-python test-privileged test-pythons test-spark test-view test-torch test-originals explore check format bench bench-quick clean lab sanitize fuzz aarch64 soak recovery cores failing-calls long
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -100,6 +100,15 @@ test-view: setup  ## the viewer's tests that `make test` leaves out: what the pa
 
 test-originals: setup  ## msgq's and pysyncq's own tests on ringmain, and programs on both; installs them from PyPI
 	@$(BIN)/python tests/compat/originals.py
+
+# Torch is as large as all else together, and with what it brings for GPUs many times that: it has a folder of its own.
+TORCH ?= torch
+build/torch/.installed: | $(VENV)/.deps
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --target build/torch $(TORCH)
+	@touch $@
+
+test-torch: setup build/torch/.installed  ## windows in torch's own DataLoader; installs TORCH=torch==VERSION apart, by default with what GPUs need
+	@PYTHONPATH=build/torch $(BIN)/python -m pytest -m torch tests/datasets $(PYTEST_ARGS)
 
 check: $(VENV)/.deps  ## lint, format, types
 	@$(BIN)/ruff check .

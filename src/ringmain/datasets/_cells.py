@@ -116,6 +116,8 @@ def arrays(name: str, values: pa.Array) -> Iterator[tuple[str, np.ndarray | pa.A
         flat = _rectangle(pc.struct_field(values, "values"))
         same = flat is not None and all(shape == shapes[0] for shape in shapes)
         yield name, flat.reshape(len(values), *shapes[0]) if flat is not None and same and shapes else values
+    elif names == ["dtype", "shape", "data"]:  # one whose dtype may change: its bytes
+        yield name, values
     elif names and names == [f"_{n}" for n in range(1, len(names) + 1)] and all(_is_number(f.type) for f in type_):
         yield name, np.stack([_numbers(pc.struct_field(values, [n])) for n in range(len(names))], axis=1)
     elif names:

@@ -6,7 +6,7 @@ begin or from its end on, so two episodes that do not overlap share none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -31,7 +31,7 @@ class Hole(NamedTuple):
 
     @property
     def leaves_nothing(self) -> bool:
-        """Is there nothing that could be trained on, whoever wants to?"""
+        """Is there nothing that could be trained on?"""
         return self.kind in ("no tick", "no begin", "no end")
 
 
@@ -83,6 +83,10 @@ class Episodes:
             raise InvalidArgument(f"on_hole={self.on_hole!r}: choose 'refuse' or 'mark'")
         if self.table is not None:
             object.__setattr__(self, "table", _own_rows(self.table))
+
+    def needs(self, topics: Iterable[str]) -> list[str]:
+        """Which topics are read for episodes with cells of these."""
+        return list(dict.fromkeys([*topics, *filter(None, (self.start, self.end))]))
 
 
 def _own_rows(table: Any) -> tuple[Span, ...]:

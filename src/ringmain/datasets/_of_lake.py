@@ -32,11 +32,13 @@ class OfLake:
     versions: Mapping[str, int] = field(default_factory=dict)
     """By table: which version is read; that of now for one that is not there."""
 
-    def now(self, topics: Iterable[str]) -> OfLake:
-        """The same lake as it is now, whatever is added later."""
+    def pinned(self, topics: Iterable[str]) -> OfLake:
         tables = [name for topic in topics for name in (silver_table(topic), quarantine_table(topic))]
         found = {name: self.lake.load(name) for name in tables}
         return replace(self, versions={name: table.version() for name, table in found.items() if table is not None})
+
+    def state(self, topics: Iterable[str]) -> Any:
+        return [self.lake.uri, sorted(self.pinned(topics).versions.items())]
 
     def hosts(self) -> list[str]:
         found = pc.unique(self.lake.to_arrow(HEALTH.name, columns=["host"]).column("host"))

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,6 +36,12 @@ LOOK_AHEAD_S = 60
 
 class Source(Protocol):
     """Messages by host and topic. Spans are [since, until) in microseconds."""
+
+    def pinned(self, topics: Iterable[str]) -> Source:
+        """The same messages of these topics, whatever is added later; of recordings, what is there when it is read."""
+
+    def state(self, topics: Iterable[str]) -> Any:
+        """What JSON has of it: different if there are other messages of these topics."""
 
     def hosts(self) -> list[str]:
         """Where there are recordings of, in order."""
@@ -61,6 +68,20 @@ class OfRecordings:
 
     recordings: Sequence[Recording]
     _decodings: dict[str, Decoding] = field(default_factory=dict)
+
+    def pinned(self, topics: Iterable[str]) -> Source:
+        return self
+
+    def state(self, topics: Iterable[str]) -> Any:
+        wanted = set(topics)
+        return [
+            [
+                str(one.store.directory or one.store.sealed_uri),
+                [msgspec.to_builtins(life) for life in one.lives() if life.topic in wanted],
+                [msgspec.to_builtins(incident) for incident in one.incidents()],
+            ]
+            for one in self.recordings
+        ]
 
     def hosts(self) -> list[str]:
         return sorted(self._by_host)

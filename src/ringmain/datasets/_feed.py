@@ -1,0 +1,81 @@
+"""What windows are made of: episodes, and the cells of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import msgspec
+import pyarrow as pa
+
+from ringmain.datasets._episodes import Episodes, Span
+from ringmain.datasets._grid import Grid
+from ringmain.datasets._gridded import one_episode
+from ringmain.datasets._holes import Verdict
+from ringmain.datasets._open import Data, open_source
+from ringmain.datasets._sources import Source
+from ringmain.datasets._spans import spans_of
+from ringmain.errors import InvalidArgument
+
+
+class Feed(Protocol):
+    """Episodes, one by one."""
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Those that have cells."""
+
+    def spans(self) -> list[Span]:
+        """All of them, in order."""
+
+    def load(self, span: Span) -> tuple[Verdict, pa.Table | None]:
+        """What is known of one, and its cells if it is not refused."""
+
+    def state(self) -> Any:
+        """What says that the same cells come again, if it is the same."""
+
+
+@dataclass
+class Gridded:
+    """Of recordings and lakes: each episode is put on the grid when it is asked for."""
+
+    source: Source
+    grid: Grid
+    episodes: Episodes
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        return tuple(self.grid.topics)
+
+    def spans(self) -> list[Span]:
+        return [
+            span for host in self.source.hosts() for span in spans_of(self.episodes, self.source, host, self.topics)
+        ]
+
+    def load(self, span: Span) -> tuple[Verdict, pa.Table | None]:
+        return one_episode(self.source, self.grid, self.episodes, span)
+
+    def state(self) -> Any:
+        return [recipe(self.grid, self.episodes), self.source.state(self.episodes.needs(self.topics))]
+
+
+def open_feed(source: Data, grid: Grid | None, episodes: Episodes | None) -> Feed:
+    """Raises InvalidArgument if the recipe is missing, or there is one too many."""
+    if grid is None or episodes is None:
+        raise InvalidArgument(
+            "windows of a recording or a lake need a grid and episodes: Windows(source, grid=Grid(...), "
+            "episodes=Episodes(length_s=60), length=16)"
+        )
+    return Gridded(open_source(source).pinned(episodes.needs(grid.topics)), grid, episodes)
+
+
+def recipe(grid: Grid, episodes: Episodes) -> dict[str, Any]:
+    """What makes the cells, as JSON has it."""
+    made = {
+        "hz": grid.hz, "topics": dict(grid.topics), "tolerance_s": grid.tolerance_s, "start": episodes.start,
+        "end": episodes.end, "length_s": episodes.length_s, "incidents": episodes.incidents,
+        "table": None if episodes.table is None else [list(span) for span in episodes.table],
+        "silence_s": episodes.silence_s, "on_hole": episodes.on_hole,
+    }  # fmt: skip
+    known: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(made, enc_hook=str))
+    return known

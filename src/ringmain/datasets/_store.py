@@ -1,0 +1,215 @@
+"""A directory of features, mapped: written once, and then read in place by any number of processes.
+
+    DIRECTORY/
+      data      the values of all features, run by run, each at a multiple of 64 bytes
+      index     where they are: MessagePack, written last
+
+A *run* is a stretch of steps of one episode without a null; windows are within runs.
+
+The invariant owned here: *a store is whole or not there*. It is written under another name, and then renamed.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import shutil
+from collections.abc import Mapping
+from io import BytesIO
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+import numpy as np
+
+from ringmain.datasets._leaves import Leaf
+from ringmain.errors import LakeError
+
+VERSION = 1
+_ALIGN = 64
+
+
+class Part(msgspec.Struct, array_like=True):
+    """A feature of a run."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    """Of one step."""
+    at: int
+    """Of the values."""
+    steps_at: int = -1
+    """Which value each step has; -1: each its own."""
+    ends_at: int = -1
+    """Of pictures as files: where each ends, from `at` on; -1: arrays."""
+    values: int = 0
+
+
+class Run(msgspec.Struct, array_like=True):
+    """[first, first + steps) of the steps of an episode."""
+
+    episode: int
+    first: int
+    steps: int
+    parts: dict[str, Part]
+
+
+class StoredEpisode(msgspec.Struct, array_like=True):
+    """What is known of an episode here."""
+
+    id: str
+    host: str
+    begin_us: int
+    end_us: int
+    state: str
+    labels: str
+
+
+class Index(msgspec.Struct):
+    """The file `index`."""
+
+    version: int
+    episodes: list[StoredEpisode]
+    runs: list[Run]
+    features: dict[str, tuple[str, tuple[int, ...]]]
+    """Those that all runs have, with the same shape: dtype and shape of one step."""
+    left_out: dict[str, str]
+
+
+class StoreWriter:
+    """Writes a store. `close` puts it in place."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._draft = directory.with_name(f".{directory.name}.{os.getpid()}.{os.urandom(4).hex()}")
+        self._draft.mkdir(parents=True)
+        self._file: IO[bytes] = open(self._draft / "data", "wb")  # noqa: SIM115
+        self._at = 0
+        self.index = Index(VERSION, [], [], {}, {})
+
+    def add(self, first: int, steps: int, leaves: Mapping[str, Leaf]) -> None:
+        """A run of the episode that was added last."""
+        parts = {name: self._part(leaf) for name, leaf in leaves.items()}
+        self.index.runs.append(Run(len(self.index.episodes) - 1, first, steps, parts))
+
+    def _part(self, leaf: Leaf) -> Part:
+        if isinstance(leaf, np.ndarray):
+            return Part(leaf.dtype.str, leaf.shape[1:], self._put(leaf))
+        steps_at = self._put(leaf.of_step.astype(np.int64))
+        if isinstance(leaf.values, np.ndarray):
+            shape = leaf.values.shape[1:]
+            return Part(leaf.values.dtype.str, shape, self._put(leaf.values), steps_at, values=len(leaf.values))
+        ends_at = self._put(np.cumsum([len(one) for one in leaf.values]))
+        at = self._put(np.frombuffer(b"".join(leaf.values), np.uint8))
+        shape = decoded(leaf.values[0]).shape
+        return Part("|u1", shape, at, steps_at, ends_at, len(leaf.values))
+
+    def _put(self, values: np.ndarray) -> int:
+        at = -(-self._at // _ALIGN) * _ALIGN
+        self._file.write(bytes(at - self._at))
+        self._file.write(np.ascontiguousarray(values).data)
+        self._at = at + values.nbytes
+        return at
+
+    def close(self) -> None:
+        """Of several processes that write the same store, the first counts."""
+        self.index.features = self._common()
+        self._file.write(bytes(_ALIGN))  # what is empty cannot be mapped
+        self._file.close()
+        (self._draft / "index").write_bytes(msgspec.msgpack.encode(self.index))
+        try:
+            os.rename(self._draft, self._directory)
+        except OSError:
+            if not (self._directory / "index").exists():
+                raise
+            shutil.rmtree(self._draft)
+
+    def abandon(self) -> None:
+        self._file.close()
+        shutil.rmtree(self._draft, ignore_errors=True)
+
+    def _common(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        found: dict[str, tuple[str, tuple[int, ...]]] = {}
+        runs = self.index.runs
+        for name in dict.fromkeys(name for run in runs for name in run.parts):
+            parts = [run.parts[name] for run in runs if name in run.parts]
+            if len(parts) < len(runs):
+                self.index.left_out.setdefault(name, "not in all episodes")
+            elif any(part.shape != parts[0].shape for part in parts):
+                self.index.left_out.setdefault(name, "its shape changes")
+            else:
+                found[name] = (np.result_type(*{part.dtype for part in parts}).str, parts[0].shape)
+        return {name: kind for name, kind in found.items() if name not in self.index.left_out}
+
+
+class Store:
+    """Reads a store. Picklable: another process maps the same file."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.index = msgspec.msgpack.decode((directory / "index").read_bytes(), type=Index)
+        if self.index.version != VERSION:
+            raise LakeError(f"{directory} was written by another version of ringmain: delete it")
+        self._map: mmap.mmap | None = None
+        self._recent: dict[tuple[int, str, int], np.ndarray] = {}
+        self._recent_bytes = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_map": None, "_recent": {}, "_recent_bytes": 0}
+
+    def read(self, run: int, start: int, length: int) -> dict[str, np.ndarray]:
+        """Of `length` steps from the `start`-th of a run on. Arrays in place; writing to one changes the process's own
+        copy of that page, and nothing else."""
+        parts = self.index.runs[run].parts
+        return {
+            name: self._values(run, name, parts[name], kind[0], start, length)
+            for name, kind in self.index.features.items()
+        }
+
+    def _values(self, run: int, name: str, part: Part, dtype: str, start: int, length: int) -> np.ndarray:
+        if part.steps_at < 0:
+            found = self._array(part.dtype, part.shape, part.at, start, length)
+            return found if part.dtype == dtype else found.astype(dtype)
+        of_step = self._array("<i8", (), part.steps_at, start, length)
+        if part.ends_at >= 0:
+            return np.stack([self._picture(run, name, part, n) for n in of_step.tolist()])
+        first, last = int(of_step[0]), int(of_step[-1])
+        if last - first == length - 1:  # they never go back, so each step has the one after
+            return self._array(part.dtype, part.shape, part.at, first, length)
+        return np.take(self._array(part.dtype, part.shape, part.at, first, last - first + 1), of_step - first, 0)
+
+    def _picture(self, run: int, name: str, part: Part, number: int) -> np.ndarray:
+        """A picture that is stored as a file, decoded. The last ones are kept: windows overlap."""
+        known = self._recent.pop((run, name, number), None)
+        if known is None:
+            ends = self._array("<i8", (), part.ends_at, 0, part.values)
+            begin, end = int(ends[number - 1]) if number else 0, int(ends[number])
+            known = decoded(self._array("|u1", (), part.at, begin, end - begin).tobytes())
+            if known.shape != part.shape:
+                raise LakeError(f"a picture of {name} has the shape {known.shape}, and others have {part.shape}")
+            self._recent_bytes += known.nbytes
+        self._recent[run, name, number] = known
+        while self._recent_bytes > RECENT_BYTES and len(self._recent) > 1:
+            self._recent_bytes -= self._recent.pop(next(iter(self._recent))).nbytes
+        return known
+
+    def _array(self, dtype: str, shape: tuple[int, ...], at: int, start: int, length: int) -> np.ndarray:
+        if self._map is None:
+            with open(self.directory / "data", "rb") as file:
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        kind = np.dtype(dtype)
+        size = int(np.prod(shape, dtype=np.int64))
+        flat = np.frombuffer(self._map, kind, length * size, at + start * size * kind.itemsize)
+        return flat.reshape(length, *shape) if shape else flat
+
+
+RECENT_BYTES = 64 << 20
+
+
+def decoded(picture: bytes) -> np.ndarray:
+    """A picture in a file's format, such as JPEG, as height x width x 3."""
+    try:
+        from PIL import Image
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("pictures need pillow: pip install 'ringmain[view]'", name="PIL") from error
+    with Image.open(BytesIO(picture)) as opened:
+        return np.asarray(opened.convert("RGB"))
