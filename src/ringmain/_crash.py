@@ -33,7 +33,13 @@ PIPELINE = (
     "batch: tables committed, not done",
     "batch: done, recordings not told",
 )
-POINTS = (*RECORDER, *PIPELINE)
+DATASETS = (
+    "build: begun, nothing written",
+    "build: files written, not committed",
+    "build: cells committed, episodes not",
+    "build: tables committed, not done",
+)
+POINTS = (*RECORDER, *PIPELINE, *DATASETS)
 
 _armed: str | None = None
 _signal = signal.SIGKILL

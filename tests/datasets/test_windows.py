@@ -40,6 +40,7 @@ def drive(path: Path, host: str = "robot-1", episodes: int = 3) -> Path:
             "task/end": (End, [At((n * 2500 + 2000) * MS, End(True)) for n in range(episodes)]),
         },
         host=host,
+        epoch=ord(host[-1]),  # a life of a topic is of one host
     )
 
 

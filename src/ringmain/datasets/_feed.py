@@ -13,7 +13,8 @@ from ringmain.datasets._grid import Grid
 from ringmain.datasets._gridded import one_episode
 from ringmain.datasets._holes import Verdict
 from ringmain.datasets._open import Data, open_source
-from ringmain.datasets._sources import Source
+from ringmain.datasets._recipe import recipe
+from ringmain.datasets._sources import OfRecordings, Source
 from ringmain.datasets._spans import spans_of
 from ringmain.errors import InvalidArgument
 
@@ -56,26 +57,25 @@ class Gridded:
         return one_episode(self.source, self.grid, self.episodes, span)
 
     def state(self) -> Any:
-        return [recipe(self.grid, self.episodes), self.source.state(self.episodes.needs(self.topics))]
+        own = [msgspec.to_builtins(span) for span in self.episodes.table or ()]
+        made_of = self.source.state(self.episodes.needs(self.topics))
+        return [recipe(self.grid, self.episodes), msgspec.json.encode(own, enc_hook=str).decode(), made_of]
 
 
-def open_feed(source: Data, grid: Grid | None, episodes: Episodes | None) -> Feed:
+def open_feed(source: Data, table: str | None, grid: Grid | None, episodes: Episodes | None) -> Feed:
     """Raises InvalidArgument if the recipe is missing, or there is one too many."""
+    if table is not None:
+        opened = open_source(source)
+        if grid is not None or episodes is not None or isinstance(opened, OfRecordings):
+            raise InvalidArgument(f"table={table!r}: a table of a lake, whose grid and episodes are its own")
+        from ringmain.datasets._of_lake import OfLake
+        from ringmain.datasets._table import Table
+
+        assert isinstance(opened, OfLake)
+        return Table.open(opened.lake, table)
     if grid is None or episodes is None:
         raise InvalidArgument(
             "windows of a recording or a lake need a grid and episodes: Windows(source, grid=Grid(...), "
             "episodes=Episodes(length_s=60), length=16)"
         )
     return Gridded(open_source(source).pinned(episodes.needs(grid.topics)), grid, episodes)
-
-
-def recipe(grid: Grid, episodes: Episodes) -> dict[str, Any]:
-    """What makes the cells, as JSON has it."""
-    made = {
-        "hz": grid.hz, "topics": dict(grid.topics), "tolerance_s": grid.tolerance_s, "start": episodes.start,
-        "end": episodes.end, "length_s": episodes.length_s, "incidents": episodes.incidents,
-        "table": None if episodes.table is None else [list(span) for span in episodes.table],
-        "silence_s": episodes.silence_s, "on_hole": episodes.on_hole,
-    }  # fmt: skip
-    known: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(made, enc_hook=str))
-    return known

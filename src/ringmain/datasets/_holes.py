@@ -7,7 +7,7 @@ cases the reason is in its row.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -63,6 +63,12 @@ class Verdict(msgspec.Struct):
 
 def as_rows(verdicts: Sequence[Verdict]) -> pa.Table:
     return pa.Table.from_pylist([msgspec.to_builtins(one) for one in verdicts], schema=EPISODES)
+
+
+def verdict_of(row: Mapping[str, Any]) -> Verdict:
+    """A row of the table of episodes as it was before."""
+    times = {name: int(pa.scalar(row[name], TIME).value) for name in ("begin", "end")}
+    return Verdict(**{name: row[name] for name in Verdict.__struct_fields__} | times)
 
 
 def judge(

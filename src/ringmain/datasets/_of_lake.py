@@ -14,7 +14,7 @@ from ringmain.datasets._cells import Messages
 from ringmain.datasets._sources import LOOK_AHEAD_S, LOST, PUBLISH_NS, PUBLISH_TIME, RAW, RM_HOST, messages_of
 from ringmain.errors import TopicNotFound
 from ringmain.lake._column_types import without_views
-from ringmain.lake._health import HEALTH
+from ringmain.lake._health import HEALTH, INCIDENTS
 from ringmain.lake._incidents import incidents_of
 from ringmain.lake._lake import Lake
 from ringmain.lake._names import quarantine_table, silver_table
@@ -34,6 +34,7 @@ class OfLake:
 
     def pinned(self, topics: Iterable[str]) -> OfLake:
         tables = [name for topic in topics for name in (silver_table(topic), quarantine_table(topic))]
+        tables.append(INCIDENTS.name)
         found = {name: self.lake.load(name) for name in tables}
         return replace(self, versions={name: table.version() for name, table in found.items() if table is not None})
 
@@ -54,7 +55,12 @@ class OfLake:
         return (min(bounds), max(bounds)) if bounds else None
 
     def incidents(self, host: str) -> list[Incident]:
-        return [one for where, one in incidents_of(self.lake) if where == host]
+        return [one for where, one in self.all_incidents() if where == host]
+
+    def all_incidents(self) -> list[tuple[str, Incident]]:
+        """(host, incident)"""
+        there = self._there(INCIDENTS.name)
+        return incidents_of(self.lake, self.versions.get(INCIDENTS.name)) if there else []
 
     def type_of(self, topic: str) -> pa.DataType:
         fields = [f.with_type(without_views(f.type)) for f in self._dataset(topic).schema]

@@ -37,6 +37,7 @@ class WindowStream:
         *,
         length: int,
         stride: int = 1,
+        table: str | None = None,
         grid: Grid | None = None,
         episodes: Episodes | None = None,
         topics: Sequence[str] | None = None,
@@ -51,7 +52,7 @@ class WindowStream:
         check_window(length, stride)
         if ranks < 1 or not 0 <= rank < ranks:
             raise InvalidArgument(f"rank={rank} of ranks={ranks}: ranks count from 0")
-        self._feed = open_feed(source, grid, episodes)
+        self._feed = open_feed(source, table, grid, episodes)
         self._features = chosen_features(self._feed, topics, newest, ages)
         self.length, self.stride, self.tensors = length, stride, tensors
         self.shuffle, self.seed, self.rank, self.ranks = shuffle, seed, rank, ranks

@@ -53,7 +53,8 @@ class Windows:
     pictures are arrays, too. It is a map-style data set of torch as it is: `DataLoader(windows, num_workers=4)`. What
     has no fixed shape is not in it; `left_out` says why.
 
-    source: recordings or a lake, with a grid and episodes.
+    source: recordings or a lake, with a grid and episodes; or a lake with a table.
+    table: the name of a table `train/NAME` that `build` has made.
     topics: those of the grid that a window has; None: all.
     newest: of a topic that is a window of messages the newest so many, with NaN in front where there are fewer.
     ages: also how old each cell is.
@@ -68,6 +69,7 @@ class Windows:
         *,
         length: int,
         stride: int = 1,
+        table: str | None = None,
         grid: Grid | None = None,
         episodes: Episodes | None = None,
         topics: Sequence[str] | None = None,
@@ -77,7 +79,7 @@ class Windows:
         tensors: bool = False,
     ) -> None:
         check_window(length, stride)
-        feed = open_feed(source, grid, episodes)
+        feed = open_feed(source, table, grid, episodes)
         features = chosen_features(feed, topics, newest, ages)
         self.length, self.stride, self.tensors = length, stride, tensors
         self._store = stored(feed, features, None if cache is None else Path(cache))

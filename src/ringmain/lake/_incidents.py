@@ -17,14 +17,14 @@ from ringmain.recording._upkeep.incidents import choose_incident
 _TIME = pa.timestamp("us", "UTC")
 
 
-def incidents_of(lake: Tables) -> list[tuple[str, Incident]]:
-    """(host, incident) of all that `gold/incidents` has, oldest first."""
+def incidents_of(lake: Tables, version: int | None = None) -> list[tuple[str, Incident]]:
+    """(host, incident) of all that `gold/incidents` has, or had at a version, oldest first."""
     if lake.load(INCIDENTS.name) is None:
         return []
-    rows = lake.dataset(INCIDENTS.name).to_table().sort_by("trigger_ns").to_pylist()
+    rows = lake.dataset(INCIDENTS.name, version).to_table().sort_by("trigger_ns").to_pylist()
     return [
         (row["host"], Incident("", row["incident"], row["name"], row["why"], row["trigger_ns"], row["start_ns"],
-                               row["end_ns"], 0, whole_from_ns=row["whole_from_ns"]))
+                               row["end_ns"], 0, -1 if row["open"] else 0, whole_from_ns=row["whole_from_ns"]))
         for row in rows
     ]  # fmt: skip
 

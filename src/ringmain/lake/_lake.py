@@ -7,6 +7,7 @@ _tables.py.
       quarantine/TOPIC      what did not decode, with the reason
       gold/topic_health, gold/gaps, gold/senders, gold/...
       steps/TABLE           what users' functions made of silver
+      train/NAME            data sets: cells on a grid, in episodes (ringmain.datasets)
       bronze                with bronze="copy" only: otherwise the recordings are bronze
 """
 

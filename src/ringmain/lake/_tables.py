@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,7 +41,7 @@ DECODED = tuple(map(decoded_name, ("epoch", "seq", "publish_time", "host")))
 _TIME, _HOST = decoded_name("publish_time"), decoded_name("host")
 _HOSTS = ("host", _HOST)
 _APART = "apart-"
-_FOLDERS = ("bronze", "gold", "ops", "quarantine", "silver", "steps")
+_FOLDERS = ("bronze", "gold", "ops", "quarantine", "silver", "steps", "train")
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -74,6 +74,7 @@ class Change(NamedTuple):
     add: Sequence[Written]
     remove: Sequence[TableFile] = ()
     bounded: Sequence[str] | None = None  # by default those of BOUNDED or DECODED
+    properties: Mapping[str, str] = {}  # of a new table, besides
 
     def configuration(self) -> dict[str, str | None]:
         """Of a new table: how its log is kept, and which columns have bounds in it. Readers take a column without
@@ -82,7 +83,7 @@ class Change(NamedTuple):
         bounded = usual if self.bounded is None else self.bounded
         names = ",".join(f.name for f in self.schema if f.name in bounded and _has_bounds(f))
         bounds = {"delta.dataSkippingStatsColumns": names} if names else {"delta.dataSkippingNumIndexedCols": "0"}
-        return {**bounds, **_LOG}
+        return {**bounds, **_LOG, **self.properties}
 
 
 @dataclass
@@ -225,7 +226,7 @@ class Tables:
         try:
             DeltaTable.create(
                 self._address(name), Schema.from_arrow(change.schema), "ignore", name=name,
-                configuration=change.configuration(), storage_options=options,
+                configuration=change.configuration(), storage_options=options, raise_if_key_not_exists=False,
             )  # fmt: skip
         except DeltaError as error:
             failed = error

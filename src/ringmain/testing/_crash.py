@@ -18,10 +18,10 @@ from typing import Literal
 from ringmain import _crash
 
 
-def crash_points(part: Literal["ring", "recorder", "pipeline"] = "ring") -> tuple[str, ...]:
+def crash_points(part: Literal["ring", "recorder", "pipeline", "datasets"] = "ring") -> tuple[str, ...]:
     """The labels of the steps at which a process can die, as "what it does: what is done, what is not"."""
     if part != "ring":
-        return _crash.RECORDER if part == "recorder" else _crash.PIPELINE
+        return {"recorder": _crash.RECORDER, "pipeline": _crash.PIPELINE, "datasets": _crash.DATASETS}[part]
     labels: tuple[str, ...] = import_module("ringmain._ring_lab").crash_points()
     return labels
 
