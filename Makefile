@@ -142,9 +142,11 @@ define python_tests  # $(1): where to build, $(2): which sanitizer, $(3): its li
 	    setarch -R $$($(BIN)/python -c 'import sys; print(sys._base_executable)') -m pytest -p no:cacheprovider $(4)
 endef
 
-lab: setup  ## the proof lab: every crash point, every pair of them, every stop; half an hour, and it goes on where it was stopped
+lab: setup  ## the proof lab: every crash point, every pair of them, every stop, every way to wait, every shortage; half an hour, and it goes on where it was stopped
 	@RINGMAIN_LEAK_ROUNDS=10000 RINGMAIN_EXAMPLES=10000 RINGMAIN_LARGEST_RING=4294967296 $(BIN)/python -m pytest \
 	    tests/lab/test_leaks.py tests/lab/test_hostile.py tests/lab/test_load.py tests/lab/test_any_argument.py
+	@$(BIN)/python tests/lab/shortages.py
+	@RINGMAIN_LAB=1 $(BIN)/python tests/lab/survivors.py
 	@$(BIN)/python tests/lab/run_all.py
 
 sanitize: setup  ## the native tests and the tests that stress the binding, under ASan and UBSan, then TSan

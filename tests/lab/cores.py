@@ -85,6 +85,14 @@ PARTS = (
         short=("--seconds", "0.5", "--pairs", "2"),
     ),
     Part(
+        "survivors",
+        "however a process waits, and for whatever, it goes on within 20 ms of a death",
+        (PYTHON, "tests/lab/survivors.py", "--quiet", "--runs", "2"),
+        20,
+        short=("--runs", "1", "--sample", "5"),
+        lab=True,
+    ),
+    Part(
         "lab",
         "the others go on wherever a process dies or stops, and at a sample of the pairs",
         (PYTHON, "tests/lab/run_all.py", "--sample", "--seconds", "20"),

@@ -76,6 +76,7 @@ class Actor:
 
     def __init__(self, act: Callable[[Callable[[float], None]], None]) -> None:
         self._from, to = os.pipe()
+        self._said = b""
         self.pid = child_processes.fork()
         if self.pid == 0:
             try:
@@ -88,9 +89,14 @@ class Actor:
 
     def number(self) -> float:
         """The next; infinity if none comes."""
-        ready, _, _ = select.select([self._from], [], [], PATIENCE_S)
-        text = os.read(self._from, 64) if ready else b""
+        if b"\n" not in self._said and select.select([self._from], [], [], PATIENCE_S)[0]:
+            self._said += os.read(self._from, 64)
+        text, _, self._said = self._said.partition(b"\n")
         return float(text) if text else math.inf
+
+    def has_said(self) -> bool:
+        """Whether there is a number that was not asked for yet."""
+        return bool(self._said) or bool(select.select([self._from], [], [], 0)[0])
 
     def end(self) -> None:
         child_processes.kill(self.pid)

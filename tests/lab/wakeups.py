@@ -17,12 +17,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import ctypes
 import errno
 import json
 import mmap
 import os
-import platform
 import random
 import resource
 import select
@@ -37,6 +35,7 @@ from dataclasses import dataclass
 
 import child_processes
 import measured
+import system_calls
 
 import ringmain as rm
 from bench import bars
@@ -47,7 +46,6 @@ PATIENCE_S = 2.0
 PAUSE_S = 6e-6
 """About as long as it takes to fall asleep."""
 MESSAGE = bytes(32)
-MEMBARRIER = {"x86_64": 324, "aarch64": 283}
 
 Call = Callable[[], bool]
 """One call that sleeps until it is woken. False: it gave up."""
@@ -235,32 +233,6 @@ def pause(seconds: float) -> None:
         pass
 
 
-def refuse_membarrier() -> None:
-    """A filter for this process, which answers ENOSYS: as where a container's runtime does not know it."""
-    steps = [
-        (0x20, 0, 0, 0),  # load the number
-        (0x15, 0, 1, MEMBARRIER[platform.machine()]),
-        (0x06, 0, 0, 0x50000 | errno.ENOSYS),
-        (0x06, 0, 0, 0x7FFF0000),  # otherwise allow
-    ]
-    code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *step) for step in steps))
-    program = struct.pack("@HP", len(steps), ctypes.addressof(code))
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, program, 0, 0):
-        raise OSError(ctypes.get_errno(), "system calls cannot be filtered here")
-
-
-def can_refuse() -> bool:
-    pid = child_processes.fork()
-    if pid == 0:
-        try:
-            refuse_membarrier()
-        except (OSError, KeyError):
-            os._exit(1)
-        os._exit(0)
-    return os.waitpid(pid, 0)[1] == 0
-
-
 def work(call: Call, end_s: float, hunt: bool, seed: int) -> Counts:
     """Calls until the end. The last is cut off by the other's leaving, or by SIGINT, and does not count."""
     counts, chance, clock = Counts(), random.Random(seed), time.monotonic
@@ -289,7 +261,7 @@ def work(call: Call, end_s: float, hunt: bool, seed: int) -> Counts:
 def process(pair: Pair, which: int, number: int, begins: mmap.mmap, seconds: float, hunt: bool, end: int) -> Counts:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if pair.refused[which]:
-        refuse_membarrier()
+        system_calls.refuse(["membarrier"], errno.ENOSYS)
     call = pair.ends[which](number)
     os.write(end, b"\n")
     while not (begin_s := struct.unpack("d", begins[:8])[0]):
@@ -368,7 +340,7 @@ def main() -> int:
     child_processes.clean_up_on_sigterm()
     part, all_pairs, not_run = ("hunts", HUNTS, []) if options.hunt else ("wakeups", PAIRS, [])
     pairs = list(all_pairs[: options.pairs])
-    if any(any(pair.refused) for pair in pairs) and not can_refuse():
+    if any(any(pair.refused) for pair in pairs) and not system_calls.can_refuse():
         not_run.append("hunts without membarrier: this kernel does not filter system calls")
         pairs = [pair for pair in pairs if not any(pair.refused)]
     with measured.runtime_directory("wakeups"):

@@ -1,0 +1,292 @@
+"""What a process does that has run out of something: descriptors, threads, memory, room in /dev/shm.
+
+    python tests/lab/shortages.py                  every call, short of everything; seconds
+    python tests/lab/shortages.py --of memory
+
+A process opens what a call needs, runs out, and makes the call: it has to answer rightly, or with one clear error, in
+time. Where the shortage can end, it does, and the same call has to go well. Meanwhile two others, who are short of
+nothing, send and receive on the same topic, and in the end no file is left. Exits with 1 if one of this was not so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import errno
+import os
+import resource
+import select
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import child_processes
+import measured
+import system_calls
+
+import ringmain as rm
+from bench import bars
+
+BAR = "shortages: calls that were not answered, or others that did not go on"
+PATIENCE_S = 30.0
+CLEAR = (rm.RingmainError, OSError, MemoryError, RuntimeError)
+"""`RuntimeError`: Python's own, where a thread cannot be started."""
+Lift = Callable[[], None]
+
+
+# ------------------------------------------------------------------------------------------------- shortages
+
+
+def no_descriptors() -> Lift:
+    return limited(resource.RLIMIT_NOFILE, len(os.listdir("/proc/self/fd")) - 1)
+
+
+def no_memory() -> Lift:
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    return limited(resource.RLIMIT_AS, pages * os.sysconf("SC_PAGE_SIZE"))
+
+
+def limited(what: int, most: int) -> Lift:
+    soft, hard = resource.getrlimit(what)
+    resource.setrlimit(what, (most, hard))
+    return lambda: resource.setrlimit(what, (soft, hard))
+
+
+SHORTAGES: dict[str, Callable[[], Lift | None]] = {
+    "descriptors": no_descriptors,
+    "memory": no_memory,
+    "mappings": lambda: system_calls.refuse(["mmap"], errno.ENOMEM),
+    "threads": lambda: system_calls.refuse(["clone", "clone3"], errno.EAGAIN),
+    "room in /dev/shm": lambda: system_calls.refuse(["fallocate"], errno.ENOSPC),
+}
+FILTERED = ("mappings", "threads", "room in /dev/shm")
+
+
+# ----------------------------------------------------------------------------------------------------- calls
+
+
+def publishes() -> Callable[[], object]:
+    def call() -> None:
+        with rm.Publisher("mine", capacity="64KiB") as pub:
+            pub.send(b"x")
+
+    return call
+
+
+def subscribes() -> Callable[[], object]:
+    def call() -> None:
+        with rm.Subscriber("t") as sub:
+            sub.try_recv()
+
+    return call
+
+
+def sends() -> Callable[[], object]:
+    pub = rm.Publisher("t")
+    return lambda: pub.send(b"mine", timeout=5)
+
+
+def sends_much() -> Callable[[], object]:
+    pub = rm.Publisher("t")
+    return lambda: pub.send_many([bytes(1000)] * 8, timeout=5)
+
+
+def receives(call: Callable[[rm.Subscriber[bytes]], object]) -> Callable[[], Callable[[], object]]:
+    """The others send all the time, so something comes."""
+
+    def prepared() -> Callable[[], object]:
+        sub = rm.Subscriber("t")
+        sub.try_recv()
+        return lambda: call(sub)
+
+    return prepared
+
+
+def arecv(sub: rm.Subscriber[bytes]) -> object:
+    return asyncio.run(sub.arecv(PATIENCE_S))
+
+
+def fileno(sub: rm.Subscriber[bytes]) -> object:
+    return select.select([sub.fileno()], [], [], PATIENCE_S)
+
+
+def waits_for_many() -> Callable[[], object]:
+    """More than the kernel takes in one call: threads wait."""
+    subs = [rm.Subscriber("t"), *(rm.Subscriber(f"none/{number}") for number in range(140))]
+    for sub in subs:
+        sub.try_recv()
+    return lambda: rm.wait(subs, PATIENCE_S)
+
+
+def serves() -> Callable[[], object]:
+    def call() -> None:
+        with rm.Server("s") as server, rm.Client("s") as client:
+            reply = client.submit(b"x", timeout=5)
+            for request in server.take(1, timeout=5):
+                request.reply(b"y")
+            reply.result(5)
+
+    return call
+
+
+def passes_frames() -> Callable[[], object]:
+    def call() -> None:
+        with rm.FramePublisher("f", size=1 << 16) as pub, rm.FrameSubscriber("f") as sub:
+            pub.send(bytes(1 << 16))
+            frame = sub.recv(5)
+            frame.release()
+
+    return call
+
+
+CALLS: dict[str, Callable[[], Callable[[], object]]] = {
+    "open a publisher": publishes,
+    "open a subscriber": subscribes,
+    "send": sends,
+    "send_many": sends_much,
+    "recv": receives(lambda sub: sub.recv(PATIENCE_S)),
+    "recv_batch": receives(lambda sub: sub.recv_batch(8, timeout=PATIENCE_S)),
+    "borrow": receives(lambda sub: sub.borrow(PATIENCE_S).release()),
+    "wait": receives(lambda sub: rm.wait([sub], PATIENCE_S)),
+    "wait for 141": waits_for_many,
+    "arecv": receives(arecv),
+    "fileno": receives(fileno),
+    "a request": serves,
+    "frames": passes_frames,
+    "topics and info": lambda: lambda: (rm.topics(), rm.info("t")),
+}
+
+
+# ------------------------------------------------------------------------------------------------ one scenario
+
+
+@dataclass
+class Answer:
+    text: str
+    wrong: str
+
+
+def others() -> tuple[int, int]:
+    """A process that sends and receives on the topic; its pid, and where it writes each time that both went well."""
+    end, to = os.pipe()
+    pid = child_processes.fork()
+    if pid == 0:
+        with rm.Publisher("t", contract="bus", capacity="64KiB") as pub, rm.Subscriber("t") as sub:
+            sub.try_recv()
+            stop = threading.Event()
+            signal.signal(signal.SIGTERM, lambda *_: stop.set())
+            while not stop.wait(0.001):
+                pub.send(b"there", timeout=5)
+                if sub.recv(PATIENCE_S):
+                    with suppress(BlockingIOError):
+                        os.write(to, b".")
+                    os.set_blocking(to, False)
+        os._exit(0)
+    os.close(to)
+    return pid, end
+
+
+def short(of: str, what: str, to: int) -> None:
+    """In a child: what it says, one line each."""
+    call = CALLS[what]()
+    asyncio.run(asyncio.sleep(0))  # what the first loop imports
+    lift = SHORTAGES[of]()
+    for left in (True, False):
+        try:
+            call()
+            said = "done"
+        except CLEAR as error:
+            said = f"{'refused' if left else 'FAILED'} {type(error).__name__}: {error}"
+        if left and lift is not None:
+            lift()
+        os.write(to, f"{said}\n".encode())
+        if lift is None:
+            return
+
+
+def answer_to(of: str, what: str) -> Answer:
+    with measured.runtime_directory("shortages") as directory:
+        peer, end = others()
+        try:
+            if not moved_on(end):
+                return Answer("", "the others did not begin")
+            said = said_by(of, what)
+            wrong = said if "FAILED" in said or said.startswith("it ") else ""
+            if not moved_on(end):
+                wrong = wrong or "the others do not go on"
+            os.kill(peer, signal.SIGTERM)
+            _, status = os.waitpid(peer, 0)
+            peer = 0
+            rm.clean()
+            left = [path.name for path in Path(directory).glob("*.ring")]
+            wrong = wrong or (f"the others ended with {status}" if status else f"left behind: {left}" if left else "")
+            return Answer(said, wrong)
+        finally:
+            if peer:
+                child_processes.kill(peer)
+            os.close(end)
+
+
+def said_by(of: str, what: str) -> str:
+    end, to = os.pipe()
+    pid = child_processes.fork()
+    if pid == 0:
+        code = 1
+        try:
+            short(of, what, to)
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    os.close(to)
+    said = ""
+    try:
+        while select.select([end], [], [], PATIENCE_S + 5)[0]:
+            text = os.read(end, 65536).decode()
+            if not text:
+                _, status = os.waitpid(pid, 0)
+                pid = 0
+                return said.strip().replace("\n", "; ") if status == 0 else f"it ended with {status}: {said}"
+            said += text
+        return f"it hangs: {said}"
+    finally:
+        if pid:
+            child_processes.kill(pid)
+        os.close(end)
+
+
+def moved_on(end: int) -> bool:
+    """Forgets what was there, and waits for something new."""
+    os.set_blocking(end, False)
+    with suppress(BlockingIOError):
+        while os.read(end, 65536):
+            pass
+    return all(select.select([end], [], [], PATIENCE_S)[0] and os.read(end, 1) for _ in range(2))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--of", choices=SHORTAGES, action="append")
+    parser.add_argument("--call", choices=CALLS, action="append")
+    measured.add_option(parser)
+    args = parser.parse_args()
+    not_run, made = [], []
+    for of in args.of or SHORTAGES:
+        if of in FILTERED and not system_calls.can_refuse():
+            not_run.append(f"short of {of}: this kernel does not filter system calls")
+            continue
+        for what in args.call or CALLS:
+            answer = answer_to(of, what)
+            print(f"{of:18} {what:18} {answer.text}{'   WRONG: ' + answer.wrong if answer.wrong else ''}", flush=True)
+            made.append(bars.quiet(BAR, int(bool(answer.wrong)), f"{of}, {what}"))
+    return measured.conclude(made, args.json, not_run)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
