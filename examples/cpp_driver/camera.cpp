@@ -1,4 +1,4 @@
-// A camera: thirty images, written where their readers see them, without a copy.
+// A camera: thirty images, written into buffers that their readers look at, without a copy.
 #include <chrono>
 #include <cstdio>
 #include <thread>
@@ -7,18 +7,18 @@
 
 int main() try {
     using namespace std::chrono_literals;
-    ringmain::Publisher camera(
-        "robot/camera", {.contract = ringmain::Contract::bus, .capacity = 1 << 20, .sender = "camera"});
+    ringmain::FramePublisher camera("robot/camera", ringmain::FrameLayout::of_image("gray", kWidth, kHeight),
+                                    {.buffers = 4, .sender = "camera"});
     for (int image = 0; image < 30; ++image) {
-        auto draft = camera.reserve(kWidth * kHeight, "gray", 100ms);
-        if (!draft) {  // who was in the way is said, and this image is dropped
-            std::fprintf(stderr, "camera: image %d: %s\n", image, draft.error().what());
+        auto frame = camera.frame(100ms);
+        if (!frame) {  // who was in the way is said, and this image is dropped
+            std::fprintf(stderr, "camera: image %d: %s\n", image, frame.error().what());
             continue;
         }
         for (int y = 0; y < kHeight; ++y)
             for (int x = 0; x < kWidth; ++x)
-                draft->data()[y * kWidth + x] = static_cast<std::byte>(x + y + 8 * image);
-        draft->commit().value();
+                frame->data()[y * kWidth + x] = static_cast<std::byte>(x + y + 8 * image);
+        frame->commit().value();
         std::this_thread::sleep_for(33ms);
     }
 } catch (const ringmain::Error& error) {

@@ -39,7 +39,7 @@ def main() -> None:
     drivers = build()
     with (
         rm.Subscriber("robot/imu", type=IMU) as imu,
-        rm.Subscriber("robot/camera") as camera,
+        rm.FrameSubscriber("robot/camera") as camera,
         rm.Recorder("recorded", ["robot/imu", "robot/camera"]),
     ):
         running = [subprocess.Popen([drivers / name]) for name in ("imu", "camera")]
@@ -52,8 +52,8 @@ def main() -> None:
                     angle += float(record["gyro"][2]) * 1e-3
                     ticks += 1
                 else:
-                    with camera.borrow() as message:  # in the ring, where the driver wrote it
-                        brightest = max(brightest, float(np.frombuffer(message.data, "u1").mean()))
+                    with camera.recv() as frame:  # in its buffer, where the driver wrote it
+                        brightest = max(brightest, float(frame.array.mean()))
                         images += 1
         assert [driver.wait() for driver in running] == [0, 0]
         assert imu.lost == camera.lost == 0

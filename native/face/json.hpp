@@ -2,6 +2,8 @@
 // wrote. Owns this invariant: no text makes it read outside of itself, nor recurse without a limit.
 #pragma once
 
+#include <charconv>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -76,6 +78,30 @@ class Json {
             if (key->substr(1, key->size() - 2) == name) return Json(*value);
         }
         return std::nullopt;
+    }
+
+    // Calls `call(name, value)` for each value of an object or a list, whose values have no names. False: it is neither.
+    template <class Call>
+    bool each(Call call) const {
+        std::string_view at = text_;
+        bool named = take(at, '{');
+        if (!named && !take(at, '[')) return false;
+        for (bool first = true; !take(at, named ? '}' : ']'); first = false) {
+            if (!first && !take(at, ',')) return false;
+            std::optional<std::string_view> name, value;
+            if (named && (!(name = take_string(at)) || !take(at, ':'))) return false;
+            if (!(value = take_value(at, 0))) return false;
+            call(name ? name->substr(1, name->size() - 2) : std::string_view(), Json(*value));
+        }
+        return true;
+    }
+
+    // A number that is whole and not negative.
+    std::optional<uint64_t> number() const {
+        uint64_t found = 0;
+        auto [end, error] = std::from_chars(text_.data(), text_.data() + text_.size(), found);
+        if (error != std::errc() || end != text_.data() + text_.size()) return std::nullopt;
+        return found;
     }
 
     // A string without its quotes. Of the escapes, those that such texts have.

@@ -116,10 +116,12 @@ constexpr size_t kLargeBytes = 64 * 1024;  // from here on seal_run() is not the
 using namespace ringmain;
 using namespace ringmain::face;
 
-ringmain_publisher::ringmain_publisher(const char* name, const ringmain_publisher_options& options) {
+ringmain_publisher::ringmain_publisher(const char* name, const ringmain_publisher_options& options,
+                                       bool of_frames) {
     topic = checked_topic(name);
     sender = checked_envelope("sender", text(options.sender));
     WriterRequest request = checked_request(options);
+    request.frames = of_frames;
     if (options.struct_layout)
         request.schema = struct_schema(text(options.struct_name), options.struct_layout);
     end.min_readers = options.min_readers;
@@ -210,6 +212,7 @@ RINGMAIN_API ringmain_status ringmain_reserve(ringmain_publisher* publisher, siz
 
 RINGMAIN_API ringmain_status ringmain_commit(ringmain_publisher* publisher, size_t used, uint64_t* sequence) {
     return guarded([&] {
+        if (!publisher) return fail(RINGMAIN_CLOSED, "the message was sent, or discarded");
         ringmain_publisher& p = *publisher;
         if (!p.reserved || p.forked())
             return fail(RINGMAIN_CLOSED, "there is no reservation on topic '" + p.topic + "' to commit");
@@ -243,20 +246,17 @@ RINGMAIN_API ringmain_status ringmain_wait_for_readers(ringmain_publisher* publi
     return guarded([&] {
         ringmain_publisher& p = *publisher;
         if (ringmain_status status = check_usable(p); status != RINGMAIN_OK) return status;
-        // As a send that needs so many, and then sends nothing.
-        BlockingWriter& end = p.end;
-        uint32_t before = std::exchange(end.min_readers, count);
-        end.enough_at = BlockingWriter::kNeverEnough;
         Deadline deadline = deadline_of(wait);
-        Outcome how = with_host(wait, [&](auto& host) { return end.wait_for_min_readers(deadline, host); });
-        end.min_readers = before;
-        end.enough_at = BlockingWriter::kNeverEnough;
-        if (readers) *readers = living_readers(p.file());
+        uint32_t there = 0;
+        Outcome how = with_host(wait, [&](auto& host) {
+            return wait_for_readers(p.end.participant->shared(), count, there, deadline, host);
+        });
+        if (readers) *readers = there;
         if (how == Outcome::ready) return RINGMAIN_OK;
         if (how == Outcome::stopped)
             return fail(RINGMAIN_STOPPED, "the wait for readers of topic '" + p.topic + "' was stopped");
-        return fail(RINGMAIN_TIMEOUT, "topic '" + p.topic + "' had " + std::to_string(end.readers_seen) +
-                                          " of " + std::to_string(count) + " readers" + within(deadline));
+        return fail(RINGMAIN_TIMEOUT, "topic '" + p.topic + "' had " + std::to_string(there) + " of " +
+                                          std::to_string(count) + " readers" + within(deadline));
     });
 }
 

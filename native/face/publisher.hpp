@@ -22,7 +22,7 @@ struct ringmain_publisher {
     std::string kind;   // of the reservation
 
     // Throws a Failure or a Refusal.
-    ringmain_publisher(const char* topic, const ringmain_publisher_options& options);
+    ringmain_publisher(const char* topic, const ringmain_publisher_options& options, bool of_frames = false);
     ~ringmain_publisher();
 
     ringmain::TopicFile& file() const { return end.participant->topic_file(); }

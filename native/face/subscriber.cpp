@@ -1,9 +1,8 @@
 // ringmain_subscriber: receives a topic's messages. All that waits is the core's BlockingReader.
-#include "face/subscriber.hpp"
+#include "face/subscriber_host.hpp"
 
 #include <algorithm>
 #include <cstring>
-#include <exception>
 
 #include "face/arguments.hpp"
 #include "face/failing.hpp"
@@ -20,54 +19,6 @@ namespace {
 
 constexpr int kMaxLaps = 1000;  // while a writer keeps overwriting what we copy
 
-// Inherited through fork: the slot is the parent's.
-ringmain_status check_ours(const ringmain_subscriber& s) {
-    if (!s.end.participant || s.end.attached()) [[likely]]
-        return RINGMAIN_OK;
-    return fail(RINGMAIN_CLOSED, "the subscriber of topic '" + s.end.topic +
-                                     "' was inherited through fork: open another in this process");
-}
-
-// What waits of a subscriber ask for, besides when they end.
-template <class H>
-struct SubscriberHost : H {
-    const ringmain_subscriber& subscriber;
-    std::exception_ptr refusal;  // why this life of the topic is not what was asked for
-
-    template <class... Of>
-    explicit SubscriberHost(const ringmain_subscriber& s, Of... of) : H(std::move(of)...), subscriber(s) {}
-    bool joins_again(std::string&) { return true; }
-    bool joined() {
-        try {
-            subscriber.check_joined();
-        } catch (...) {
-            refusal = std::current_exception();
-        }
-        return !refusal;
-    }
-    Letter send_dead_letter(const View&, uint32_t) { return Letter::not_here; }
-};
-
-// Calls `call(host)`. Throws what it was refused for.
-template <class Call>
-Outcome with_reader_host(const ringmain_subscriber& s, const ringmain_wait* wait, Call call) {
-    auto checked = [&](auto host) {
-        Outcome how = call(host);
-        if (host.refusal) std::rethrow_exception(host.refusal);
-        return how;
-    };
-    if (wait && wait->stop) return checked(SubscriberHost<StoppableHost>(s, wait->stop->source.get_token()));
-    return checked(SubscriberHost<PlainHost>(s));
-}
-
-ringmain_status lost_slot(const ringmain_subscriber& s) {
-    return fail(RINGMAIN_TAKEN_OVER,
-                "this subscriber's slot in topic '" + s.end.topic +
-                    "' was given to another participant: its lock was lost, which happens when a process "
-                    "closes all of its descriptors",
-                ECONNABORTED);
-}
-
 ringmain_status nothing_came(const ringmain_subscriber& s, const Deadline& deadline) {
     if (deadline.timeout_ns() == 0) return RINGMAIN_EMPTY;
     std::string reason = s.end.attached() ? describe_writers(s.end.topic_file())
@@ -80,20 +31,6 @@ ringmain_status nothing_came(const ringmain_subscriber& s, const Deadline& deadl
                   " lost since the last one received";
     return fail(RINGMAIN_TIMEOUT,
                 "no message on topic '" + s.end.topic + "'" + within(deadline) + ": " + reason);
-}
-
-ringmain_status refused(const ringmain_subscriber& s, Outcome how, const Deadline& deadline) {
-    switch (how) {
-        case Outcome::stopped:
-            return fail(RINGMAIN_STOPPED,
-                        "the wait for a message on topic '" + s.end.topic + "' was stopped");
-        case Outcome::taken_over:
-            return lost_slot(s);
-        case Outcome::corrupt:
-            return fail(RINGMAIN_CORRUPT, corrupt_text(s.end.topic));
-        default:
-            return nothing_came(s, deadline);
-    }
 }
 
 std::vector<std::string> names(const char* const* given, size_t count) {
@@ -157,14 +94,46 @@ class Receiving {
     }
 };
 
-// The next message, not yet taken.
-Outcome find(ringmain_subscriber& s, const ringmain_wait* wait, Deadline& deadline, View& view,
-             bool borrowing) {
+}  // namespace
+
+ringmain_status check_ours(const ringmain_subscriber& s) {
+    if (!s.end.participant || s.end.attached()) [[likely]]
+        return RINGMAIN_OK;
+    return fail(RINGMAIN_CLOSED, "the subscriber of topic '" + s.end.topic +
+                                     "' was inherited through fork: open another in this process");
+}
+
+ringmain_status lost_slot(const ringmain_subscriber& s) {
+    return fail(RINGMAIN_TAKEN_OVER,
+                "this subscriber's slot in topic '" + s.end.topic +
+                    "' was given to another participant: its lock was lost, which happens when a process "
+                    "closes all of its descriptors",
+                ECONNABORTED);
+}
+
+ringmain_status refused(const ringmain_subscriber& s, Outcome how, const Deadline& deadline) {
+    switch (how) {
+        case Outcome::stopped:
+            return fail(RINGMAIN_STOPPED,
+                        "the wait for a message on topic '" + s.end.topic + "' was stopped");
+        case Outcome::taken_over:
+            return lost_slot(s);
+        case Outcome::corrupt:
+            return fail(RINGMAIN_CORRUPT, corrupt_text(s.end.topic));
+        default:
+            return nothing_came(s, deadline);
+    }
+}
+
+Outcome find_next(ringmain_subscriber& s, const ringmain_wait* wait, Deadline& deadline, View& view,
+                  bool borrowing) {
     if (s.end.attached() && !s.end.slow_path && !borrowing && s.end.reader->peek(view) == Status::ok)
         [[likely]]
         return Outcome::ready;
     return with_reader_host(s, wait, [&](auto& host) { return s.end.wait(deadline, view, borrowing, host); });
 }
+
+namespace {
 
 ringmain_status receive(ringmain_subscriber& s, const ringmain_wait* wait, void* given, size_t room,
                         ringmain_message* message) {
@@ -173,7 +142,7 @@ ringmain_status receive(ringmain_subscriber& s, const ringmain_wait* wait, void*
     Deadline deadline = deadline_of(wait);
     for (int laps = 0; laps < kMaxLaps || deadline.left_ns() > 0; ++laps) {
         View view;
-        if (Outcome how = find(s, wait, deadline, view, false); how != Outcome::ready)
+        if (Outcome how = find_next(s, wait, deadline, view, false); how != Outcome::ready)
             return refused(s, how, deadline);
         describe(view, message);
         size_t bytes = size_t{view.size} + view.sender_size + view.kind_size;
@@ -197,7 +166,7 @@ ringmain_status borrow(ringmain_subscriber& s, const ringmain_wait* wait, ringma
     Receiving call(s);
     Deadline deadline = deadline_of(wait);
     View view;
-    if (Outcome how = find(s, wait, deadline, view, true); how != Outcome::ready)
+    if (Outcome how = find_next(s, wait, deadline, view, true); how != Outcome::ready)
         return refused(s, how, deadline);
     describe(view, message);
     point_to(message, view.payload(), view.sender());
@@ -253,7 +222,8 @@ bool ringmain_subscriber::release() {
     return ours;
 }
 
-void ringmain_subscriber::check_joined() const {
+void ringmain_subscriber::joined() {
+    frames.joined(end);
     if (schema.empty()) return;
     if (std::string written = end.topic_file().schema(); !written.empty())
         check_compatible(end.topic, written, schema);

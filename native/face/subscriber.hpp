@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "frames/frame_ends.hpp"
 #include "waiting/blocking_reader.hpp"
 
 namespace ringmain::face {
@@ -25,6 +26,7 @@ struct ringmain_subscriber {
     std::string schema;                           // of the struct that is received; empty: any bytes
     std::vector<ringmain::face::Lease> borrowed;  // beside `end.leases`
     std::vector<std::byte> buffer;                // of a caller that has none
+    ringmain::FrameReader frames;                 // where its messages are descriptors of frames
 
     // Throws a Failure or a Refusal.
     ringmain_subscriber(const char* topic, const ringmain_subscriber_options& options);
@@ -32,6 +34,19 @@ struct ringmain_subscriber {
 
     // Lets go of what is not needed any more. False: the slot is no longer ours.
     bool release();
-    // Throws a Refusal if this life of the topic is not what was asked for.
-    void check_joined() const;
+    // It has joined a life of the topic. Throws a Refusal if this is not what was asked for.
+    void joined();
 };
+
+namespace ringmain::face {
+
+// What a call that receives does, of messages and of frames. Is it ours, and not a parent's?
+ringmain_status check_ours(const ringmain_subscriber& s);
+// The next message, not yet taken. Throws a Failure or a Refusal.
+Outcome find_next(ringmain_subscriber& s, const ringmain_wait* wait, Deadline& deadline, View& view,
+                  bool borrowing);
+// What that gave, if it is not `ready`.
+ringmain_status refused(const ringmain_subscriber& s, Outcome how, const Deadline& deadline);
+ringmain_status lost_slot(const ringmain_subscriber& s);
+
+}  // namespace ringmain::face

@@ -1,5 +1,6 @@
 // ringmain._ring.FrameDraft: a frame being filled in its buffer. Invariant: a buffer that something can still write is
 // not used for another frame.
+#include "frames/descriptor.hpp"
 #include "python/frame_publisher.hpp"
 
 namespace ringmain::py {
@@ -56,7 +57,7 @@ bool encoded_meta(const DraftState& d, const PublisherState& p, PyObject*& bytes
     bytes = PyObject_CallFunctionObjArgs(encode_meta, d.meta, nullptr);
     if (!bytes) return false;
     uint64_t size = static_cast<uint64_t>(PyBytes_Size(bytes));
-    uint64_t most = p.largest_bytes - align_up(p.sender.size()) - sizeof(Descriptor);
+    uint64_t most = largest_meta(p.largest_bytes, p.sender.size());
     if (size <= most) return true;
     raise("MessageTooLarge", "the meta of a frame of topic '" + p.topic + "' takes " + std::to_string(size) +
                                  " bytes, at most " + std::to_string(most) +
@@ -82,26 +83,10 @@ bool publish(DraftState& d) {
     bool started =
         turn.entered && start_message(*p, room_for(footprint(size, p->sender.size(), 0)), deadline);
     if (started) {
-        Writer& w = *p->writer;
         int64_t now_ns = p->clock.now_ns();
-        Descriptor descriptor{kDescriptorMagic,
-                              kPoolVersion,
-                              static_cast<uint16_t>(d.valid ? kFrameValid : 0),
-                              d.buffer,
-                              0,
-                              d.pool->pool().epoch(),
-                              d.pool->seal(d.buffer),
-                              d.id,
-                              d.start_ns,
-                              d.end_ns ? d.end_ns : now_ns,
-                              d.size};
-        std::byte* payload = w.payload(p->sender.size(), 0);
-        copy_in(payload, &descriptor, sizeof descriptor);
-        if (meta) copy_in(payload + sizeof descriptor, PyBytes_AsString(meta), meta_bytes);
-        d.seq = w.seq();
-        w.seal(d.seq, now_ns, size, p->sender, {});
-        w.commit();
-        d.pool->sent(d.buffer, w.position());
+        FrameFacts facts{d.id, d.start_ns, d.end_ns ? d.end_ns : now_ns, d.size, d.valid};
+        std::string_view more = meta ? view_of_bytes(meta) : std::string_view();
+        d.seq = send_descriptor(*p->writer, *d.pool.get(), d.buffer, facts, now_ns, p->sender, more);
         d.sent = true;
     }
     Py_XDECREF(meta);

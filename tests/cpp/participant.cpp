@@ -41,6 +41,10 @@ std::optional<ringmain::Subscriber> subscriber;
 std::optional<ringmain::SubscriberOf<robot::Imu>> imu_in;
 std::optional<ringmain::Reservation> reservation;
 std::optional<ringmain::Borrowed> borrowed;
+std::optional<ringmain::FramePublisher> frames_out;
+std::optional<ringmain::FrameSubscriber> frames_in;
+std::optional<ringmain::FrameDraft> draft;
+std::vector<ringmain::Frame> frames;
 
 ringmain::Contract contract_of(const std::string& name) {
     for (uint32_t i = 1; const char* known = ringmain_contract_name(static_cast<ringmain_contract>(i)); ++i)
@@ -100,6 +104,77 @@ std::string answer(ringmain::Result<T> result, Show show) {
 
 std::string numbered(uint64_t number) { return "ok " + std::to_string(number); }
 
+std::string joined(std::span<const uint64_t> numbers) {
+    std::string out;
+    for (uint64_t each : numbers) out += (out.empty() ? "" : ",") + std::to_string(each);
+    return out;
+}
+
+std::string shown(const ringmain::Plane& plane, const std::string& name) {
+    return " " + name + ":" + std::string(plane.dtype()) + ":" + joined(plane.shape()) + ":" +
+           joined(plane.strides()) + ":" + std::to_string(static_cast<int>(plane.data()[0]));
+}
+
+ringmain::FrameLayout layout_of(Words& w) {
+    if (w.contains("bytes")) return ringmain::FrameLayout::of_bytes(std::stoull(w["bytes"]));
+    if (w.contains("dtype")) return ringmain::FrameLayout::of_array({2, 3}, w["dtype"]);
+    return ringmain::FrameLayout::of_image(w["format"], static_cast<uint32_t>(std::stoul(w["width"])),
+                                           static_cast<uint32_t>(std::stoul(w["height"])),
+                                           w.contains("stride") ? std::stoull(w["stride"]) : 0);
+}
+
+std::string obey_frames(const std::string& command, Words& w, std::chrono::milliseconds timeout) {
+    if (command == "frames-publisher") {
+        frames_out.reset();
+        ringmain::FramePublisherOptions options{.sender = w["sender"], .name = w["name"]};
+        options.drops = w.contains("drops");
+        options.takeover = w.contains("takeover");
+        if (w.contains("buffers")) options.buffers = static_cast<uint32_t>(std::stoul(w["buffers"]));
+        frames_out.emplace(w["topic"], layout_of(w), options);
+        return "ok";
+    }
+    if (command == "frames-subscriber") {
+        frames_in.reset();
+        frames_in.emplace(w["topic"], ringmain::FrameSubscriberOptions{.conflate = w.contains("conflate"),
+                                                                       .name = w["name"]});
+        return "ok";
+    }
+    if (command == "frames-begin")
+        return answer(frames_out->frame(timeout), [&](ringmain::FrameDraft& made) {
+            draft.emplace(std::move(made));
+            std::fill(draft->bytes().begin(), draft->bytes().end(), static_cast<std::byte>(std::stoi(w["fill"])));
+            return numbered(draft->size());
+        });
+    if (command == "frames-commit") {
+        std::vector<std::byte> meta = bytes(w["meta"]);
+        if (w.contains("id")) draft->id = std::stoull(w["id"]);
+        draft->valid = !w.contains("invalid");
+        draft->meta = meta;
+        std::string said = answer(draft->commit(w.contains("used") ? std::stoull(w["used"]) : draft->size()), numbered);
+        draft.reset();
+        return said;
+    }
+    if (command == "frames-discard") return draft.reset(), "ok";
+    if (command == "frames-dropped") return numbered(frames_out->dropped());
+    if (command == "frames-receive")
+        return answer(frames_in->receive(timeout), [](ringmain::Frame& frame) {
+            std::ostringstream out;
+            out << "frame " << frame.seq() << " " << frame.id() << " " << frame.lost() << " " << frame.valid() << " "
+                << frame.size() << " -" << frame.sender() << " " << hex(frame.meta()) << " " << frame.layout().format
+                << shown(frame.array(), "array");
+            for (uint32_t i = 0; i < frame.layout().plane_count; ++i)
+                out << shown(*frame.plane(frame.layout().planes[i].name), frame.layout().planes[i].name);
+            frames.push_back(std::move(frame));
+            return out.str();
+        });
+    if (command == "frames-release") return frames.clear(), "ok";
+    if (command == "frames-byte")  // of the frame that was received first, and is still held
+        return numbered(static_cast<uint64_t>(frames.front().data()[std::stoul(w["at"])]));
+    if (command == "frames-lost") return numbered(frames_in->lost());
+    if (command == "frames-close-subscriber") return frames_in.reset(), "ok";
+    return "error -1 there is no command " + command;
+}
+
 std::string obey(const std::string& command, Words w) {
     if (command == "publisher" || command == "imu-publisher") {
         ringmain::PublisherOptions options;
@@ -140,6 +215,7 @@ std::string obey(const std::string& command, Words w) {
         return "ok";
     }
     std::chrono::milliseconds timeout(w.contains("timeout") ? std::stol(w["timeout"]) : 0);
+    if (command.starts_with("frames-")) return obey_frames(command, w, timeout);
     if (command == "send") return answer(publisher->send(bytes(w["data"]), w["kind"], timeout), numbered);
     if (command == "stopped-send" || command == "stopped-receive") {
         std::stop_source stop;
@@ -195,6 +271,29 @@ std::string obey(const std::string& command, Words w) {
         waitpid(child, &status, 0);
         return numbered(static_cast<uint64_t>(status));
     }
+    if (command == "wait" || command == "stopped-wait") {  // for the subscriber, the structs and the frames that there are
+        std::vector<ringmain::AnySubscriber> all;
+        if (subscriber) all.push_back(&*subscriber);
+        if (imu_in) all.push_back(&*imu_in);
+        if (frames_in) all.push_back(&*frames_in);
+        std::stop_source stop;
+        std::jthread later([&] {
+            if (command == "stopped-wait") {
+                std::this_thread::sleep_for(timeout);
+                stop.request_stop();
+            }
+        });
+        auto show = [](const std::vector<size_t>& ready) {
+            std::string said = "ready";
+            for (size_t each : ready) said += " " + std::to_string(each);
+            return said;
+        };
+        return command == "wait" ? answer(ringmain::wait(all, timeout), show)
+                                 : answer(ringmain::wait(all, ringmain::forever, stop.get_token()), show);
+    }
+    if (command == "wait-two")  // as it is written
+        return answer(ringmain::wait({&*subscriber, &*frames_in}, timeout),
+                      [](const std::vector<size_t>& ready) { return numbered(ready.size()); });
     if (command == "lost") return numbered(subscriber->lost());
     if (command == "readers") return numbered(publisher->wait_for_readers(0).value());
     if (command == "all-read") return numbered(publisher->all_read());
@@ -230,6 +329,10 @@ std::string obey(const std::string& command, Words w) {
     if (command == "close") {
         borrowed.reset();
         reservation.reset();
+        draft.reset();
+        frames.clear();
+        frames_out.reset();
+        frames_in.reset();
         publisher.reset();
         imu_out.reset();
         subscriber.reset();

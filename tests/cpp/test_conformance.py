@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,22 +16,10 @@ import pytest
 import ringmain as rm
 from ringmain._contracts import CONTRACTS
 from tests.conftest import PATIENCE_S
-from tests.cpp.compiling import CXX, Participant, compiled, hexed
+from tests.cpp.compiling import Participant, hexed
 
 ALL = list(CONTRACTS)
 WAITS = [name for name, contract in CONTRACTS.items() if contract.holds == "always"]
-
-
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compiled(Path(__file__).parent / "participant.cpp", tmp_path_factory.mktemp("cpp"), CXX, "-std=c++20")
-
-
-@pytest.fixture
-def cpp(program: Path, runtime_dir: Path) -> Iterator[Participant]:
-    participant = Participant(program)
-    yield participant
-    assert participant.end() == 0
 
 
 def message(seq: int, data: bytes, *, lost: int = 0, again: int = 0, sender: str = "", kind: str = "") -> str:

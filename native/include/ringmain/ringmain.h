@@ -215,6 +215,12 @@ RINGMAIN_API int ringmain_still_whole(const ringmain_subscriber* subscriber, con
 /* On work: gives back the message that was received last, so that another worker has it. */
 RINGMAIN_API ringmain_status ringmain_reject(ringmain_subscriber* subscriber);
 
+/* Waits until one of these has a message, or a frame: `ready` gets 1 for each that has, otherwise 0. Nothing is taken. The
+ * subscriber of a frame subscriber is ringmain_frame_subscriber_topic(). RINGMAIN_TIMEOUT; RINGMAIN_EMPTY if the call does not wait. On
+ * work, another worker may be faster. */
+RINGMAIN_API ringmain_status ringmain_wait_any(ringmain_subscriber* const* subscribers, size_t count,
+                                               const ringmain_wait* wait, uint8_t* ready);
+
 /* Messages lost since it was opened. */
 RINGMAIN_API uint64_t ringmain_lost(const ringmain_subscriber* subscriber);
 
@@ -276,6 +282,125 @@ RINGMAIN_API ringmain_status ringmain_topics(const char* directory, ringmain_top
 RINGMAIN_API void ringmain_topics_free(ringmain_topic_list* list);
 /* Removes a topic; unless forced, only one that has no living participants. */
 RINGMAIN_API ringmain_status ringmain_unlink(const char* topic, const char* directory, int force);
+
+/* -------------------------------------------------------------------------------------------------- frames */
+
+#define RINGMAIN_MAX_DIMENSIONS 16
+#define RINGMAIN_MAX_PLANES 4
+
+/* A strided array within a frame. */
+typedef struct ringmain_plane {
+    char name[16];  /* "y", "uv"; empty: of the frame as a whole */
+    char dtype[16]; /* as numpy writes it: "|u1", "<f4" */
+    uint64_t offset;
+    uint32_t dimensions;
+    uint32_t reserved;
+    uint64_t shape[RINGMAIN_MAX_DIMENSIONS];
+    uint64_t strides[RINGMAIN_MAX_DIMENSIONS]; /* in bytes; in a layout that is given, all 0: without gaps */
+} ringmain_plane;
+
+/* How the bytes of a frame are arranged. */
+typedef struct ringmain_layout {
+    char format[16]; /* "array", "bytes", or the image's */
+    uint64_t size;   /* bytes of a frame */
+    uint32_t width, height;
+    uint64_t stride; /* bytes from one row to the next */
+    ringmain_plane array;
+    uint32_t plane_count;
+    uint32_t reserved;
+    ringmain_plane planes[RINGMAIN_MAX_PLANES];
+} ringmain_layout;
+
+/* Bytes without a shape; a frame may use fewer of them. */
+RINGMAIN_API ringmain_status ringmain_layout_of_bytes(uint64_t size, ringmain_layout* layout);
+RINGMAIN_API ringmain_status ringmain_layout_of_array(const uint64_t* shape, size_t dimensions,
+                                                      const char* dtype, ringmain_layout* layout);
+/* "gray", "rgb", "bgr", "rgba", "bgra", "nv12", "nv21" or "i420"; `stride` 0: that of its width. Where a camera leaves gaps, set
+ * the offsets of planes, and the size. */
+RINGMAIN_API ringmain_status ringmain_layout_of_image(const char* format, uint32_t width, uint32_t height,
+                                                      uint64_t stride, ringmain_layout* layout);
+
+typedef struct ringmain_frame_publisher ringmain_frame_publisher;
+
+typedef struct ringmain_frame_publisher_options {
+    size_t size; /* sizeof(ringmain_frame_publisher_options) */
+    const ringmain_layout* layout;
+    uint32_t buffers;                /* how many frames can be held or unread at once, at most 60; 0: 4 */
+    uint32_t mode, max_participants; /* as of a publisher, and what follows */
+    uint8_t drops; /* where readers hold all buffers: no frame at once, and counted, instead of waiting */
+    uint8_t huge_pages; /* ask for them */
+    uint8_t takeover;
+    uint8_t spins;
+    int64_t spin_ns;
+    const char *sender, *name, *directory;
+} ringmain_frame_publisher_options;
+
+RINGMAIN_API ringmain_status ringmain_frame_publisher_open(const char* topic,
+                                                           const ringmain_frame_publisher_options* options,
+                                                           ringmain_frame_publisher** publisher);
+/* Frames that are being filled are discarded; null is allowed. */
+RINGMAIN_API void ringmain_frame_publisher_close(ringmain_frame_publisher* publisher);
+/* What sends the frames' descriptors: for ringmain_wait_for_readers, ringmain_all_read, ringmain_publisher_endpoint. It is closed with the
+ * frame publisher. */
+RINGMAIN_API ringmain_publisher* ringmain_frame_publisher_topic(ringmain_frame_publisher* publisher);
+/* Frames that were not sent because no buffer was free. */
+RINGMAIN_API uint64_t ringmain_frames_dropped(const ringmain_frame_publisher* publisher);
+
+/* A frame that is being filled. */
+typedef struct ringmain_draft {
+    void* data;
+    uint64_t size;            /* that of the layout; of bytes, it may be made smaller */
+    uint64_t id;              /* counts the frames; set it as you like */
+    int64_t start_ns, end_ns; /* when it began: now; when it ended: 0, when it is sent */
+    const void* meta;         /* more about it, as a map in MessagePack; until it is committed */
+    size_t meta_size;
+    uint32_t buffer;
+    uint8_t valid; /* is the content valid? 1 */
+    uint8_t reserved[3];
+} ringmain_draft;
+
+/* The next free buffer. RINGMAIN_FULL: readers hold all of them. */
+RINGMAIN_API ringmain_status ringmain_frame_begin(ringmain_frame_publisher* publisher,
+                                                  const ringmain_wait* wait, ringmain_draft* draft);
+/* Sends it. Whatever is returned, the draft has ended. */
+RINGMAIN_API ringmain_status ringmain_frame_commit(ringmain_frame_publisher* publisher,
+                                                   const ringmain_draft* draft, uint64_t* sequence);
+RINGMAIN_API void ringmain_frame_discard(ringmain_frame_publisher* publisher, const ringmain_draft* draft);
+
+typedef struct ringmain_frame_subscriber ringmain_frame_subscriber;
+
+/* Options are those of a subscriber, without structs, and without observing: who looks at frames holds them. */
+RINGMAIN_API ringmain_status ringmain_frame_subscriber_open(const char* topic,
+                                                            const ringmain_subscriber_options* options,
+                                                            ringmain_frame_subscriber** subscriber);
+/* Frames that were received stay until they are released; null is allowed. */
+RINGMAIN_API void ringmain_frame_subscriber_close(ringmain_frame_subscriber* subscriber);
+/* What receives the frames' descriptors: for ringmain_lost and ringmain_subscriber_endpoint. It is closed with the frame subscriber. */
+RINGMAIN_API ringmain_subscriber* ringmain_frame_subscriber_topic(ringmain_frame_subscriber* subscriber);
+
+/* A frame in place, as it was sent, until it is released. */
+typedef struct ringmain_frame {
+    const void* data;
+    uint64_t size;
+    uint64_t id;
+    int64_t start_ns, end_ns;
+    uint64_t sequence; /* counts the topic's frames, from 0 */
+    int64_t time_ns;   /* when it was sent, by the wall clock */
+    uint64_t lost;     /* frames lost just before it */
+    const void* meta;  /* MessagePack; none: the size is 0 */
+    size_t meta_size;
+    const char *sender, *kind;
+    const ringmain_layout* layout;
+    void* held;
+    uint8_t sender_size, kind_size;
+    uint8_t valid;
+    uint8_t reserved[5];
+} ringmain_frame;
+
+RINGMAIN_API ringmain_status ringmain_frame_receive(ringmain_frame_subscriber* subscriber,
+                                                    const ringmain_wait* wait, ringmain_frame* frame);
+/* By the thread that uses the subscriber, while there is one. */
+RINGMAIN_API void ringmain_frame_release(ringmain_frame* frame);
 
 #ifdef __cplusplus
 }

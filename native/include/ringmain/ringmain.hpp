@@ -10,7 +10,9 @@
 // library than the library was.
 #pragma once
 
+#include <ringmain/frames.hpp>
 #include <ringmain/inspect.hpp>
 #include <ringmain/publisher.hpp>
 #include <ringmain/structs.hpp>
 #include <ringmain/subscriber.hpp>
+#include <ringmain/wait.hpp>
