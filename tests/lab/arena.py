@@ -38,6 +38,11 @@ scratch = "/dev/shm"
 """Where scenarios have their directories; `program.py` removes it at the end, or on SIGTERM."""
 
 
+in_cpp: tuple[str, ...] = ()
+"""Whose processes are those of C++: what their names begin with."""
+CPP = {"victims": ("victim",), "survivors": ("writer", "reader", "founder", "corpse", "last")}
+
+
 @dataclass(frozen=True)
 class Victim:
     act: str
@@ -93,6 +98,8 @@ class World:
         try:
             os.environ.pop("RINGMAIN_CRASH", None)
             os.environ.update({"RINGMAIN_DIR": str(self.directory), **(env or {})})
+            if name.startswith(in_cpp):
+                actors.speak_cpp()
             program(self.board, *arguments)
             code = 0
         except BaseException:

@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 
 import arena
@@ -53,6 +54,13 @@ def deaths(contract: str, later: bool) -> Iterator[Scenario]:
         yield (victim,)
         if later and times > 3:
             yield (Victim(victim.act, victim.label, 2 + times // 2),)
+
+
+def deaths_once(contract: str, seed: int) -> list[Scenario]:
+    """Each point in one of the acts that pass it, in any order."""
+    points = [victim for victim, _ in passages(contract)]
+    random.Random(seed).shuffle(points)
+    return [(victim,) for victim in {victim.label: victim for victim in points}.values()]
 
 
 def pairs(contract: str, seed: int, every_act: bool) -> list[Scenario]:
@@ -127,7 +135,11 @@ def play_all(contract: str, how: str, scenarios: Sequence[Scenario], width: int,
 
 def plan(options: argparse.Namespace) -> list[Scenario]:
     return {
-        "die": lambda: list(deaths(options.contract, options.later)),
+        "die": lambda: (
+            deaths_once(options.contract, options.seed)
+            if options.once
+            else list(deaths(options.contract, options.later))
+        ),
         "pair": lambda: pairs(options.contract, options.seed, options.every_act),
         "stop": lambda: list(stops(options.contract, options.every_act)),
     }[options.what]()
@@ -155,6 +167,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=0, help="end after so long; 0 plays all")
     parser.add_argument("--later", action="store_true", help="die also at a later passage, not only the first")
+    parser.add_argument("--once", action="store_true", help="die at each point once, not in every act that passes it")
+    parser.add_argument("--cpp", choices=list(arena.CPP), help="who is of C++; otherwise none")
     parser.add_argument("--every-act", action="store_true", help="stops, pairs: at a point in every act that passes it")
     parser.add_argument("--parallel", type=int, default=1, help="so many scenarios side by side")
     parser.add_argument("--results", type=Path, help="a file for the lines, to which a later call adds what is missing")
@@ -162,6 +176,9 @@ def main() -> int:
     if not os.environ.get("RINGMAIN_LAB"):
         parser.error("set RINGMAIN_LAB=1: the crash points are in the lab build only")
     child_processes.clean_up_on_sigterm()
+    if options.cpp:
+        import_module("face")  # before all forks
+        arena.in_cpp = arena.CPP[options.cpp]
     deadline = time.monotonic() + (options.seconds or 1e9)
     with tempfile.TemporaryDirectory(prefix="ringmain-lab-", dir="/dev/shm") as arena.scratch:
         perform_all(options, deadline)

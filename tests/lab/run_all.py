@@ -27,6 +27,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
+from ringmain._cli.commands import config
 from ringmain._contracts import CONTRACTS
 
 HERE = Path(__file__).parent
@@ -38,7 +39,14 @@ PAGE = HERE.parents[1] / "docs" / "internals" / "killed.md"
 RESULTS = HERE.parents[1] / "build" / "lab"
 SAMPLE = HERE.parents[1] / "build" / "lab-sample"
 results_in = RESULTS
-PLAYS = {"die": ("--later",), "stop": ("--every-act",), "pair": ()}
+PLAYS: dict[str, tuple[str, ...]] = {
+    "die": ("die", "--later"),
+    "stop": ("stop", "--every-act"),
+    "pair": ("pair",),
+    "die-in-cpp": ("die", "--cpp", "victims"),
+    "die-before-cpp": ("die", "--cpp", "survivors"),
+}
+"""What the program is told."""
 BEGIN, END = "<!-- table: make lab -->\n", "<!-- end of table -->\n"
 
 
@@ -147,6 +155,10 @@ def table(results: dict[str, list[Scenario]]) -> str:
         f"| one dies | {len(singles)} | {failed['die']} | {milliseconds(singles)} |",
         f"| two die | {len(pairs)}; both died in {len(both)}, at {len(labels)} different pairs of points | "
         f"{failed['pair']} | {milliseconds(pairs)} |",
+        f"| one dies, which is C++ | {len(results['die-in-cpp'])} | {failed['die-in-cpp']} | "
+        f"{milliseconds(results['die-in-cpp'])} |",
+        f"| one dies, and C++ goes on | {len(results['die-before-cpp'])} | {failed['die-before-cpp']} | "
+        f"{milliseconds(results['die-before-cpp'])} |",
         f"| one stops for a second | {len(stops)}; in {sum(s.must_go_on for s in stops)} no process may wait, in "
         f"{len(blocked)} a writer waited and named it | {failed['stop']} | |",
         "",
@@ -180,7 +192,11 @@ def fingerprint() -> str:
     native = importlib.util.find_spec("ringmain._ring_lab")
     assert native is not None
     assert native.origin is not None
-    files = [Path(native.origin), *(HERE / f"{name}.py" for name in ("child_processes", "actors", "arena", "program"))]
+    files = [
+        Path(native.origin),
+        *(HERE / f"{name}.py" for name in ("child_processes", "actors", "arena", "program", "face")),
+    ]
+    files += (config.root() / "lab").glob("libringmain.so.*")
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
@@ -252,14 +268,16 @@ def main() -> int:
         share = (deadline - time.monotonic()) / (len(PLAYS) * len(CONTRACTS) - number)
         if options.sample:
             share = options.seconds / len(CONTRACTS)
-        width = options.parallel * (1 if what == "die" else 2 if what == "pair" else 6)  # the others mostly wait
+        width = options.parallel * ({"pair": 2, "stop": 6}.get(what, 1))  # the others mostly wait
         limit = f"{max(share, 1):.0f}" if options.seconds and what == "pair" else "0"
         file = results_file(what, contract, options.every_act)
         extra = ["--results", str(file), "--parallel", str(width), "--seconds", limit]
-        extra += () if options.sample and what == "die" else PLAYS[what]
+        extra += [option for option in PLAYS[what][1:] if not options.sample or option != "--later"]
+        if options.sample and "--cpp" in extra:
+            extra.append("--once")
         if options.every_act and what == "pair":
             extra.append("--every-act")
-        with start(what, contract, *extra) as arena:
+        with start(PLAYS[what][0], contract, *extra) as arena:
             try:
                 _, errors = arena.communicate()
             finally:

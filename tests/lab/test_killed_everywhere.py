@@ -42,6 +42,12 @@ def deaths() -> list[Scenario]:
     return play("die")
 
 
+def seeded() -> str:
+    seed = os.environ.get("RINGMAIN_SEED", str(time.time_ns() % 1_000_000))
+    print(f"sampled with RINGMAIN_SEED={seed}")
+    return seed
+
+
 def failures(scenarios: list[Scenario]) -> str:
     return "\n".join(str(s) for s in scenarios if s.error)
 
@@ -69,10 +75,26 @@ def test_no_crash_point_is_left_out(deaths: list[Scenario]) -> None:
     assert reached >= set(ring_points())  # more, where the pace let a process pass one that it may miss
 
 
+def test_programs_of_cpp_die_at_every_point() -> None:
+    """On each contract, each point in one act that passes it; `make lab` has all of these."""
+    seed = seeded()
+    deaths = play("die", "--cpp", "victims", "--once", "--seed", seed)
+    assert not failures(deaths), f"RINGMAIN_SEED={seed}\n{failures(deaths)}"
+    assert not missed(deaths), f"RINGMAIN_SEED={seed}\n{missed(deaths)}"
+    assert {label for s in deaths for _, label in s.points} >= set(ring_points()) - set(DEPENDS_ON_PACE)
+
+
+def test_programs_of_cpp_go_on_where_one_of_python_dies() -> None:
+    """A few seconds of it; `make lab` has them all."""
+    seed = seeded()
+    deaths = play("die", "--cpp", "survivors", "--once", "--seed", seed, "--parallel", "2", "--seconds", "10")
+    assert not failures(deaths), f"RINGMAIN_SEED={seed}\n{failures(deaths)}"
+    assert any(all(s.reached) for s in deaths)
+
+
 def test_the_others_go_on_when_two_die() -> None:
-    seed = int(os.environ.get("RINGMAIN_SEED", time.time_ns() % 1_000_000))
-    print(f"pairs sampled with RINGMAIN_SEED={seed}")
-    pairs = play("pair", "--seed", str(seed), "--seconds", "10")
+    seed = seeded()
+    pairs = play("pair", "--seed", seed, "--seconds", "10")
     assert not failures(pairs), f"RINGMAIN_SEED={seed}\n{failures(pairs)}"
     assert sum(all(s.reached) for s in pairs) > len(pairs) / 2
 
