@@ -23,6 +23,7 @@ from bench import (
     cells,
     costs,
     dropping,
+    face,
     fans,
     harness,
     idle,
@@ -111,6 +112,7 @@ def _cells(parts: list[str], here: Machine) -> tuple[list[harness.Cell], dict[st
         *typed.typed_cells(),
         *arrays.array_cells(),
         *costs.cost_cells(kinds),
+        *face.face_cells(),
         *idle.idle_cells(),
         *recovery.recovery_cells(),
     ]

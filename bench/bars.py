@@ -14,12 +14,14 @@ from bench.runs import amount
 IDLE = "1,000 idle subscribers"
 CROWD = "64 clients of a batching server"
 WAIT = "CPU of a second's wait"
+LINE = "cache line round trip"
 # Rows of which no target is made, by what their names begin with, and why.
 WITHOUT_TARGET = {
-    "cache line round trip": "a baseline: what the machine does without us",
+    LINE: "a baseline: what the machine does without us",
     "memcpy ": "a baseline",
     "msgspec alone": "a baseline",
     "C++ ring 32 B": "a baseline: the same ring without Python",
+    "queue of two processes": "a baseline: a queue that does nothing else",
     PREFIX: "what the machine lets any program reach: other rows are held against it",
     "topic file of": "a size, which tests/ring/test_spec.py knows to the byte",
     "32 B, loss allowed": "what arrives depends on how long a queue each library was given",
@@ -160,6 +162,13 @@ def _own(cells: Mapping[str, Result]) -> list[Bar | None]:
             min(10, _possible(cells, CROWD, f"{CROWD} | multiprocessing.Pipe", False)),
             False,
         ),
+        _ratio(cells, "C++ round trip / a cache line's", "C++ → C++ round trip, spinning", LINE, 3.0),
+        _ratio(cells, "C++ one way / a cache line's round trip", "C++ → C++ one way, spinning", LINE, 2.0),
+        _ratio(cells, "C++ 32 B, headers and library / the ring", "C++ → C++ 32 B", "C++ ring 32 B", 0.8, False),
+        _ratio(
+            cells, "C++ publish, 60 readers / 1 reader", "C++ publish to 60 readers", "C++ publish to 1 readers", 1.2
+        ),
+        _ratio(cells, "32 B, C++ → Python / Python → Python", "C++ → Python 32 B", "32 B | ringmain", 1.3, False),
         _plain(cells, "work, hand-over of 1 ms tasks, µs", "work, hand-over of 1 ms tasks | ringmain", 10, True),
         _ratio(
             cells,

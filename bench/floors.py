@@ -9,9 +9,12 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from ringmain._cli.commands import config
+
 ROOT = Path(__file__).resolve().parent.parent
 FLOOR = ROOT / "build" / "bench" / "floor"
 LIMITS = ROOT / "build" / "bench" / "limits"
+FACE = ROOT / "build" / "bench" / "face"
 
 
 def build_floor() -> None:
@@ -21,16 +24,24 @@ def build_floor() -> None:
     core = [*native.glob("base/*.cpp"), *native.glob("topic/*.cpp")]
     _build(FLOOR, [ROOT / "bench/native/floor.cpp", *core], headers)
     _build(LIMITS, [ROOT / "bench/native/limits.cpp"], headers[:1])
+    installed = config.root()
+    (library,) = (installed / "lib").glob("libringmain.so.*")
+    _build(
+        FACE,
+        [ROOT / "bench/native/face.cpp", library],
+        [headers[0], *installed.glob("include/ringmain/*")],
+        [f"-I{installed / 'include'}", f"-Wl,-rpath,{library.parent}"],
+    )
 
 
-def _build(program: Path, sources: Sequence[Path], headers: Sequence[Path]) -> None:
+def _build(program: Path, sources: Sequence[Path], headers: Sequence[Path], more: Sequence[str] = ()) -> None:
     newest = max(path.stat().st_mtime for path in [*sources, *headers])
     compiler = os.environ.get("CXX", "g++")
     if program.exists() and (program.stat().st_mtime > newest or not shutil.which(compiler)):
         return
     program.parent.mkdir(parents=True, exist_ok=True)
     made = program.with_suffix(".new")
-    options = ["-std=c++20", "-O2", "-ftree-vectorize", f"-I{ROOT / 'native'}", "-pthread"]
+    options = ["-std=c++20", "-O2", "-ftree-vectorize", f"-I{ROOT / 'native'}", "-pthread", *more]
     subprocess.run([compiler, *options, "-o", made, *sources], check=True)
     made.replace(program)
 
