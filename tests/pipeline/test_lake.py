@@ -12,13 +12,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import write_deltalake
 from pyarrow import fs as pafs
 
 from ringmain.errors import LakeError
 from ringmain.lake import Lake, report
 from ringmain.lake._ledger import BEGUN, DONE, LAKE_VERSION, Batch, Ledger, Source, TopicCount, totals
-from ringmain.lake._tables import Change, table_files
+from ringmain.lake._log import Snapshot
+from ringmain.lake._tables import Change
 from ringmain.pipeline import Pipeline
 from tests.spark.recordings import record
 from tests.spark.recordings import rows as sent
@@ -64,17 +65,18 @@ def test_of_two_writers_one_commits(lake: Lake) -> None:
     other = same(lake)
     assert append(lake, 0, rows(0))
 
-    def build(found: DeltaTable | None) -> Change:
+    def build(found: Snapshot | None) -> Change:
         assert append(other, 1, rows(1))
         return Change(SCHEMA, [lake.write("silver/a", 1, rows(1))])
 
     assert not lake.commit("silver/a", 1, build)
     assert lake.to_arrow("silver/a")["seq"].to_pylist().count(1) == 1
 
-    def stranger(found: DeltaTable | None) -> Change:
+    def stranger(found: Snapshot | None) -> Change:
         assert found is not None
-        hit = table_files(found)
+        hit = found.files()
         same(lake).table("silver/a").delete()
+        write_deltalake(same(lake).table("silver/a"), rows(3), mode="append")
         return Change(SCHEMA, [lake.write("silver/a", 2, rows(2))], hit)
 
     with pytest.raises(LakeError, match="another writer changed silver/a"):
@@ -82,7 +84,7 @@ def test_of_two_writers_one_commits(lake: Lake) -> None:
 
 
 def test_of_two_writers_one_makes_the_table(lake: Lake) -> None:
-    def build(found: DeltaTable | None) -> Change:
+    def build(found: Snapshot | None) -> Change:
         assert append(same(lake), 0, rows(0))
         return Change(SCHEMA, [lake.write("silver/a", 0, rows(0))])
 

@@ -90,3 +90,34 @@ def test_recordings_without_new_rows_are_not_opened(tmp_path: Path, monkeypatch:
     made.close()
     assert run() == 50
     assert Lake(str(tmp_path / "lake")).to_arrow("silver/imu").num_rows == 257
+
+
+def test_a_batch_of_a_follower(s3: dict[str, str], s3_log: RequestLog, tmp_path: Path) -> None:
+    """One new recording with five topics. Each table takes a file and a version; versions are not read again."""
+    uri, lake = f"s3://lakes/{tmp_path.name}", Lake(f"s3://lakes/{tmp_path.name}-lake", s3)
+    costs: list[int] = []
+    topics = [f"imu{n}" for n in range(5)]
+
+    def add(number: int) -> None:
+        made = writer(tmp_path / str(number), sealed_uri=f"{uri}/{number}", storage_options=s3)
+        for topic in topics:
+            made.append(topic, 1 + number, rows(0, 5, start_ns=START_NS + number * APART_NS))
+        made.close()
+
+    def until(summary: Any) -> bool:
+        noted = contexts.pop()
+        noted.__exit__(None, None, None)
+        costs.append(len(asked.pop()))
+        add(summary.batches)
+        contexts.append(s3_log.noted())
+        asked.append(contexts[-1].__enter__())
+        return bool(summary.batches == 13)
+
+    add(0)
+    contexts = [s3_log.noted()]
+    asked = [contexts[-1].__enter__()]
+    Pipeline().run(uri, lake, engine="local", follow=True, interval_s=0, until=until)
+    assert lake.to_arrow("silver/imu0").num_rows == 13 * 5
+    later = sorted(costs[1:])
+    assert later[len(later) // 2] <= 50
+    assert later[-1] <= 60, "each table has a checkpoint every ten versions"

@@ -105,11 +105,11 @@ def test_of_two_that_rewrite_a_file_one_gives_way(tmp_path: Path) -> None:
     record(tmp_path / "recs" / "one", 7, time.time_ns() - 10 * DAY_NS)
     Pipeline().run(tmp_path / "recs", lake, engine="local")
     before = lake.to_arrow("silver/imu").num_rows
-    handle, files = Lake(lake.uri).table("silver/imu"), lake.files("silver/imu")
+    files = lake.files("silver/imu")
     deleted = lake.retain("silver/imu", 5.0)
     made = lake.write("silver/imu", None, lake.to_arrow("silver/imu"))
     with pytest.raises(CommitFailedError):
-        lake.exchange(handle, "joined", [made], files, data_change=False)
+        lake.exchange("silver/imu", "joined", [made], files, data_change=False)
     assert not (tmp_path / "lake" / "silver" / "imu" / made.name).exists()
     assert lake.to_arrow("silver/imu").num_rows == before - deleted
 

@@ -25,7 +25,6 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 import ringmain
 from ringmain import _crash
@@ -42,8 +41,10 @@ from ringmain.datasets._spans import spans_of
 from ringmain.errors import InvalidArgument, LakeError
 from ringmain.lake import Lake
 from ringmain.lake._column_types import delta_type
+from ringmain.lake._files import FileSet, Written
 from ringmain.lake._health import INCIDENTS
-from ringmain.lake._tables import Change, FileSet, TableFile, Tables, Written, latest, micros, table_files
+from ringmain.lake._log import Snapshot, TableFile
+from ringmain.lake._tables import Change, Tables, latest, micros
 from ringmain.recording._decode import conform
 
 if TYPE_CHECKING:
@@ -193,9 +194,9 @@ class _Build:
             versions = dict(OfLake(self.lake).pinned(topics).versions)
             if last is not None and self._same(versions, before) and self.episodes.table is None:
                 return self.built
-            there = self.lake.load(EPISODES_TABLE)
+            there = self.lake.snapshot(EPISODES_TABLE)
             number = 0 if last is None else last.build + 1
-            now = Progress(self.name, number, BEGUN, wanted, versions, before, -1 if there is None else there.version())
+            now = Progress(self.name, number, BEGUN, wanted, versions, before, -1 if there is None else there.version)
             progresses.put(now)
         _crash.point("build: begun, nothing written")
         self._make(now, before)
@@ -283,7 +284,7 @@ class _Build:
         made: list[Written] = []
         replaced = [row for row in old if row["state"] != "refused"]
 
-        def change(found: DeltaTable | None) -> Change:
+        def change(found: Snapshot | None) -> Change:
             hit, rest = _without(self.lake, self.table, found, "rm_time", EPISODE, replaced, schema)
             made.extend(self._written(now.build, self.table, rest))
             properties = {RECIPE: msgspec.json.encode(now.recipe).decode()}
@@ -297,7 +298,7 @@ class _Build:
         rows = rows.add_column(0, EPISODES_SCHEMA.field("dataset"), pa.repeat(pa.scalar(self.name), len(rows)))
         made: list[Written] = []
 
-        def change(found: DeltaTable | None) -> Change:
+        def change(found: Snapshot | None) -> Change:
             hit, rest = _without(self.lake, EPISODES_TABLE, found, "begin", "episode", old, EPISODES_SCHEMA, self.name)
             together = pa.concat_tables([*rest, rows])
             made.extend(self._written(number, EPISODES_TABLE, [together] if len(together) else []))
@@ -316,7 +317,7 @@ class _Build:
 
 
 def _without(
-    lake: Tables, table: str, found: DeltaTable | None, time: str, column: str, old: list[dict[str, Any]],
+    lake: Tables, table: str, found: Snapshot | None, time: str, column: str, old: list[dict[str, Any]],
     schema: pa.Schema, dataset: str | None = None,
 ) -> tuple[list[TableFile], list[pa.Table]]:  # fmt: skip
     """(the files of a table that have rows of these episodes, what else is in each)."""
@@ -324,7 +325,7 @@ def _without(
         return [], []
     ids = pa.array([row["episode"] for row in old])
     hit, rest = [], []
-    for one in table_files(found):
+    for one in found.files():
         if one.least.get(time) is not None and not any(
             micros(one.least[time]) <= micros(row["end"]) and latest(one, time) >= micros(row["begin"]) for row in old
         ):

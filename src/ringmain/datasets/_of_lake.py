@@ -35,8 +35,8 @@ class OfLake:
     def pinned(self, topics: Iterable[str]) -> OfLake:
         tables = [name for topic in topics for name in (silver_table(topic), quarantine_table(topic))]
         tables.append(INCIDENTS.name)
-        found = {name: self.lake.load(name) for name in tables}
-        return replace(self, versions={name: table.version() for name, table in found.items() if table is not None})
+        found = {name: self.lake.snapshot(name) for name in tables}
+        return replace(self, versions={name: table.version for name, table in found.items() if table is not None})
 
     def state(self, topics: Iterable[str]) -> Any:
         return [self.lake.uri, sorted(self.pinned(topics).versions.items())]
@@ -90,7 +90,7 @@ class OfLake:
         return rows.cast(pa.schema([f.with_type(without_views(f.type)) for f in rows.schema]))
 
     def _there(self, name: str) -> bool:
-        return name in self.versions if self.versions else self.lake.load(name) is not None
+        return name in self.versions if self.versions else self.lake.snapshot(name) is not None
 
     def _dataset(self, topic: str) -> Any:
         if not self._there(silver_table(topic)):

@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
-from deltalake import DeltaTable
 
-from ringmain.lake._tables import Change, TableFile, Tables, Written, table_files
+from ringmain.lake._files import Written
+from ringmain.lake._log import Snapshot, TableFile
+from ringmain.lake._tables import Change, Tables
 
 TABLE = "ops/train"
 BEGUN, DONE = "begun", "done"
@@ -40,7 +41,7 @@ class Progresses:
         self._lake, self._dataset = lake, dataset
 
     def last(self) -> Progress | None:
-        table = self._lake.load(TABLE)
+        table = self._lake.snapshot(TABLE)
         mine = [row for _, rows in ([] if table is None else self._files(table)) for row in rows if self._is_mine(row)]
         found = [msgspec.json.decode(row["progress"], type=Progress) for row in mine]
         return max(found, key=lambda one: (one.build, one.state == DONE), default=None)
@@ -51,7 +52,7 @@ class Progresses:
         row = {"dataset": self._dataset, "build": progress.build, "state": progress.state, "progress": text}
         written: list[Written] = []
 
-        def change(found: DeltaTable | None) -> Change:
+        def change(found: Snapshot | None) -> Change:
             files = [] if found is None else self._files(found)
             hit = [(file, rows) for file, rows in files if any(map(self._is_mine, rows))]
             rest = [one for _, rows in hit for one in rows if not self._is_mine(one)]
@@ -65,9 +66,7 @@ class Progresses:
     def _is_mine(self, row: dict[str, Any]) -> bool:
         return bool(row["dataset"] == self._dataset)
 
-    def _files(self, table: DeltaTable) -> list[tuple[TableFile, list[dict[str, Any]]]]:
+    def _files(self, table: Snapshot) -> list[tuple[TableFile, list[dict[str, Any]]]]:
         return [
-            (file, rows.to_pylist())
-            for file in table_files(table)
-            for rows in self._lake.read_files(TABLE, [file.name])
+            (file, rows.to_pylist()) for file in table.files() for rows in self._lake.read_files(TABLE, [file.name])
         ]

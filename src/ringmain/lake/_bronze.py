@@ -50,7 +50,7 @@ def sources_of(lake: Tables) -> list[Source]:
 
 
 def bronze(lake: Tables) -> pa.RecordBatchReader:
-    if lake.load(BRONZE) is not None:
+    if lake.snapshot(BRONZE) is not None:
         return lake.dataset(BRONZE).scanner().to_reader()
     scan = Scan(source_schema(None, True, True))
     ranges = taken(sources_of(lake), lake.storage_options, *ALWAYS)

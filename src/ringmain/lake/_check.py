@@ -112,7 +112,7 @@ def check(lake: str | Path | Lake, rules: Rules, *, now: datetime | None = None)
 
 def gold_frame(lake: Lake, table: str, columns: list[str], wanted: pc.Expression | None = None) -> pd.DataFrame:
     """The rows of a table of gold; none where there is no such table."""
-    if lake.load(table) is None:
+    if lake.snapshot(table) is None:
         import pandas as pd
 
         return pd.DataFrame(columns=columns)

@@ -25,11 +25,11 @@ class LakeFigures:
         self._batches: list[Batch] = []
 
     def read(self) -> list[Figures]:
-        ledger = self._lake.load(LEDGER)
+        ledger = self._lake.snapshot(LEDGER)
         if ledger is None:
             return []
-        if ledger.version() != self._version:
-            self._batches, self._version = Ledger(self._lake).batches(), ledger.version()
+        if ledger.version != self._version:
+            self._batches, self._version = Ledger(self._lake).batches(), ledger.version
         batches, labels = self._batches, {"lake": self._path}
         found: list[Figures] = [
             (

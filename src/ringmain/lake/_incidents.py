@@ -19,7 +19,7 @@ _TIME = pa.timestamp("us", "UTC")
 
 def incidents_of(lake: Tables, version: int | None = None) -> list[tuple[str, Incident]]:
     """(host, incident) of all that `gold/incidents` has, or had at a version, oldest first."""
-    if lake.load(INCIDENTS.name) is None:
+    if lake.snapshot(INCIDENTS.name) is None:
         return []
     rows = lake.dataset(INCIDENTS.name, version).to_table().sort_by("trigger_ns").to_pylist()
     return [
@@ -39,7 +39,7 @@ def find(lake: Tables, wanted: str) -> tuple[str, Incident]:
 def messages_of(lake: Tables, table: str, wanted: str) -> Any:
     """Which rows of a table of messages an incident has."""
     columns = (HOST.name, "publish_time", "publish_ns")
-    there = pa.schema(lake.table(table).schema().to_arrow()).names
+    there = lake.existing(table).schema.names
     named = [names for names in (columns, tuple(map(decoded_name, columns))) if set(names) <= set(there)]
     if not named:
         raise LakeError(f"{table} has no messages of which an incident has some: choose silver/, quarantine/ or bronze")

@@ -18,10 +18,11 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
-from deltalake import DeltaTable
 
 from ringmain.errors import LakeError
-from ringmain.lake._tables import APPLICATION, Change, TableFile, Tables, Written, table_files
+from ringmain.lake._files import Written
+from ringmain.lake._log import Snapshot, TableFile
+from ringmain.lake._tables import APPLICATION, Change, Tables
 
 LEDGER = "ops/batches"
 # 1: the columns of ours in silver had no prefix; 2: gold/fields and gold/quarantine had no host; 3: the ledger did not
@@ -179,18 +180,18 @@ class Ledger:
                 removed.append(one)
                 made.append(self.lake.write(LEDGER, None, pa.Table.from_pylist(rest, schema=SCHEMA)))
         if removed:
-            self.lake.exchange(self.lake.table(LEDGER), "a host deleted", made, removed, data_change=True)
+            self.lake.exchange(LEDGER, "a host deleted", made, removed, data_change=True)
         return len(gone)
 
     def _put(self, batch: Batch, application: str) -> bool:
         row = pa.Table.from_pylist([msgspec.to_builtins(batch)], schema=SCHEMA)
         written = self.lake.write(LEDGER, batch.batch, row)
 
-        def build(found: DeltaTable | None) -> Change:
-            mine = [one for one in table_files(found) if one.least["batch"] == batch.batch] if found else []
+        def build(found: Snapshot | None) -> Change:
+            mine = [one for one in found.files() if one.least["batch"] == batch.batch] if found else []
             return Change(SCHEMA, [written], mine)
 
-        if self.lake.commit(LEDGER, batch.batch, build, application):
+        if self.lake.commit(LEDGER, batch.batch, build, application, as_known=True):
             return True
         self.lake.discard([written])
         return False

@@ -23,8 +23,9 @@ from ringmain.frames._thumbnail import thumbnail
 from ringmain.lake import _fields as gold
 from ringmain.lake._fields import PUBLISH_TIME, field_names
 from ringmain.lake._lake import Lake
+from ringmain.lake._log import TableFile
 from ringmain.lake._names import silver_table, topic_name
-from ringmain.lake._tables import TableFile, latest
+from ringmain.lake._tables import latest
 from ringmain.recording._decode import PAYLOAD
 from ringmain.recording._format import decoded_name, is_ours
 from ringmain.recording._frames import RecordedFrame
@@ -80,7 +81,7 @@ def data_of(lake: Lake, span: Span) -> dict[str, Any]:
 
 def _chosen(lake: Lake, names: dict[str, list[str]]) -> tuple[list[tuple[str, str]], int]:
     """(topic, field) of those that are shown, and how many are left out."""
-    if lake.load(gold.FIELDS.name) is None:
+    if lake.snapshot(gold.FIELDS.name) is None:
         return [], 0
     there: set[tuple[str, str]] = set()
     numbers = pc.field("count") > 0
@@ -189,7 +190,7 @@ def png(pixels: Any) -> bytes:
 
 def _live_readers(lake: Lake) -> list[dict[str, Any]]:
     """What live readers lost, the worst first: recorders with `readers=True` wrote it down."""
-    if lake.load(silver_table(READERS)) is None:
+    if lake.snapshot(silver_table(READERS)) is None:
         return []
     names = [_RECORDER, "of_topic", "reader", "pid", "joined_ns", "reader_messages", "reader_lost"]
     rows = lake.to_arrow(silver_table(READERS), columns=names).to_pandas()

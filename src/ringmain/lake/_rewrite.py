@@ -16,7 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ringmain.lake._column_types import fitted
-from ringmain.lake._tables import FileSet, TableFile, Tables, Written, is_apart, latest, micros, table_files
+from ringmain.lake._files import FileSet, Written, is_apart
+from ringmain.lake._log import TableFile
+from ringmain.lake._tables import Tables, latest, micros
 from ringmain.recording._format import decoded_name
 
 TIME, HOST = decoded_name("publish_time"), decoded_name("host")
@@ -27,10 +29,10 @@ _LEAST_ROWS, _MOST_ROWS = 1 << 12, 1 << 15  # of a row group: more than one host
 
 def compact(tables: Tables, name: str, small_bytes: int, target_bytes: int) -> int:
     """Join the files that are smaller than `small_bytes`, up to about `target_bytes`. Returns how many were joined."""
-    table = tables.table(name)
-    schema = pa.schema(table.schema().to_arrow())
+    table = tables.existing(name)
+    schema = table.schema
     in_order = TIME in schema.names and HOST in schema.names
-    small = [one for one in table_files(table) if one.size < small_bytes]
+    small = [one for one in table.files() if one.size < small_bytes]
     removed: list[TableFile] = []
     made = FileSet(tables, None)
     for pack in _packs(small, target_bytes):
@@ -44,7 +46,7 @@ def compact(tables: Tables, name: str, small_bytes: int, target_bytes: int) -> i
         made.cut()
         removed += pack
     if removed:
-        tables.exchange(table, "small files joined", made.close(), removed, data_change=False)
+        tables.exchange(name, "small files joined", made.close(), removed, data_change=False)
     return len(removed)
 
 
@@ -134,9 +136,9 @@ def _delete(
     which: Callable[[pa.Table], pa.ChunkedArray],
 ) -> int:
     """`all_or_none`: what a file's bounds say of its rows; None: some, perhaps, and then the rows are asked."""
-    table = tables.table(name)
+    table = tables.existing(name)
     deleted, removed, kept = 0, list[TableFile](), list[Written]()
-    for one in table_files(table):
+    for one in table.files():
         known = all_or_none(one)
         if known is False:
             continue
@@ -151,5 +153,5 @@ def _delete(
             deleted += len(rows) - len(rest)
             kept += [tables.write(name, None, rest, apart=is_apart(one.name))] if len(rest) else []
     if removed:
-        tables.exchange(table, why, kept, removed, data_change=True)
+        tables.exchange(name, why, kept, removed, data_change=True)
     return deleted

@@ -18,16 +18,17 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 from ringmain import _crash
 from ringmain.errors import LakeError
 from ringmain.lake._fields import PUBLISH_TIME
+from ringmain.lake._files import Written, prefix
 from ringmain.lake._gold import MINUTE_US, GoldTable, decode
 from ringmain.lake._health import GAPS, GOLD, HEALTH
 from ringmain.lake._ledger import DONE, Batch, HostCount, Ledger, TopicCount, totals
+from ringmain.lake._log import Snapshot, TableFile
 from ringmain.lake._names import quarantine_table, silver_table
-from ringmain.lake._tables import Change, TableFile, Tables, Written, latest, micros, overlapping, prefix
+from ringmain.lake._tables import Change, Tables, latest, micros, overlapping
 from ringmain.pipeline._engine import Engine
 from ringmain.pipeline._main_stretch import main_stretch
 from ringmain.pipeline._recordings import Life
@@ -129,9 +130,12 @@ class BatchRun:
                 if topic in wanted and (schema or epoch not in schemas[topic]):
                     schemas[topic][epoch] = schema
         typed = {topic: found for topic, found in schemas.items() if any(found.values())}
-        return {
-            topic: Columns.of(topic, found, self.lake.schema(silver_table(topic))) for topic, found in typed.items()
-        }
+        return {topic: Columns.of(topic, found, self._schema(silver_table(topic))) for topic, found in typed.items()}
+
+    def _schema(self, table: str) -> pa.Schema | None:
+        """A table's columns. Only pipelines add some, and what another has written was forgotten (_run.py)."""
+        found = self.lake.snapshot(table, known=True)
+        return None if found is None else found.schema
 
     def _tasks(self, batch: int, ranges: list[Range], shared: Shared) -> tuple[Task, ...]:
         """Ranges packed up to the size of a task, and slices of the stretches where recordings overlap."""
@@ -168,7 +172,7 @@ class BatchRun:
     def _append(self, batch: int, schemas: dict[str, pa.Schema], table: str, files: list[Written]) -> None:
         fixed = {"gold": GAPS.schema, "quarantine": QUARANTINE_SCHEMA, "bronze": BRONZE_SCHEMA}
         schema = fixed.get(table.partition("/")[0]) or schemas.get(table, RAW_SCHEMA)
-        self.lake.commit(table, batch, lambda found: Change(schema, files))
+        self.lake.commit(table, batch, lambda found: Change(schema, files), as_known=True)
 
     def _merge(self, batch: int, table: GoldTable, rows: pa.Table) -> None:
         """Replace the rows of these windows by what they have come to."""
@@ -176,7 +180,10 @@ class BatchRun:
         bounds = pc.min_max(windows.cast(pa.int64())).as_py()
         new: list[Written] = []
 
-        def build(found: DeltaTable | None) -> Change:
+        def build(found: Snapshot | None) -> Change:
+            if new:  # of the try before
+                self.lake.discard(new)
+                new.clear()
             hit = overlapping(found, "window_start", bounds["min"], bounds["max"])
             rest, parts = [], [rows]
             for known in map(table.of, self.lake.read_files(table.name, [one.name for one in hit])):
@@ -190,7 +197,7 @@ class BatchRun:
             new.extend(self.lake.write(table.name, batch, piece) for piece in pieces)
             return Change(merged.schema, new, hit)
 
-        if not self.lake.commit(table.name, batch, build):
+        if not self.lake.commit(table.name, batch, build, as_known=True):
             self.lake.discard(new)
 
 

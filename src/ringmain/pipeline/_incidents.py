@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable
 
 from ringmain.lake._health import INCIDENTS
-from ringmain.lake._tables import Change, Tables, table_files
+from ringmain.lake._log import Snapshot
+from ringmain.lake._tables import Change, Tables
 from ringmain.recording import Incident, Store
 from ringmain.recording._locations import recording_of
 from ringmain.recording._meta import host_of, read_meta
@@ -33,8 +33,8 @@ def note_incidents(lake: Tables, flights: Iterable[tuple[str, Store]]) -> None:
             for one in incidents_in(store):
                 if store.kept is None or store.kept.incident == one.id:
                     now[recording_of(key), one.id] = _row(recording_of(key), host_of(meta, one.first_segment), one)
-    table = lake.load(INCIDENTS.name) if now else None
-    names = [] if table is None else [one.name for one in table_files(table)]
+    table = lake.snapshot(INCIDENTS.name) if now else None
+    names = [] if table is None else [one.name for one in table.files()]
     known = {
         (row["recording"], row["incident"]): row
         for part in lake.read_files(INCIDENTS.name, names)
@@ -45,10 +45,10 @@ def note_incidents(lake: Tables, flights: Iterable[tuple[str, Store]]) -> None:
         return
     written = lake.write(INCIDENTS.name, None, wanted.sort_by("start_ns"))
 
-    def build(found: DeltaTable | None) -> Change:
-        return Change(INCIDENTS.schema, [written], table_files(found) if found is not None else [])
+    def build(found: Snapshot | None) -> Change:
+        return Change(INCIDENTS.schema, [written], found.files() if found is not None else [])
 
-    if not lake.commit(INCIDENTS.name, 0 if table is None else table.version() + 1, build, _APPLICATION):
+    if not lake.commit(INCIDENTS.name, 0 if table is None else table.version + 1, build, _APPLICATION):
         lake.discard([written])
 
 

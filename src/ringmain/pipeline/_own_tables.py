@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from ringmain.errors import InvalidArgument
 from ringmain.lake._fields import PUBLISH_TIME
+from ringmain.lake._files import Written
 from ringmain.lake._gold import MINUTE_US
 from ringmain.lake._ledger import Batch
 from ringmain.lake._names import silver_table
-from ringmain.lake._tables import Tables, Written
+from ringmain.lake._tables import Tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -26,10 +26,10 @@ from ringmain._names import parse_bytes
 from ringmain.errors import InvalidArgument, LakeError, RingmainError, SparkUnavailable, TopicNotFound
 from ringmain.lake import Lake
 from ringmain.lake._bronze import BRONZE
+from ringmain.lake._files import Written
 from ringmain.lake._health import GOLD
 from ringmain.lake._ledger import BEGUN, LEDGER, Batch
 from ringmain.lake._names import quarantine_table, silver_table
-from ringmain.lake._tables import Written
 from ringmain.pipeline._batch import BatchRun, Settings
 from ringmain.pipeline._engine import Engine, EngineName, choose_engine
 from ringmain.pipeline._incidents import note_incidents
@@ -212,6 +212,7 @@ class _Run:
         settings = Settings(pipeline.window_s, reading.split_bytes, pipeline.bronze == "copy")
         self._batches = BatchRun(lake, settings, engine)
         self._ledger = self._batches.ledger
+        self._newest: int | None = None  # batch of this run
         lake.check_version(self._ledger)
         last = self._ledger.last()
         if last is not None and last.window_s != pipeline.window_s:
@@ -230,13 +231,15 @@ class _Run:
         if not known.issuperset(topics):
             known |= self._recordings.topics()
         for topic in topics:
-            if topic not in known and self._lake.load(silver_table(topic)) is None:
+            if topic not in known and self._lake.snapshot(silver_table(topic)) is None:
                 there = ", ".join(sorted(known)) or "none"
                 raise TopicNotFound(f"there is no topic {topic!r} to align: the recordings have {there}", topic=topic)
 
     def next(self) -> Batch | None:
         """The batch that comes next, done; None when there is nothing to read."""
         last = self._ledger.last()
+        if self._newest is not None and (last is None or last.batch != self._newest):
+            self._lake.forget()
         self._recordings.remember(last)
         if last is not None and last.state == BEGUN:
             self._ledger.refuse_second(last)
@@ -258,6 +261,7 @@ class _Run:
                 f"another pipeline has completed batch {batch.batch} of {self._lake.uri}: a lake takes one pipeline at "
                 "a time. Nothing is doubled"
             )
+        self._newest = batch.batch
         self._recordings.read_up_to(end)
         self._compact(batch)
         return batch

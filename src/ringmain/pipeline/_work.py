@@ -25,11 +25,12 @@ import pyarrow.compute as pc
 from ringmain.lake._bronze import BRONZE
 from ringmain.lake._column_types import delta_type
 from ringmain.lake._fields import EPOCH, FIELDS, QUARANTINE, SEQ, measure_fields, measure_reasons
+from ringmain.lake._files import FileSet, Written
 from ringmain.lake._gold import encode
 from ringmain.lake._health import GAPS, GOLD, measure
 from ringmain.lake._ledger import TopicCount
 from ringmain.lake._names import quarantine_table, silver_table, topic_name
-from ringmain.lake._tables import FileSet, Tables, Written
+from ringmain.lake._tables import Tables
 from ringmain.recording._decode import PAYLOAD, Decoding, merge_types
 from ringmain.recording._format import ENVELOPE_COLUMNS, HOST, SCHEMA, decoded_fields, decoded_name
 from ringmain.recording._plan import Range

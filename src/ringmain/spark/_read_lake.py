@@ -65,11 +65,11 @@ def frame_between(
     spark: SparkSession, lake: Tables, table: str, time: str, first_us: int, last_us: int
 ) -> DataFrame | None:
     """The rows of a table that may be within these times, None when there is no such table."""
-    found = lake.load(table)
+    found = lake.snapshot(table)
     if found is None:
         return None
     names = [one.name for one in overlapping(found, time, first_us, last_us)]
-    return frame_of(spark, lake, table, names, pa.schema(found.schema().to_arrow()))
+    return frame_of(spark, lake, table, names, found.schema)
 
 
 def bronze_frame(

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 from ringmain.errors import LakeError
 from ringmain.lake._column_types import delta_type
+from ringmain.lake._files import FileSet, Written
 from ringmain.lake._gold import MINUTE_US
-from ringmain.lake._tables import Change, FileSet, Tables, Written, overlapping
+from ringmain.lake._log import Snapshot
+from ringmain.lake._tables import Change, Tables, overlapping
 from ringmain.spark._source import arrow_of
 from ringmain.spark._tasks import run_on_rows
 
@@ -60,7 +61,7 @@ def replace(frame: DataFrame, lake: Tables, table: str, batch: int, time: str, m
     _check_times(table, time, files, first, last)
     made = list(files)
 
-    def build(found: DeltaTable | None) -> Change:
+    def build(found: Snapshot | None) -> Change:
         hit = overlapping(found, time, first, last)
         for rows in lake.read_files(table, [one.name for one in hit]):
             minute = pc.divide(pc.cast(rows.column(time), pa.int64()), MINUTE_US)
