@@ -11,7 +11,7 @@ PROCESSES := $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
 comma  := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs pages test native test-native test-python test-privileged test-pythons test-spark test-view test-torch test-originals explore check format bench bench-quick clean lab sanitize fuzz aarch64 soak recovery cores failing-calls long
+.PHONY: help setup demo docs pages test native test-native test-python test-privileged test-pythons test-spark test-view test-torch test-originals explore check format bench bench-quick clean lab sanitize fuzz aarch64 soak soak-mixed recovery cores failing-calls long
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -169,6 +169,9 @@ aarch64: setup  ## the native tests built for aarch64 and run under qemu-user (D
 
 soak: setup  ## random participants come, go, die and stop for MINUTES=30; prints its seed
 	@RINGMAIN_LAB=1 $(BIN)/python tests/lab/soak.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
+soak-mixed: setup  ## the same, and every other participant is one of C++
+	@RINGMAIN_LAB=1 $(BIN)/python tests/lab/soak.py --mixed --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 cores: setup  ## what only quiet cores show: deaths, wake-ups, fairness, figures; wants eight with an L2 each; under nine minutes
 	@$(BIN)/python tests/lab/cores.py

@@ -36,6 +36,7 @@ TARGETS = {
     "sanitize": "ASan, UBSan, TSan",
     "fuzz": "half an hour of hostile files",
     "soak": "half an hour of deaths",
+    "soak-mixed": "the same, Python and C++ mixed",
     "aarch64": "the native tests for aarch64, under qemu",
     "wheels": "wheels and the sdist",
     "wheels-test": "the tests on the installed wheels",

@@ -52,14 +52,18 @@ class Participant:
         )
 
     def __call__(self, command: str, **words: object) -> str:
+        answer = self.answers(command, **words)
+        assert answer, f"it ended with {self._process.wait()} at: {command} {words}"
+        return answer
+
+    def answers(self, command: str, **words: object) -> str:
+        """Nothing: it has ended."""
         assert self._process.stdin
         assert self._process.stdout
         line = " ".join([command, *(f"{name}={value}" for name, value in words.items())])
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
-        answer = self._process.stdout.readline()
-        assert answer, f"it ended with {self._process.wait()} at: {line}"
-        return answer.rstrip("\n")
+        return self._process.stdout.readline().rstrip("\n")
 
     def dies(self, command: str, **words: object) -> bool:
         """Does it die of this?"""

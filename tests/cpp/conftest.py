@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,9 +13,9 @@ from tests.cpp.compiling import CXX, Participant, compiled
 
 
 @pytest.fixture(scope="session")
-def program(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     own = tmp_path_factory.getbasetemp()
-    shared = own if worker_id == "master" else own.parent  # of all workers of this run
+    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own  # of all workers of this run
     program = shared / "participant"
     with (shared / "participant.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

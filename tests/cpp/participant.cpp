@@ -172,6 +172,7 @@ std::string obey_frames(const std::string& command, Words& w, std::chrono::milli
         return numbered(static_cast<uint64_t>(frames.front().data()[std::stoul(w["at"])]));
     if (command == "frames-lost") return numbered(frames_in->lost());
     if (command == "frames-close-subscriber") return frames_in.reset(), "ok";
+    if (command == "frames-close-publisher") return frames_out.reset(), "ok";
     return "error -1 there is no command " + command;
 }
 

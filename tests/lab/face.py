@@ -26,6 +26,7 @@ ERRORS: dict[int, type[Exception]] = {
     8: TopicNotFound,
     9: TopicBusy,
     10: TopicMismatch,
+    12: rm.RosterFull,
     17: Lapped,
 }
 CONTRACTS = ["", "broadcast", "pipe", "bus", "reliable", "work"]

@@ -2,6 +2,7 @@
 asked. Every reader checks every message; a line of account every ten seconds; the first broken promise ends it.
 
     make soak MINUTES=30 [SEED=7]
+    make soak-mixed MINUTES=10 [SEED=7]     every other participant is one of C++: `face.py`
 
 What happens is decided by the seed; when exactly, by the machine: a seed replays the same cast and the same deaths, not
 the same interleaving. On `work`, every message that was sent is done, and no two living workers have the same one:
@@ -23,6 +24,7 @@ import time
 import traceback
 from collections import Counter
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 import child_processes
@@ -131,6 +133,11 @@ def work(board: Board, record: Record, topic: str, contract: str, number: int, c
             record.tick(message.seq)
 
 
+def speak_cpp() -> None:
+    """From now on this process is one of C++: all it does with topics goes through `libringmain.so`."""
+    globals()["rm"] = import_module("face")
+
+
 @dataclass
 class Running:
     record: Record
@@ -143,7 +150,8 @@ class Running:
 class Soak:
     """Keeps the crowds full, deals out fates, and keeps the account."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, mixed: bool) -> None:
+        self.mixed = mixed
         self.chance = random.Random(seed)
         self.directory = Path(tempfile.mkdtemp(prefix="ringmain-soak-", dir="/dev/shm"))
         os.environ["RINGMAIN_DIR"] = str(self.directory)
@@ -161,15 +169,19 @@ class Soak:
         label = self.chance.choice(crash_points())
         nth = self.chance.choice([1, 1, 2, 5, 40])
         seed = self.chance.randrange(1 << 32)
+        cpp = self.mixed and self.chance.random() < 0.5
         self.born += 1
         index = self.free.pop()
         record = self.board.record(index)
         record._words[0] = 0
         pid = child_processes.fork()
         if pid == 0:
+            if cpp:
+                speak_cpp()
             self.live(program, record, contract, origin, fate, label, nth, seed)
         self.running[pid] = Running(record, index, fate, time.monotonic())
         self.account[f"joined {contract} as {'writer' if program is write else 'reader'}"] += 1
+        self.account["were C++"] += cpp
 
     def live(self, program, record, contract, origin, fate, label, nth, seed) -> None:  # type: ignore[no-untyped-def]
         code = 1
@@ -277,12 +289,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
+    parser.add_argument("--mixed", action="store_true", help="every other participant is one of C++")
     options = parser.parse_args()
     if not os.environ.get("RINGMAIN_LAB"):
         parser.error("set RINGMAIN_LAB=1: the crash points are in the lab build only")
     child_processes.clean_up_on_sigterm()
     print(f"seed {options.seed}", flush=True)
-    soak = Soak(options.seed)
+    if options.mixed:
+        import_module("face")  # before all forks
+    soak = Soak(options.seed, options.mixed)
     soak.run(options.minutes)
     if soak.failed:
         print(f"BROKEN with seed {options.seed}:\n{soak.failed}")
