@@ -2,7 +2,9 @@
 
     100 B    messages/s from publisher to recording, against pyarrow writing as many, in the same batches, from memory
     1 MB     MB/s, against plain writes of as many bytes to the same file system
-    replay   how far from its time a replayed message is published, and how many a second with `speed=inf`
+    replay   how far from its time a replayed message is published, against a loop of `time.sleep`, and how many a
+             second with `speed=inf`
+    trigger  what a flight recorder's triggers cost the recorder, a message
     cost     what publishing costs with no reader, with one reader that drains, and with a recorder
 
     python -m bench.recording_live [DIRECTORY]
@@ -30,14 +32,28 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+import pyarrow as pa
+
 import ringmain as rm
 from bench.recording import ring_batch, time_pyarrow, time_raw
-from ringmain.recording import RecordingWriter
+from ringmain import typed
+from ringmain.recording import RecordingWriter, Trigger
 from ringmain.recording._format import Position, stream_name
+from ringmain.recording._record.flight import Flight
 from ringmain.recording._record.row_builder import RowBuilder
 
 ROUNDS = 15
 REPLAY_TARGET = 3_000_000  # messages a second
+TIMING_TARGET = 1.5  # times the p99 of a loop of time.sleep in the same run
+TRIGGER_TARGET_NS = 250  # a message: a quarter of a core at a million a second
+
+
+class Imu(msgspec.Struct):
+    n: int
+    ax: float
+    g: tuple[float, float, float]
+
 
 PRELUDE = """
 import os, sys, time
@@ -217,8 +233,45 @@ def replay_timing(directory: Path) -> None:
     with rm.Subscriber("bench") as sub:
         player.run()
         times = [sub.recv_message(timeout=1.0).time_ns for _ in range(1000)]
-    errors_us = sorted(abs(t - times[0] - i * 1_000_000) / 1000 for i, t in enumerate(times))
-    print(f"replay at 1 kHz | publish times are off by p50 {errors_us[500]:.1f} us, p99 {errors_us[990]:.1f} us")
+    slept = []
+    started = time.monotonic()
+    for n in range(1000):
+        time.sleep(max(0.0, started + n * 0.001 - time.monotonic()))
+        slept.append(time.time_ns())
+    ours, plain = (sorted(abs(t - at[0] - i * 1_000_000) / 1000 for i, t in enumerate(at)) for at in (times, slept))
+    met = "met" if ours[990] <= TIMING_TARGET * plain[990] else "not met"
+    print(
+        f"replay at 1 kHz | publish times are off by p50 {ours[500]:.1f} us, p99 {ours[990]:.1f} us; a loop of "
+        f"time.sleep p99 {plain[990]:.1f} us | target p99 {TIMING_TARGET} x that: {met}"
+    )
+
+
+def trigger_cost(directory: Path) -> None:
+    """Triggers of each kind that look at messages, asked of batches as a recorder takes them; none fires."""
+    codec = typed.codec_for(Imu)
+    payloads = pa.array([bytes(codec.encode(Imu(n, 0.5, (0.0, 0.0, 9.8)))) for n in range(16384)])
+    ring = ring_batch(len(payloads), 32, 0, step_ns=1000)
+    ring = ring.set_column(len(ring.columns) - 1, ring.schema.field(len(ring.columns) - 1), payloads)
+    asked = {
+        "an expression": Trigger(when="imu: ax > 9 and abs(g[2]) < 5"),
+        "a kind": Trigger(kind="imu: emergency"),
+        "a loss": Trigger(loss="imu"),
+    }
+    for what, trigger in asked.items():
+        with RecordingWriter(directory / f"trigger-{trigger.what}", fsync="never") as writer:
+            flight = Flight(writer, [trigger], recorder="bench", sync=False)
+            costs = []
+            for _ in range(ROUNDS):
+                used = time.process_time()
+                for _ in range(8):
+                    flight.see("imu", ring, codec.schema.to_bytes())
+                costs.append((time.process_time() - used) / (8 * len(ring)) * 1e9)
+            assert not flight.problems
+        found = statistics.median(costs)
+        met = "met" if found <= TRIGGER_TARGET_NS else "not met"
+        print(
+            f"trigger | {what:<13} {found:>6,.1f} ns of processor time a message | target {TRIGGER_TARGET_NS} ns: {met}"
+        )
 
 
 def replay_rate(directory: Path, messages: int = 1 << 21) -> None:
@@ -257,6 +310,7 @@ def main() -> None:
         compare_live(directory, 1 << 20, "32MiB", 192)
         replay_timing(directory)
         replay_rate(directory)
+        trigger_cost(directory)
         cost_to_the_publisher(directory)
 
 
