@@ -1,5 +1,6 @@
 // A viewer made of Foxglove's own client (npm: @foxglove/ws-protocol). It says what it hears, a line of JSON each, and
-// does what it is told: {"subscribe": topic}, {"unsubscribe": topic}, {"publish": topic, "data": {...}}.
+// does what it is told: {"subscribe": topic}, {"unsubscribe": topic}, {"publish": topic, "data": {...}}, {"call": service,
+// "data": {...}}.
 import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
 
@@ -28,12 +29,30 @@ client.on("message", ({ subscriptionId, timestamp, data }) => {
   const bytes = Buffer.from(data.buffer, data.byteOffset, data.byteLength);
   say({ message: subscriptions.get(subscriptionId), time_ns: String(timestamp), base64: bytes.toString("base64") });
 });
+const services = new Map();
+client.on("advertiseServices", (list) => {
+  for (const { id, name, type, request } of list) {
+    services.set(name, id);
+    say({ service: name, type, request });
+  }
+});
+client.on("unadvertiseServices", (ids) => say({ servicesGone: ids.length }));
+client.on("serviceCallResponse", ({ callId, data }) => {
+  const bytes = Buffer.from(data.buffer, data.byteOffset, data.byteLength);
+  say({ reply: callId, data: JSON.parse(bytes.toString()) });
+});
+client.on("serviceCallFailure", ({ callId, message }) => say({ failed: callId, message }));
+let calls = 0;
 createInterface({ input: process.stdin }).on("line", (line) => {
   const told = JSON.parse(line);
   if (told.subscribe) {
     subscriptions.set(client.subscribe(channels.get(told.subscribe)), told.subscribe);
   } else if (told.unsubscribe) {
     for (const [id, topic] of subscriptions) if (topic === told.unsubscribe) client.unsubscribe(id);
+  } else if (told.call) {
+    const data = new TextEncoder().encode(JSON.stringify(told.data));
+    const serviceId = services.get(told.call);
+    client.sendServiceCallRequest({ serviceId, callId: ++calls, encoding: "json", data: new DataView(data.buffer) });
   } else if (told.publish) {
     const id = client.advertise({ topic: told.publish, encoding: "json", schemaName: "" });
     client.sendMessage(id, Buffer.from(JSON.stringify(told.data)));

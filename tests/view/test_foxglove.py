@@ -157,6 +157,48 @@ def test_publishing_where_it_is_allowed(viewing: Callable[..., Viewing], client:
             assert viewer.hear("status")["status"] == "publishing to imu is not allowed: --allow-publish"
 
 
+class Target(msgspec.Struct):
+    x: float
+    fast: bool = False
+
+
+def test_services_are_called_where_it_is_allowed(
+    viewing: Callable[..., Viewing], client: Callable[[str], Client], in_thread: Callable[..., Callable[[], object]]
+) -> None:
+    def move(target: Target) -> Target:
+        if target.x < 0:
+            raise ValueError("x is below 0")
+        return Target(target.x * 2, True)
+
+    with (
+        rm.Server("move", request=Target, reply=Target) as server,
+        rm.Server("stop") as other,
+        rm.Server("raw/upper") as raw,
+    ):
+        done = [in_thread(each.serve, how) for each, how in ((server, move), (other, bytes), (raw, bytes.upper))]
+        viewer = client(viewing("--foxglove", "--allow-call", "move", "--allow-call", "raw/*").url)
+        told = viewer.hear("service", "move")
+        assert set(json.loads(told["request"]["schema"])["properties"]) == {"x", "fast"}
+        viewer.hear("service", "raw/upper")
+        assert not [heard for heard in viewer._before if heard.get("service") == "stop"]
+        assert rm.service("move").clients == 0, "one that is not called has no client"
+        viewer.tell(call="move", data={"x": 1.5})
+        assert viewer.hear("reply")["data"] == {"x": 3.0, "fast": True}
+        viewer.tell(call="move", data={"x": -1})
+        assert "x is below 0" in viewer.hear("failed")["message"]
+        viewer.tell(call="move", data={"y": 0})
+        assert "x" in viewer.hear("failed")["message"]
+        viewer.tell(call="raw/upper", data="abc")
+        assert base64.b64decode(viewer.hear("reply")["data"]) == b'"ABC"'
+        assert rm.service("move").clients == 1
+        raw.close()
+        viewer.hear("servicesGone")
+        server.close()
+        other.close()
+        for each in done:
+            each()
+
+
 def test_a_loss_is_a_status(viewing: Callable[..., Viewing], client: Callable[[str], Client]) -> None:
     with rm.Publisher("imu", capacity="4KiB") as pub:
         viewer = client(viewing("--foxglove").url)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +26,7 @@ from ringmain.recording._mcap import IMAGE_ENCODINGS
 from ringmain.typed import Schema
 from ringmain.view._counts import Counts
 from ringmain.view._forms import RAW, Form, form_of
+from ringmain.view._foxglove_services import Convert, FoxgloveServices
 from ringmain.view._live import NAME
 from ringmain.view._pictures import of_frame
 from ringmain.view._rerun_server import ViewerFailed, check_free
@@ -34,7 +35,6 @@ from ringmain.view._shown import Image, Pixels
 _LOOK_S, _PERIOD_S = 0.5, 0.01
 _MOST_AT_ONCE = 1000
 _MOST_PEEKED = 1 << 24
-Encode = Callable[[Schema | None, bytes], bytes]
 
 
 @dataclass
@@ -49,7 +49,8 @@ class _Topic:
 
 class FoxgloveServer:
     """Serves the topics that match. `hz`: frames a second.   allow_publish: names or patterns of topics that viewers
-    may publish to; `encode` makes payloads of what they send, JSON."""
+    may publish to; allow_call: of services that they may call. `encode` makes payloads of what they send, JSON, and
+    `decode` JSON of replies."""
 
     def __init__(
         self,
@@ -59,12 +60,15 @@ class FoxgloveServer:
         *,
         hz: float,
         allow_publish: Sequence[str] = (),
-        encode: Encode = lambda schema, data: data,
+        allow_call: Sequence[str] = (),
+        encode: Convert = lambda schema, data: data,
+        decode: Convert = lambda schema, data: data,
     ) -> None:
         self._patterns, self._hz = list(patterns) or ["*"], hz
         self._allowed, self._encode = list(allow_publish), encode
         self._topics: dict[str, _Topic] = {}
         self._publishers: dict[str, Publisher] = {}
+        self._services = FoxgloveServices(allow_call, encode, decode)
         self._context = foxglove.Context()
         self._listener = _Listener()
         self._look_s = self._frames_s = 0.0
@@ -78,7 +82,10 @@ class FoxgloveServer:
                 port=port,
                 context=self._context,
                 server_listener=self._listener,
-                capabilities=[Capability.ClientPublish] if allow_publish else [],
+                capabilities=[
+                    *([Capability.ClientPublish] if allow_publish else []),
+                    *([Capability.Services] if allow_call else []),
+                ],
                 supported_encodings=["json"],
             )
         except RuntimeError as error:
@@ -98,6 +105,7 @@ class FoxgloveServer:
         if now_s >= self._look_s:
             self._look_s = now_s + _LOOK_S
             self._look()
+            self._services.look(self._server)
         frames = now_s >= self._frames_s
         if frames:
             self._frames_s = max(self._frames_s + 1 / self._hz, now_s)
@@ -114,6 +122,7 @@ class FoxgloveServer:
 
     def close(self) -> None:
         self._server.stop()
+        self._services.close()
         for topic in self._topics.values():
             self._let_go(topic)
         for publisher in self._publishers.values():

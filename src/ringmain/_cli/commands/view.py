@@ -17,10 +17,13 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from ringmain import _names, _native
 from ringmain._cli.arguments import add_incident, add_moments, add_storage_option, moment, natural, rate
 from ringmain._cli.exit_codes import CommandError, Exit, UsageError, needs
 from ringmain._cli.message_input import Encoder
+from ringmain._cli.message_text import Decoder
 from ringmain._cli.missing_topic import no_topic
 from ringmain._cli.warning_text import show_warnings
 
@@ -75,6 +78,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--allow-publish", action="append", metavar="TOPIC",
         help="with --foxglove: a topic, or a pattern, that viewers may publish to; may be given several times",
     )  # fmt: skip
+    parser.add_argument(
+        "--allow-call", action="append", metavar="SERVICE",
+        help="with --foxglove: a service, or a pattern, that viewers may call; may be given several times",
+    )  # fmt: skip
     add_moments(parser)
     add_incident(parser)
     parser.add_argument("--host", help="of a lake: the one whose topics are shown (default: all, as HOST/TOPIC)")
@@ -88,8 +95,9 @@ def run(args: argparse.Namespace) -> int:
     _check_address(args.address)
     if args.foxglove:
         return _foxglove(args)
-    if args.allow_publish:
-        raise UsageError("--allow-publish is for --foxglove: Rerun's page sends nothing")
+    for option in ("allow-publish", "allow-call"):
+        if getattr(args, option.replace("-", "_")):
+            raise UsageError(f"--{option} is for --foxglove: Rerun's page sends nothing")
     if args.blueprint is not None and not args.blueprint.exists():
         raise CommandError(f"there is no layout {args.blueprint}", Exit.NOT_FOUND)
     with needs("view"):
@@ -150,7 +158,14 @@ def _foxglove(args: argparse.Namespace) -> int:
     port = 8765 if args.port is None else args.port
     with closing(
         FoxgloveServer(
-            args.what, args.address, port, hz=args.hz or 10.0, allow_publish=args.allow_publish or (), encode=_payload
+            args.what,
+            args.address,
+            port,
+            hz=args.hz or 10.0,
+            allow_publish=args.allow_publish or (),
+            allow_call=args.allow_call or (),
+            encode=_payload,
+            decode=_reply,
         )
     ) as server:
         print(
@@ -164,6 +179,10 @@ def _foxglove(args: argparse.Namespace) -> int:
 
 def _payload(schema: Schema | None, data: bytes) -> bytes:
     return Encoder(schema).encode(data.decode())
+
+
+def _reply(schema: Schema | None, data: bytes) -> bytes:
+    return msgspec.json.encode(Decoder(schema).plain(data), enc_hook=str)
 
 
 def _nothing() -> None:
