@@ -56,7 +56,9 @@ def test_a_busy_port(ringmain: Callable[..., Ended], which: int) -> None:
         (["--port", "99999"], 1, "port 99999 of 127.0.0.1 cannot be used (ports are numbers up to 65535); choose"),
         (["--allow-publish", "imu"], 2, "--allow-publish is for --foxglove: Rerun's page sends nothing"),
         (["--foxglove", "--raw"], 2, "--raw is for Rerun's page, not for --foxglove"),
-        (["--foxglove", "."], 2, "--foxglove is for live topics; for a recording, Foxglove opens what ringmain export"),
+        (["--foxglove", "."], 3, "no recording at ."),
+        (["--foxglove", ".", "--allow-call", "x"], 2, "--allow-call is for live topics, not for a recording"),
+        (["--foxglove", "--from", "1"], 2, "--from is for a recording or a lake: name its directory first"),
         (["--hz", "0"], 2, "argument --hz: a rate in Hz above 0 is wanted, not '0'"),
     ],
 )

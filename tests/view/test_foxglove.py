@@ -18,7 +18,10 @@ import msgspec
 import pytest
 
 import ringmain as rm
+from ringmain import typed
+from ringmain.recording import RecordingWriter
 from tests.conftest import PATIENCE_S
+from tests.spark.recordings import rows
 from tests.view.conftest import Viewing, until
 
 pytest.importorskip("foxglove")
@@ -197,6 +200,40 @@ def test_services_are_called_where_it_is_allowed(
         other.close()
         for each in done:
             each()
+
+
+def test_a_recording_is_played_paused_and_searched(
+    tmp_path: Path, viewing: Callable[..., Viewing], client: Callable[[str], Client]
+) -> None:
+    """2,000 messages of two seconds, a hundred times as fast: each once and in order, from where the viewer seeks."""
+    start_ns = 1_700_000_000 * 10**9
+    encode = typed.codec_for(Imu).encode
+    with RecordingWriter(tmp_path / "drive", fsync="never") as writer:
+        writer.declare("imu", epoch=1, schema=typed.codec_for(Imu).schema.to_bytes())
+        for n in range(0, 2000, 500):
+            writer.append(
+                "imu", 1, rows(n, 500, start_ns=start_ns, encode=lambda n: bytes(encode(Imu(n, (0, 0, 0), ""))))
+            )
+        writer.append("other", 2, rows(0, 10, start_ns=start_ns))
+
+    viewer = client(viewing(str(tmp_path / "drive"), "--foxglove", "--port", "0").url)
+    assert "playbackControl" in viewer.hear("capabilities")["capabilities"]
+    assert set(json.loads(viewer.hear("channel", "imu")["schema"])["properties"]) == {"time", "acceleration", "label"}
+    viewer.hear("channel", "other")
+    viewer.tell(subscribe="imu")
+
+    def play(seek: int | None, count: int) -> list[int]:
+        viewer.tell(play=100.0, seek=None if seek is None else str(seek))
+        heard = [viewer.hear("message", "imu") for _ in range(count)]
+        return [json.loads(base64.b64decode(one["base64"]))["time"] for one in heard]
+
+    assert play(start_ns, 2000) == list(range(2000))
+    assert viewer.hear("state", "ended")["at_ns"] == str(start_ns + 1999 * 10**6 + 1)
+    assert play(start_ns + 1500 * 10**6, 500) == list(range(1500, 2000))
+    viewer.hear("state", "ended")
+    viewer.tell(play=0, seek=str(start_ns + 10**9))
+    assert viewer.hear("state", "paused")["at_ns"] == str(start_ns + 10**9)
+    assert play(None, 1000) == list(range(1000, 2000)), "from where it was paused"
 
 
 def test_a_loss_is_a_status(viewing: Callable[..., Viewing], client: Callable[[str], Client]) -> None:

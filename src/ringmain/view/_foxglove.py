@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import foxglove
-from foxglove.websocket import Capability, ServerListener, StatusLevel
+from foxglove.websocket import Capability, ServerListener, StatusLevel, WebSocketServer
 
 from ringmain import _inspect, _names, _native
 from ringmain._publisher import Publisher
@@ -35,6 +35,8 @@ from ringmain.view._shown import Image, Pixels
 _LOOK_S, _PERIOD_S = 0.5, 0.01
 _MOST_AT_ONCE = 1000
 _MOST_PEEKED = 1 << 24
+_BACKLOG = 1 << 16
+"""Messages that wait for a slow viewer, before the server drops the oldest."""
 
 
 @dataclass
@@ -45,6 +47,22 @@ class _Topic:
     frames: bool
     sub: Subscriber | None = None
     frame_seq: int | None = None
+
+
+def start(
+    address: str, port: int, context: foxglove.Context, listener: Listener, **options: Any
+) -> tuple[WebSocketServer, str]:
+    """(a server of the channels of a context, its address)."""
+    if port:
+        check_free(address, port)
+    try:
+        server = foxglove.start_server(
+            name="ringmain", host=address, port=port, context=context, server_listener=listener,
+            supported_encodings=["json"], message_backlog_size=_BACKLOG, **options,
+        )  # fmt: skip
+    except RuntimeError as error:
+        raise ViewerFailed(f"Foxglove's server cannot listen on port {port} of {address}: {error}") from None
+    return server, f"ws://{f'[{address}]' if ':' in address else address}:{server.port}"
 
 
 class FoxgloveServer:
@@ -70,27 +88,13 @@ class FoxgloveServer:
         self._publishers: dict[str, Publisher] = {}
         self._services = FoxgloveServices(allow_call, encode, decode)
         self._context = foxglove.Context()
-        self._listener = _Listener()
+        self._listener = Listener()
         self._look_s = self._frames_s = 0.0
         self.counts: dict[str, Counts] = {}
-        if port:
-            check_free(address, port)
-        try:
-            self._server = foxglove.start_server(
-                name="ringmain",
-                host=address,
-                port=port,
-                context=self._context,
-                server_listener=self._listener,
-                capabilities=[
-                    *([Capability.ClientPublish] if allow_publish else []),
-                    *([Capability.Services] if allow_call else []),
-                ],
-                supported_encodings=["json"],
-            )
-        except RuntimeError as error:
-            raise ViewerFailed(f"Foxglove's server cannot listen on port {port} of {address}: {error}") from None
-        self.url = f"ws://{f'[{address}]' if ':' in address else address}:{self._server.port}"
+        allowed = [(Capability.ClientPublish, allow_publish), (Capability.Services, allow_call)]
+        self._server, self.url = start(
+            address, port, self._context, self._listener, capabilities=[what for what, names in allowed if names]
+        )
 
     def run(self, stop: threading.Event) -> None:
         """Until `stop` is set."""
@@ -221,7 +225,7 @@ class FoxgloveServer:
         self._server.publish_status(text, level, topic)
 
 
-class _Listener(ServerListener):
+class Listener(ServerListener):
     """Called in threads of the server: it notes, and the loop does."""
 
     def __init__(self) -> None:

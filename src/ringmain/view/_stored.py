@@ -37,12 +37,12 @@ def stored_topics(
         if host is not None:
             raise InvalidArgument(f"a host is chosen of a lake, and {opened.store.shown} is a recording")
         if wanted is not None:
-            _check(wanted, opened.topics(), opened.store.shown)
+            check_there(wanted, opened.topics(), opened.store.shown)
         return RecordedTopics(opened, wanted, since, until, hz=hz, points_hz=points_hz)
     from ringmain.view._of_lake import LakeTopics, topics_of
 
     if wanted is not None:
-        _check(wanted, topics_of(opened), opened.uri)
+        check_there(wanted, topics_of(opened), opened.uri)
     source = LakeTopics(opened, wanted, host, since, until, hz, points_hz)
     if host is not None and source.is_empty():
         raise LakeError(f"{opened.uri} has nothing of a host '{host}'{' then' * ((since, until) != (None, None))}")
@@ -82,7 +82,7 @@ def narrow(source: LakeTopics, incident: str) -> None:
     source.until = one.end_ns if source.until is None else source.until
 
 
-def _check(wanted: Sequence[str], there: Mapping[str, object] | Sequence[str], where: str) -> None:
+def check_there(wanted: Sequence[str], there: Mapping[str, object] | Sequence[str], where: str) -> None:
     for pattern in wanted:
         if not any(matches_any(topic, [pattern]) for topic in there):
             raise TopicNotFound(

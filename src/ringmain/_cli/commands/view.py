@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from ringmain.recording import Damage
     from ringmain.typed import Schema
     from ringmain.view._counts import Counts
+    from ringmain.view._foxglove import FoxgloveServer
+    from ringmain.view._foxglove_playback import FoxglovePlayback
     from ringmain.view._of_lake import LakeTopics
     from ringmain.view._recorded import RecordedTopics
 
@@ -45,6 +47,7 @@ EXAMPLES = [
         "for Foxglove and Lichtblick; what they send goes to one topic",
         "ringmain view --foxglove --allow-publish command",
     ),
+    ("a recording, which the viewer plays and searches", "ringmain view drive --foxglove"),
     ("on a machine without a browser: prints the address", "ringmain view --no-browser --port 9100"),
 ]
 _OPTIONS = {"since": "from", "until": "to", "points_hz": "points-hz"}
@@ -72,7 +75,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--address", default="127.0.0.1", help="to listen on (default: 127.0.0.1, this machine only)")
     parser.add_argument(
         "--foxglove", action="store_true",
-        help="serve the topics by Foxglove's WebSocket protocol, for viewers that speak it, instead of a page",
+        help="serve topics, or a recording, by Foxglove's WebSocket protocol, for viewers that speak it, not as a page",
     )  # fmt: skip
     parser.add_argument(
         "--allow-publish", action="append", metavar="TOPIC",
@@ -143,19 +146,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _foxglove(args: argparse.Namespace) -> int:
-    for option in ("raw", "blueprint", "points_hz", "save", "since", "until", "speed"):
+    for option in ("raw", "blueprint", "points_hz", "save", "host"):
         if getattr(args, option):
             raise UsageError(f"--{_OPTIONS.get(option, option)} is for Rerun's page, not for --foxglove")
-    if args.what and Path(args.what[0]).is_dir():
-        raise UsageError(
-            "--foxglove is for live topics; for a recording, Foxglove opens what ringmain export --mcap writes"
-        )
+    port = 8765 if args.port is None else args.port
+    if _names_stored(args):
+        return _foxglove_playback(args, port)
     with needs("view"):
         from ringmain.view._foxglove import FoxgloveServer
     show_warnings("view")
     stop = _stopped_by_ctrl_c()
     _check_topics(args.what)
-    port = 8765 if args.port is None else args.port
     with closing(
         FoxgloveServer(
             args.what,
@@ -168,12 +169,40 @@ def _foxglove(args: argparse.Namespace) -> int:
             decode=_reply,
         )
     ) as server:
-        print(
-            "ringmain view: for a viewer that opens WebSocket connections; Ctrl-C ends it", file=sys.stderr, flush=True
-        )
-        print(server.url, flush=True)
-        server.run(stop)
+        _serve(server, stop)
+    return Exit.OK
+
+
+def _serve(server: FoxgloveServer | FoxglovePlayback, stop: threading.Event) -> None:
+    print("ringmain view: for a viewer that opens WebSocket connections; Ctrl-C ends it", file=sys.stderr, flush=True)
+    print(server.url, flush=True)
+    server.run(stop)
     _say_what_was_left_out(server.counts)
+
+
+def _foxglove_playback(args: argparse.Namespace, port: int) -> int:
+    for option in ("allow_publish", "allow_call", "hz"):
+        if getattr(args, option):
+            raise UsageError(f"--{option.replace('_', '-')} is for live topics, not for a recording")
+    with needs("view"):
+        from ringmain.recording import Recording
+        from ringmain.view._foxglove_playback import FoxglovePlayback
+        from ringmain.view._stored import check_there, open_stored
+    opened = open_stored(args.what[0], dict(args.storage_option), incident=args.incident, skip_damage=True)
+    if not isinstance(opened, Recording):
+        raise UsageError("--foxglove is for live topics and recordings: a lake is shown by Rerun's page")
+    if args.what[1:]:
+        check_there(args.what[1:], opened.topics(), opened.store.shown)
+    show_warnings("view")
+    stop = _stopped_by_ctrl_c()
+    since, until = moment("--from", args.since, opened), moment("--to", args.until, opened)
+    playback = FoxglovePlayback(
+        opened, args.what[1:] or None, args.address, port, since=since, until=until, speed=args.speed or 1.0
+    )
+    with closing(playback):
+        _serve(playback, stop)
+    for part in opened.damage:
+        print(f"ringmain view: left out, as it is damaged: {part}", file=sys.stderr)
     return Exit.OK
 
 
@@ -191,14 +220,9 @@ def _nothing() -> None:
 
 def _stored(args: argparse.Namespace) -> tuple[RecordedTopics | LakeTopics | None, list[Damage]]:
     """The recording or lake that the first argument names, if it names one, and its damage once it has been shown."""
-    first = args.what[0] if args.what else ""
-    if not first or not ("://" in first or Path(first).is_dir()):
-        for option in ("incident", "host", "since", "until", "speed", "save"):
-            if getattr(args, option) is not None:
-                raise UsageError(
-                    f"--{_OPTIONS.get(option, option)} is for a recording or a lake: name its directory first"
-                )
+    if not _names_stored(args):
         return None, []
+    first = args.what[0]
     from ringmain.recording import Recording
     from ringmain.view._recorded import RecordedTopics
     from ringmain.view._stored import narrow, open_stored, stored_topics
@@ -212,6 +236,17 @@ def _stored(args: argparse.Namespace) -> tuple[RecordedTopics | LakeTopics | Non
     if args.incident is not None and not isinstance(source, RecordedTopics):
         narrow(source, args.incident)
     return source, opened.damage if isinstance(opened, Recording) else []
+
+
+def _names_stored(args: argparse.Namespace) -> bool:
+    """Is the first argument a recording or a lake? Raises where only such have an option that is given."""
+    first = args.what[0] if args.what else ""
+    if "://" in first or (first and Path(first).is_dir()):
+        return True
+    for option in ("incident", "host", "since", "until", "speed", "save"):
+        if getattr(args, option) is not None:
+            raise UsageError(f"--{_OPTIONS.get(option, option)} is for a recording or a lake: name its directory first")
+    return False
 
 
 def _rate(text: str) -> float:
