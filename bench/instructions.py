@@ -39,24 +39,38 @@ GROWTH = 1.10
 LOCKED_BAR = 0.0
 """The most locked instructions a message on any of CALLS, but those of CONTENDED."""
 COUNT = 8192
+SAME = 0.5
+"""Instructions a message: two counts that differ less are the same."""
 CALLS = ("send", "recv", "for", "send_many", "recv_many")
 """Counted on every contract."""
 CONTENDED = ("recv, work", "for, work", "recv_many, work")
 """Workers compete for each message, so they compare and exchange: no more than recorded."""
-OTHERS = ("typed send", "typed recv", "try_recv, nothing there", "frame sent and received")
-"""Counted on a `pipe`."""
+VIEWED = "send, looked at by a view"
+"""Counted on `broadcast`: as many instructions as without one, or it fails."""
+OTHERS = ("typed send", "typed recv", "try_recv, nothing there", "frame sent and received", VIEWED)
+"""Counted on a `pipe`, but for the view."""
 PATHS = (*(f"{call}, {contract}" for contract in CONTRACTS for call in CALLS), *OTHERS)
 LOCKED = re.compile(r"^\s*([0-9a-f]+):\s+(?:lock\s|xchg\s.*\(|mfence)", re.MULTILINE)
 """A line of objdump's that is a locked instruction, and its address."""
-SCRIPT = """
+SCRIPT = '''
 import gc
 import os
 import subprocess
 import sys
+import time
 
 import msgspec
 
 import ringmain as rm
+
+VIEW = """
+import select, sys
+from ringmain.view._live import LiveTopics
+
+live = LiveTopics(["viewed"], hz=10.0, points_hz=200.0)
+while not select.select([sys.stdin], [], [], 0.05)[0]:
+    list(live.take())
+"""
 
 
 class Point(msgspec.Struct):
@@ -95,6 +109,22 @@ def calls(contract, count):  # a function: names of a module are looked up in di
         mark(f"recv_many, {contract}")
 
 
+def viewed(count):
+    message, some = bytes(32), range(count)
+    with rm.Publisher("viewed", contract="broadcast", capacity="4MiB") as pub, rm.Subscriber("viewed"):
+        send, view = pub.send, subprocess.Popen([sys.executable, "-c", VIEW], stdin=subprocess.PIPE)
+        send(message)
+        while not [each for each in rm.info("viewed").readers if each.role == "observer" and each.messages]:
+            time.sleep(0.1)
+        send(message)  # one-time work: somebody has joined
+        mark("before")
+        for _ in some:
+            send(message)
+        mark("send, looked at by a view")
+        view.communicate()
+        assert view.returncode == 0
+
+
 def others(count):
     point, some = Point(1.0, 2.0), range(count)
     with (
@@ -130,7 +160,8 @@ mark("a mark")  # what it costs itself
 for contract in sys.argv[2:]:
     calls(contract, int(sys.argv[1]))
 others(int(sys.argv[1]))
-"""
+viewed(int(sys.argv[1]))
+'''
 
 
 def valgrind() -> dict[str, str] | None:
@@ -250,6 +281,9 @@ class Record(NamedTuple):
 def too_many(found: Mapping[str, Count], before: Record) -> list[str]:
     """What has grown, or is above the bar: a sentence each."""
     said = []
+    if VIEWED in found and abs(found[VIEWED].module - found["send, broadcast"].module) > SAME:
+        plain, seen = found["send, broadcast"].module, found[VIEWED].module
+        said.append(f"{VIEWED}: {seen:.1f} instructions a message, and {plain:.1f} without one")
     for path, count in found.items():
         limit = before.instructions.get(path)
         if limit is not None and count.module > GROWTH * limit:
