@@ -53,7 +53,7 @@ docs: build/docs/.installed  ## build the documentation as a site, into site/
 	@echo "site/index.html"
 
 pages: setup  ## write the pages that are generated from the source: reference, tables of the guides, figures
-	@$(BIN)/python tools/reference.py && $(BIN)/python tools/guides.py && $(BIN)/python tools/readme_numbers.py
+	@$(BIN)/python tools/reference.py && $(BIN)/python tools/guides.py && $(BIN)/python tools/readme_numbers.py && $(BIN)/python tools/training_pictures.py
 
 # The native tests compute, the Python tests wait for a third of the time: beside each other they keep two processors busy.
 test: $(VENV)/.tools  ## what CI runs: native tests, Python tests, instruction counts

@@ -35,6 +35,7 @@ from bench import (
     runs,
     typed,
     versus,
+    windows,
     work,
 )
 from bench.floors import ROOT, build_floor
@@ -115,6 +116,7 @@ def _cells(parts: list[str], here: Machine) -> tuple[list[harness.Cell], dict[st
         *face.face_cells(),
         *idle.idle_cells(),
         *recovery.recovery_cells(),
+        *windows.window_cells(),
     ]
     every = [*harness.placed(at_each, here.placements), *harness.placed(at_one, here.placements[:1])]
     if not parts:

@@ -170,6 +170,15 @@ def _own(cells: Mapping[str, Result]) -> list[Bar | None]:
         ),
         _ratio(cells, "32 B, C++ → Python / Python → Python", "C++ → Python 32 B", "32 B | ringmain", 1.3, False),
         _plain(cells, "work, hand-over of 1 ms tasks, µs", "work, hand-over of 1 ms tasks | ringmain", 10, True),
+        *(
+            _ratio(cells, f"{what}, ringmain / {who}", f"{what}, ringmain", f"{what}, {who}", limit, False)
+            for what, who, limit in (
+                ("16-step windows", "pandas", 3.0),
+                ("16-step windows", "datasets", 1.0),
+                ("16-step windows in batches of 8", "pandas", 1.5),
+                ("16-step windows in batches of 8", "datasets", 1.0),
+            )
+        ),
         _ratio(
             cells,
             "round trip spinning, Python / C++",

@@ -278,3 +278,13 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path, options: dict[str, Any],
         windows([], **options)
     with pytest.raises(rm.InvalidArgument, match="need a grid and episodes"):
         Windows([], length=1)
+
+
+def test_a_camera_as_fast_as_the_grid_is_in_place(tmp_path: Path) -> None:
+    """It has a frame for two steps now and then, as clocks have it."""
+    times = [n * 100 * MS + (60 * MS if n % 7 == 3 else 0) for n in range(40)]
+    path = record(tmp_path / "r", {"camera": (None, [At(at, frame(n)) for n, at in enumerate(times)])})
+    found = Windows(path, grid=Grid(hz=10, topics={"camera": "newest"}), episodes=Episodes(length_s=4.0), length=8)
+    shown = found[0]["camera"]
+    assert shown[:, 0, 0, 0].tolist() == [0, 1, 2, 2, 4, 5, 6, 7]
+    assert np.shares_memory(shown, found[1]["camera"])

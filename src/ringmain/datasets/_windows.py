@@ -105,10 +105,15 @@ class Windows:
 
     def batch(self, numbers: Sequence[int]) -> dict[str, Any]:
         """Several windows as one: each array has a first dimension for them."""
-        found = [self._store.read(*self._where(number), self.length) for number in numbers]
-        if not found:
+        if not len(numbers):
             raise InvalidArgument("a batch has 1 window or more")
-        stacked = {name: np.stack([one[name] for one in found]) for name in found[0]}
+        stacked = {
+            name: np.empty((len(numbers), self.length, *shape), dtype)
+            for name, (dtype, shape) in self._store.index.features.items()
+        }
+        for n, number in enumerate(numbers):
+            for name, values in self._store.read(*self._where(number), self.length).items():
+                stacked[name][n] = values
         return as_tensors(stacked) if self.tensors else stacked
 
     def where(self, number: int) -> tuple[str, int]:

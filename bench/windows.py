@@ -1,0 +1,233 @@
+"""Windows for training: 16 steps of a state, an IMU and a camera's pictures of 224 × 224, in the order of a shuffle.
+
+The other sides have the same cells in a Parquet file, with the pictures as their bytes: pandas as one would write it,
+the table in memory and a stack of 16 rows; and `datasets` of Hugging Face, if it is there, in numpy's format. All give
+arrays; of a batch, every byte is copied once more. The pixels are in memory on all sides, so what is measured is what a
+window costs besides the reading of its pixels. The seconds are those of the processor.
+
+    python -m bench.windows
+
+prints the figures, and how memory grows with the data.
+"""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+
+from bench.harness import Cell
+from ringmain import typed
+from ringmain.datasets import Episodes, Grid, Order, Windows, cells
+from ringmain.frames import FrameLayout
+from ringmain.recording import RecordingWriter
+from ringmain.recording._format import FRAMES
+from ringmain.recording._frames import END, MARK, Trailer
+from ringmain.recording._record.row_builder import ring_rows
+
+HZ, SIDE, LENGTH = 30, 224, 16
+SECONDS = 10
+SHAPE = (SIDE, SIDE, 3)
+GRID = Grid(hz=HZ, topics={"state": "linear", "imu": "linear", "camera": "newest"})
+EPISODES = Episodes(length_s=5.0)
+BATCH = 8
+WINDOWS, BATCHES = "16-step windows", "16-step windows in batches of 8"
+
+
+class State(msgspec.Struct):
+    position: tuple[float, float, float]
+    speed: float
+
+
+class Imu(msgspec.Struct):
+    acceleration: tuple[float, float, float]
+    turn: tuple[float, float, float]
+
+
+class Items(Protocol):
+    def __len__(self) -> int: ...
+    def __getitem__(self, number: int, /) -> dict[str, Any]: ...
+
+
+def record(path: Path, seconds: int = SECONDS) -> None:
+    """A camera of 30 pictures a second, a state of 100, an IMU of 200."""
+    start_ns, rng = 1_700_000_000 * 10**9, np.random.default_rng(0)
+    trailer = msgspec.msgpack.encode(Trailer(FrameLayout.of_image("rgb", SIDE, SIDE), 0, 0, 0, True, {}))
+    writer = RecordingWriter(path, recorder="bench", fsync="never")
+    states, imus = typed.codec_for(State), typed.codec_for(Imu)
+    writer.declare("camera", epoch=1, contract=FRAMES)
+    writer.declare("state", epoch=1, schema=states.schema.to_bytes())
+    writer.declare("imu", epoch=1, schema=imus.schema.to_bytes())
+
+    def picture(n: int) -> bytes:
+        return rng.bytes(SIDE * SIDE * 3) + trailer + END.pack(len(trailer), MARK)
+
+    def state(n: int) -> bytes:
+        return bytes(states.encode(State((n, -n, 0.5), n / 2)))
+
+    def imu(n: int) -> bytes:
+        return bytes(imus.encode(Imu((n, 0, 9.81), (0, 0, n / 7))))
+
+    for topic, hz, make in (("camera", HZ, picture), ("state", 100, state), ("imu", 200, imu)):
+        numbers: Any = range(seconds * hz + 1)
+        for first in range(0, len(numbers), 64):
+            part = numbers[first : first + 64]
+            times = [start_ns + n * 10**9 // hz for n in part]
+            batch = ring_rows(
+                len(part), seq=list(part), time_ns=times, lost=[0] * len(part), data=[make(n) for n in part]
+            )
+            writer.append(topic, 1, batch, record_time_ns=start_ns)
+    writer.close()
+
+
+def flat_parquet(recording: Path, path: Path) -> None:
+    """The same cells as one would keep them for pandas: a row for each step, lists of numbers, and bytes."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = cells(recording, GRID, EPISODES)
+    rows = []
+    for row in table.to_pylist():
+        state, imu = row["state"], row["imu"]
+        rows.append(
+            {
+                "episode": row["rm_episode"],
+                "state": [*state["position"].values(), state["speed"]],
+                "imu": [*imu["acceleration"].values(), *imu["turn"].values()],
+                "camera": row["camera"]["rm_payload"][: SIDE * SIDE * 3],
+            }
+        )
+    pq.write_table(pa.Table.from_pylist(rows), path)
+
+
+class OfPandas:
+    """A data set as one writes it."""
+
+    def __init__(self, path: Path) -> None:
+        import pandas as pd
+
+        self.frame = pd.read_parquet(path)
+        ends = self.frame.groupby("episode", sort=False).size().cumsum().tolist()
+        starts = [0, *ends[:-1]]
+        self.starts = [n for a, b in zip(starts, ends, strict=True) for n in range(a, b - LENGTH + 1)]
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def __getitem__(self, number: int) -> dict[str, Any]:
+        rows = self.frame.iloc[self.starts[number] : self.starts[number] + LENGTH]
+        pictures = [np.frombuffer(one, np.uint8).reshape(SHAPE) for one in rows["camera"]]
+        return {"state": np.stack(rows["state"]), "imu": np.stack(rows["imu"]), "camera": np.stack(pictures)}
+
+
+class OfHuggingFace(OfPandas):
+    """The same file in `datasets`, which maps it as Arrow."""
+
+    def __init__(self, path: Path) -> None:
+        import datasets  # type: ignore[import-not-found, unused-ignore]
+
+        super().__init__(path)
+        del self.frame
+        datasets.disable_progress_bars()
+        found = datasets.Dataset.from_parquet(str(path), cache_dir=str(path.parent / "hf"))
+        self.rows = found.remove_columns("episode").with_format(
+            "numpy", columns=["state", "imu"], output_all_columns=True
+        )
+
+    def __getitem__(self, number: int) -> dict[str, Any]:
+        start = self.starts[number]
+        rows = self.rows[start : start + LENGTH]
+        pictures = [np.frombuffer(one, np.uint8).reshape(SHAPE) for one in rows["camera"]]
+        return {"state": rows["state"], "imu": rows["imu"], "camera": np.stack(pictures)}
+
+
+def rate(items: Items, batch: int, budget_s: float) -> float:
+    """Windows in a second of the processor's time; in batches as a loader makes them, or one by one."""
+    order = Order(len(items), seed=1)
+    numbers = itertools.chain.from_iterable(itertools.repeat(order))
+    for number in order:
+        items[number]
+    done, began, wall = 0, time.process_time(), time.perf_counter()
+    while done < 64 or time.perf_counter() - wall < budget_s:
+        wanted = [next(numbers) for _ in range(batch)]
+        if batch == 1:
+            items[wanted[0]]
+        elif isinstance(items, Windows):
+            items.batch(wanted)
+        else:
+            found = [items[number] for number in wanted]
+            {name: np.stack([one[name] for one in found]) for name in found[0]}
+        done += batch
+    return done / (time.process_time() - began)
+
+
+@cache
+def _data() -> Path:
+    directory = Path(tempfile.mkdtemp(prefix="ringmain-bench-windows-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    record(directory / "recording")
+    flat_parquet(directory / "recording", directory / "cells.parquet")
+    return directory
+
+
+@cache
+def opened(who: str) -> Items:
+    directory = _data()
+    if who == "ringmain":
+        return Windows(directory / "recording", grid=GRID, episodes=EPISODES, length=LENGTH)
+    return OfPandas(directory / "cells.parquet") if who == "pandas" else OfHuggingFace(directory / "cells.parquet")
+
+
+def window_cells() -> list[Cell]:
+    def run(who: str, batch: int) -> Callable[[float], float]:
+        return lambda budget_s: rate(opened(who), batch, budget_s)
+
+    there = ["ringmain", "pandas", *(["datasets"] if find_spec("datasets") else [])]
+    return [
+        Cell(f"{name}, {who}", "/s", run(who, batch), lower_is_better=False)
+        for name, batch in ((WINDOWS, 1), (BATCHES, BATCH))
+        for who in there
+    ]
+
+
+def anonymous_mb() -> float:
+    """Memory that the process has for itself: what is mapped from a file, the kernel can take back."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith("RssAnon"))) / 1024
+
+
+def main() -> None:
+    if len(sys.argv) == 3:  # a process of its own: how much memory it has after all windows were read once
+        seconds = int(sys.argv[2])
+        with tempfile.TemporaryDirectory() as name:
+            record(Path(name) / "r", seconds)
+            before = anonymous_mb()
+            windows = Windows(Path(name) / "r", grid=GRID, episodes=EPISODES, length=LENGTH)
+            for number in windows.order(seed=1):
+                windows[number]["camera"].sum()
+            pixels = seconds * HZ * SIDE * SIDE * 3 / 1e6
+            print(
+                f"{pixels:6.0f} MB of pixels, {len(windows)} windows: {anonymous_mb() - before:.0f} MB of memory more"
+            )
+        return
+    for cell in window_cells():
+        print(f"{cell.name:40} {max(cell.run(1.0) for _ in range(3)):10,.0f} /s", flush=True)
+    for seconds in (10, 40):
+        subprocess.run([sys.executable, "-m", "bench.windows", "--memory", str(seconds)], check=True, env=os.environ)
+
+
+if __name__ == "__main__":
+    main()
