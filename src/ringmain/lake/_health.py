@@ -145,7 +145,9 @@ def measure(parts: Sequence[tuple[str, pa.RecordBatch]], window_us: int) -> dict
     rows = pa.Table.from_batches([rows.select(_MEASURED) for _, rows in parts])
     of_rows = {name: one_array(rows.column(name)) for name in _MEASURED}
     numbers = ("epoch", "seq", "size", "lost", "publish_time", "record_time", "publish_ns")
-    epoch, seq, size, lost, at, recorded, ns = (as_numbers(of_rows[name]).astype(np.int64) for name in numbers)
+    epoch, seq, size, lost, at, recorded, ns = (
+        as_numbers(of_rows[name]).astype(np.int64, copy=False) for name in numbers
+    )
     origin, recording, host = _origins(parts)
     columns: dict[str, Values] = {
         "epoch": epoch, "seq": seq, "size": size, "lost": lost, "at": at, "recording": recording, "host": host,
