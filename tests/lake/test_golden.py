@@ -10,7 +10,8 @@ import pytest
 
 from ringmain.errors import LakeError
 from ringmain.lake import Lake, Rule, Rules, check, report
-from ringmain.lake._ledger import LAKE_VERSION, Ledger
+from ringmain.lake._ledger import LAKE_VERSION, OLDEST_VERSION, Ledger
+from ringmain.lake._positions import sources_of
 from ringmain.pipeline import Pipeline
 from tests.lake.golden import GOLDEN
 from tests.spark.recordings import record, rows
@@ -55,10 +56,15 @@ def test_a_pipeline_adds_to_its_own(lake: Lake, tmp_path: Path) -> None:
     record(tmp_path / "recordings" / "more", ("raw", 9, rows(0, 7)))
     last = Ledger(lake).last()
     assert last is not None
-    if last.lake_version != LAKE_VERSION:
+    if last.lake_version < OLDEST_VERSION:
         with pytest.raises(LakeError, match=f"a lake of version {last.lake_version}"):
             Pipeline().run(tmp_path / "recordings", lake, engine="local")
         return
     assert len(list(lake.maintain())) == len(lake.tables())
     assert Pipeline().run(tmp_path / "recordings", lake, engine="local").rows_out == 7
+    assert Pipeline().run(tmp_path / "recordings", Lake(lake.uri), engine="local").rows_out == 0
     assert lake.to_arrow("silver/raw").num_rows == 17
+    assert {one.recording for one in sources_of(lake)} == {"left", "right", "more"}
+    (newest,) = (one for one in Ledger(lake).batches() if one.batch == 2)
+    assert [one.recording for one in newest.recordings] == ["more"]
+    assert newest.lake_version == LAKE_VERSION

@@ -118,6 +118,11 @@ def test_a_batch_of_a_follower(s3: dict[str, str], s3_log: RequestLog, tmp_path:
     asked = [contexts[-1].__enter__()]
     Pipeline().run(uri, lake, engine="local", follow=True, interval_s=0, until=until)
     assert lake.to_arrow("silver/imu0").num_rows == 13 * 5
+    with s3_log.noted() as fresh:
+        assert Pipeline().run(uri, Lake(lake.uri, s3), engine="local").rows_in == 25
+    with s3_log.noted() as fresh:
+        assert Pipeline().run(uri, Lake(lake.uri, s3), engine="local").rows_in == 0
+    assert len(fresh) <= 9, "of a new process with nothing to do; one more for each 1,000 files"
     later = sorted(costs[1:])
     assert later[len(later) // 2] <= 50
     assert later[-1] <= 60, "each table has a checkpoint every ten versions"

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 
 from ringmain.errors import LakeError
-from ringmain.lake._ledger import Ledger, Source
+from ringmain.lake._ledger import Source
+from ringmain.lake._positions import sources_of
 from ringmain.lake._tables import Tables
 from ringmain.recording import Position
 from ringmain.recording._filters import Filter
@@ -41,12 +42,6 @@ def taken(
             )
         found += between(one.recording, plans, begin, Position.parse(one.end), SPLIT_BYTES, wanted)
     return found
-
-
-def sources_of(lake: Tables) -> list[Source]:
-    """The recordings that a lake is made of, as the ledger has them."""
-    last = Ledger(lake).last()
-    return [] if last is None else last.recordings
 
 
 def bronze(lake: Tables) -> pa.RecordBatchReader:

@@ -3,6 +3,7 @@ _tables.py.
 
     LAKE/
       ops/batches           the ledger: a row for each batch (_ledger.py)
+      ops/recordings        how far each recording is read (_positions.py)
       silver/TOPIC          one table a topic, decoded, each message once
       quarantine/TOPIC      what did not decode, with the reason
       gold/topic_health, gold/gaps, gold/senders, gold/...
@@ -26,7 +27,8 @@ from ringmain.errors import LakeError
 from ringmain.lake import _rewrite
 from ringmain.lake._bronze import BRONZE, bronze
 from ringmain.lake._incidents import messages_of
-from ringmain.lake._ledger import BEGUN, LAKE_VERSION, LEDGER, Ledger
+from ringmain.lake._ledger import BEGUN, LAKE_VERSION, LEDGER, OLDEST_VERSION, Batch, Ledger
+from ringmain.lake._positions import POSITIONS, Positions
 from ringmain.lake._rewrite import HOST_COLUMNS
 from ringmain.lake._tables import LOG_RETENTION, Tables
 
@@ -43,11 +45,12 @@ class Lake(Tables):
     """`Lake("lake/")`, `Lake("s3://bucket/lake", storage_options={...})`. Credentials come from the environment or from
     the options, which are those of `deltalake`. They are never written anywhere."""
 
-    def check_version(self, ledger: Ledger | None = None) -> None:
-        """Refuses a lake whose tables have other columns than this version writes. It can still be queried."""
+    def check_version(self, ledger: Ledger | None = None) -> Batch | None:
+        """Refuses a lake whose tables have other columns than this version writes. It can still be queried. Returns its
+        newest batch."""
         last = (ledger or Ledger(self)).last()
         found = LAKE_VERSION if last is None else last.lake_version
-        if found != LAKE_VERSION:
+        if not OLDEST_VERSION <= found <= LAKE_VERSION:
             what = (
                 "build a new lake from the recordings (ringmain pipeline run RECORDINGS --lake NEW)"
                 if found < LAKE_VERSION
@@ -57,6 +60,7 @@ class Lake(Tables):
                 f"{self.uri} is a lake of version {found}, and this ringmain writes version {LAKE_VERSION}, whose "
                 f"tables have other columns: {what}. Until then ringmain query reads this one as it is"
             )
+        return last
 
     def to_arrow(
         self, name: str, *, columns: list[str] | None = None, version: int | None = None, incident: str | None = None
@@ -146,7 +150,9 @@ class Lake(Tables):
                 column = next((one for one in ours if one in there), None)
                 if column is not None:
                     deleted[name] = _rewrite.delete_host(self, name, column, host)
-            deleted[LEDGER] = Ledger(self).forget(host)  # last: what is interrupted can be done again
+            # Last: what is interrupted can be done again.
+            ledger = Ledger(self)
+            deleted[LEDGER] = len(Positions(self, ledger).forget(host) | ledger.forget(host))
         except CommitFailedError as error:
             raise LakeError(f"another writer changed {self.uri} while {host} was deleted: do it again") from error
         return deleted
@@ -163,7 +169,7 @@ class Lake(Tables):
         # Files of a batch that is not done must keep their names: by these its next try knows them.
         busy = last.state == BEGUN
         for name in self.tables():
-            wanted = {} if name == LEDGER else retain or {}
+            wanted = {} if name in (LEDGER, POSITIONS) else retain or {}
             days = next((days for pattern, days in wanted.items() if fnmatchcase(name, pattern)), None)
             gone = "" if days is None or busy else f"{self.retain(name, days)} rows deleted, "
             joined = 0 if busy else self.compact(name, at_least=2, target_bytes=8 * SMALL_BYTES)

@@ -2,8 +2,8 @@
 
 A batch is *begun* in the ledger before any table has a row of it, with the positions up to which it reads. It is *done*
 there after all tables have it. So a batch that died is run again with the same rows; tables that have it skip it. The
-row of a batch has the end position of every recording so far: the last row alone says where to go on, and no checkpoint
-is kept anywhere else.
+row of a batch has the end positions of the recordings of which it read something; what the rows come to is in
+_positions.py. No checkpoint is kept anywhere else.
 
 Two pipelines on one lake want to begin the same batch, from the same version of the ledger: one of them gets it.
 """
@@ -26,8 +26,12 @@ from ringmain.lake._tables import APPLICATION, Change, Tables
 
 LEDGER = "ops/batches"
 # 1: the columns of ours in silver had no prefix; 2: gold/fields and gold/quarantine had no host; 3: the ledger did not
-# have the state of a recording's files.
-LAKE_VERSION = 4
+# have the state of a recording's files; 4: each row of the ledger had all recordings.
+LAKE_VERSION = 5
+OLDEST_VERSION = 4
+"""Lakes from this version on are gone on with."""
+COMPLETE_BEFORE = 5
+"""Earlier rows of the ledger have all recordings so far."""
 BEGUN, DONE = "begun", "done"
 _BEGIN = "ringmain.begin"
 
@@ -69,6 +73,8 @@ class Source(msgspec.Struct):
     last_us: int | None = None
     seen: str = ""
     """The state of its files when all of it was read; empty if it is not."""
+    gone_us: int | None = None
+    """Since when it is not where it was; None if it is there."""
 
 
 class Batch(msgspec.Struct):
@@ -119,21 +125,36 @@ class Ledger:
 
     def __init__(self, lake: Tables) -> None:
         self.lake = lake
-        self._last: tuple[list[str], dict[str, Any]] | None = None  # files of the newest batch, and what they say
+        self._read: dict[str, list[dict[str, Any]]] = {}  # rows of files, which do not change
 
     def last(self) -> Batch | None:
         """The newest batch, done or not."""
         files = self.lake.files(LEDGER)
         if not files:
             return None
-        newest = max(one.most["batch"] for one in files)
-        names = [one.name for one in files if one.most["batch"] == newest]
-        if self._last is None or self._last[0] != names:
-            rows = [row for table in self.lake.read_files(LEDGER, names) for row in table.to_pylist()]
-            # Where compaction has joined a begun batch with others, its row stays beside that of the same batch when
-            # done.
-            self._last = names, max(rows, key=lambda row: (row["batch"], row["state"] == DONE))
-        return _batch(self._last[1])
+        return self._since(files, max(one.most["batch"] for one in files))[-1]
+
+    def version(self) -> int:
+        """Of the ledger's log, when it was last looked at."""
+        found = self.lake.snapshot(LEDGER, known=True)
+        return -1 if found is None else found.version
+
+    def after(self, batch: int) -> list[Batch]:
+        """The batches after this one, done or not, as the ledger was when it was last looked at."""
+        found = self.lake.snapshot(LEDGER, known=True)
+        return [] if found is None else self._since(found.files(), batch + 1)
+
+    def _since(self, files: list[TableFile], first: int) -> list[Batch]:
+        """From this batch on."""
+        wanted = [one.name for one in files if one.most["batch"] >= first]
+        self._read = {name: rows for name, rows in self._read.items() if name in wanted}
+        for name in wanted:
+            if name not in self._read:
+                self._read[name] = [row for table in self.lake.read_files(LEDGER, [name]) for row in table.to_pylist()]
+        rows = [row for name in wanted for row in self._read[name] if row["batch"] >= first]
+        # Where compaction has joined a begun batch with others, its row stays beside that of the same batch when done.
+        rows.sort(key=lambda row: (row["batch"], row["state"] == DONE))
+        return [_batch(row) for row in {row["batch"]: row for row in rows}.values()]
 
     def batches(self) -> list[Batch]:
         """Every batch that is done."""
@@ -165,8 +186,8 @@ class Ledger:
                 "pipeline at a time. Stop it, or wait for its end"
             )
 
-    def forget(self, host: str) -> int:
-        """Delete what the rows have of recordings that this host made. Returns of how many recordings."""
+    def forget(self, host: str) -> set[str]:
+        """Delete what the rows have of recordings that this host made. Returns of which recordings."""
         gone: set[str] = set()
         removed: list[TableFile] = []
         made: list[Written] = []
@@ -181,7 +202,7 @@ class Ledger:
                 made.append(self.lake.write(LEDGER, None, pa.Table.from_pylist(rest, schema=SCHEMA)))
         if removed:
             self.lake.exchange(LEDGER, "a host deleted", made, removed, data_change=True)
-        return len(gone)
+        return gone
 
     def _put(self, batch: Batch, application: str) -> bool:
         row = pa.Table.from_pylist([msgspec.to_builtins(batch)], schema=SCHEMA)
@@ -210,9 +231,14 @@ def _batch(row: dict[str, Any]) -> Batch:
     return msgspec.convert({"lake_version": 1, **known}, Batch)
 
 
+def without_host(host: str, sources: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those of other hosts. A recording's identity is RECORDER:HOST:PID:TIME."""
+    return [one for one in sources if one["identity"].rsplit(":", 3)[1:2] != [host]]
+
+
 def _without(host: str, row: dict[str, Any]) -> dict[str, Any]:
-    """A row without what it has of this host. A recording's identity is RECORDER:HOST:PID:TIME."""
-    sources = [one for one in row["recordings"] if one["identity"].rsplit(":", 3)[1:2] != [host]]
+    """A row without what it has of this host."""
+    sources = without_host(host, row["recordings"])
     apart = row.get("apart") and [one for one in row["apart"] if one["host"] != host]
     return {**row, "recordings": sources} | ({"apart": apart} if "apart" in row else {})
 

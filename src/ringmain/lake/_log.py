@@ -170,10 +170,18 @@ class Log:
         found.version += 1
         # Tables that have the same number of versions have their checkpoints with different batches.
         if (found.version + zlib.crc32(self._table.encode())) % CHECKPOINT_EVERY == 0:
-            data = _checkpoint(found)
-            self._objects.put(f"{self._table}/_delta_log/{found.version:020d}.checkpoint.parquet", data)
-            last = {"version": found.version, "size": len(found.added), "sizeInBytes": len(data)}
-            self._objects.put(f"{self._table}/_delta_log/_last_checkpoint", msgspec.json.encode(last))
+            self._put_checkpoint(found)
+
+    def checkpoint(self) -> None:
+        """Write what is known as one file."""
+        if self._known is not None and self._known.version > self._last_checkpoint():
+            self._put_checkpoint(self._known)
+
+    def _put_checkpoint(self, found: Snapshot) -> None:
+        data = _checkpoint(found)
+        self._objects.put(f"{self._table}/_delta_log/{found.version:020d}.checkpoint.parquet", data)
+        last = {"version": found.version, "size": len(found.added), "sizeInBytes": len(data)}
+        self._objects.put(f"{self._table}/_delta_log/_last_checkpoint", msgspec.json.encode(last))
 
     def _name(self, version: int) -> str:
         return f"{self._table}/_delta_log/{version:020d}.json"

@@ -216,6 +216,10 @@ class Tables:
             "pipeline at a time. Nothing is doubled; run it again when the other has ended"
         )
 
+    def checkpoint(self, name: str) -> None:
+        """What is known of a table as one file of its log: the next process that reads it needs no other."""
+        self._log(name).checkpoint()
+
     def exchange(
         self, name: str, why: str, add: Sequence[Written], remove: Sequence[TableFile], *, data_change: bool
     ) -> None:

@@ -25,7 +25,7 @@ from ringmain.lake._fields import PUBLISH_TIME
 from ringmain.lake._files import Written, prefix
 from ringmain.lake._gold import MINUTE_US, GoldTable, decode
 from ringmain.lake._health import GAPS, GOLD, HEALTH
-from ringmain.lake._ledger import DONE, Batch, HostCount, Ledger, TopicCount, totals
+from ringmain.lake._ledger import DONE, Batch, HostCount, Ledger, Source, TopicCount, totals
 from ringmain.lake._log import Snapshot, TableFile
 from ringmain.lake._names import quarantine_table, silver_table
 from ringmain.lake._tables import Change, Tables, latest, micros, overlapping
@@ -71,12 +71,12 @@ class BatchRun:
         batch: Batch,
         ranges: list[Range],
         lives: dict[str, dict[Life, bytes]],
+        shared: Shared,
         scan: Scan,
-        more: Callable[[Batch, dict[str, list[Written]], list[int]], None],
+        more: Callable[[dict[str, list[Written]], list[int]], None],
     ) -> bool:
         """All of a batch that is begun. `more` makes the tables of users' own. False: another pipeline was faster."""
         began = time.monotonic()
-        shared = shared_lives(batch, lives)
         typed = self._columns({item.key for item in ranges}, lives)
         tasks = self._tasks(batch.batch, ranges, shared)
         window_us = int(self.settings.window_s * 1e6)
@@ -104,7 +104,7 @@ class BatchRun:
             list(pool.map(lambda item: self._append(batch.batch, schemas, *item), files.items()))
             _crash.point("batch: silver committed, gold not")
             list(pool.map(lambda item: self._merge(batch.batch, *item), gold.items()))
-        more(batch, files, minutes)
+        more(files, minutes)
         _crash.point("batch: tables committed, not done")
         batch.state, batch.seconds = DONE, batch.seconds + time.monotonic() - began
         first = self.ledger.done(batch)
@@ -213,10 +213,10 @@ def spread(item: Range, limit: int) -> list[Range]:
     return [item] if remote else split(item, max(1, round(item.bytes / limit)))
 
 
-def shared_lives(batch: Batch, lives: dict[str, dict[Life, bytes]]) -> Shared:
+def shared_lives(sources: Iterable[Source], lives: dict[str, dict[Life, bytes]]) -> Shared:
     """The lives that several recordings have, and the stretches of time in which at least two of those are there."""
     spans: dict[Life, list[tuple[int, int]]] = {}
-    for one in batch.recordings:
+    for one in sources:
         if one.first_us is not None and one.last_us is not None:
             for life in lives.get(one.recording, {}):
                 spans.setdefault(life, []).append((one.first_us * 1000, (one.last_us + 1) * 1000))

@@ -12,7 +12,7 @@ from ringmain.errors import InvalidArgument
 from ringmain.lake._fields import PUBLISH_TIME
 from ringmain.lake._files import Written
 from ringmain.lake._gold import MINUTE_US
-from ringmain.lake._ledger import Batch
+from ringmain.lake._ledger import Batch, Source
 from ringmain.lake._names import silver_table
 from ringmain.lake._tables import Tables
 
@@ -66,10 +66,10 @@ class OwnTables:
         return [*(f"gold/{name}" for name in gold), *(f"steps/{table}" for _, table, _ in self.topic_steps)]
 
     def make(
-        self, spark: SparkSession, lake: Tables, batch: Batch, files: dict[str, list[Written]], minutes: list[int],
-        fail_on_loss: bool,
+        self, spark: SparkSession, lake: Tables, batch: Batch, sources: list[Source],
+        files: dict[str, list[Written]], minutes: list[int], fail_on_loss: bool,
     ) -> None:  # fmt: skip
-        """All of them, for a batch that wrote these files, with messages of these minutes."""
+        """All of them, for a batch that wrote these files, with messages of these minutes, of these recordings."""
         from ringmain.spark import _write_lake as write
         from ringmain.spark._read_lake import bronze_frame, frame_of
 
@@ -82,7 +82,7 @@ class OwnTables:
                 rows = frame_of(spark, lake, silver_table(topic), [one.name for one in new], schema)
                 write.append(function(rows), lake, f"steps/{table}", number)
         if minutes and self.steps:
-            messages = bronze_frame(spark, lake, batch.recordings, _span(minutes), fail_on_loss)
+            messages = bronze_frame(spark, lake, sources, _span(minutes), fail_on_loss)
             messages = messages.where(_within("publish_time", minutes))
             for table, (function, column) in self.steps.items():
                 write.replace(function(messages), lake, f"gold/{table}", number, column, minutes)

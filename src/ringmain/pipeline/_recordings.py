@@ -7,6 +7,7 @@ directory, or that has another's key, gets a new one. So no row is skipped and n
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ import msgspec
 from ringmain.errors import RecordingNotFound
 from ringmain.lake._ledger import BEGUN, Batch, Source
 from ringmain.recording import Position, Recording, Store, list_segments
-from ringmain.recording._locations import Found, address_of, look_for, look_for_incidents
+from ringmain.recording._locations import Found, address_of, covers, look_for, look_for_incidents
 from ringmain.recording._meta import read_meta
 from ringmain.recording._offsets import At, Offsets, Tracker
 from ringmain.recording._plan import SPLIT_BYTES, Range
@@ -63,9 +64,9 @@ class Recordings:
         self._told: dict[str, str] = {}
         self._lives: dict[str, dict[Life, bytes]] = {}
 
-    def remember(self, last: Batch | None) -> None:
-        """What the ledger knows of recordings."""
-        self._known = {} if last is None else {one.recording: one for one in last.recordings}
+    def remember(self, known: dict[str, Source], last: Batch | None) -> None:
+        """What the lake knows of recordings, and its newest batch."""
+        self._known = known
         begun = last.recordings if last is not None and last.state == BEGUN else ()
         self._unread = {one.recording for one in begun if one.begin != one.end}
 
@@ -122,6 +123,15 @@ class Recordings:
             one.first_us = item.min_ns // 1000 if one.first_us is None else min(one.first_us, item.min_ns // 1000)
             one.last_us = item.max_ns // 1000 if one.last_us is None else max(one.last_us, item.max_ns // 1000)
         return list(found.values())
+
+    def begun(self, batch: Batch) -> list[Source]:
+        """The same, of a batch that is begun."""
+        found = {key: _untouched(known) for key, known in self._known.items()}
+        return list((found | {one.recording: one for one in batch.recordings}).values())
+
+    def news(self, sources: Iterable[Source]) -> list[Source]:
+        """Those of which the ledger has to know something."""
+        return [one for one in sources if _is_new(one, self._known.get(one.recording))]
 
     def topics(self) -> set[str]:
         """All that the segments have, also such as were never declared."""
@@ -219,6 +229,21 @@ class Recordings:
             if key not in self._found and not (key in self._known and self._known[key].seen):
                 active[key] = tracker  # it is gone: what is not read of it is an error
         self._offsets.trackers = active
+        now = time.time_ns() // 1000
+        for key, source in self._known.items():
+            if key in self._found:
+                source.gone_us = None
+            elif source.gone_us is None and wanted.incident is None and covers(wanted.path, source.location):
+                source.gone_us = now
+
+
+def _is_new(one: Source, known: Source | None) -> bool:
+    """Has the ledger to know it?"""
+    return (
+        known is None
+        or one.begin != one.end
+        or (one.seen, one.location, one.end) != (known.seen, known.location, known.end)
+    )
 
 
 def _untouched(one: Source) -> Source:

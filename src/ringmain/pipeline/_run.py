@@ -15,6 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -28,9 +29,10 @@ from ringmain.lake import Lake
 from ringmain.lake._bronze import BRONZE
 from ringmain.lake._files import Written
 from ringmain.lake._health import GOLD
-from ringmain.lake._ledger import BEGUN, LEDGER, Batch
+from ringmain.lake._ledger import BEGUN, COMPLETE_BEFORE, DONE, LEDGER, Batch, Source
 from ringmain.lake._names import quarantine_table, silver_table
-from ringmain.pipeline._batch import BatchRun, Settings
+from ringmain.lake._positions import Positions
+from ringmain.pipeline._batch import BatchRun, Settings, shared_lives
 from ringmain.pipeline._engine import Engine, EngineName, choose_engine
 from ringmain.pipeline._incidents import note_incidents
 from ringmain.pipeline._own_tables import Align, OwnTables, Step
@@ -190,6 +192,7 @@ class Pipeline:
                     break
                 if follow:
                     time.sleep(max(0.0, due - time.monotonic()))
+            one.close()
         except KeyboardInterrupt:
             if not follow:
                 tell("interrupted: what was done is in the lake, and the next run goes on with the rest")
@@ -212,15 +215,17 @@ class _Run:
         settings = Settings(pipeline.window_s, reading.split_bytes, pipeline.bronze == "copy")
         self._batches = BatchRun(lake, settings, engine)
         self._ledger = self._batches.ledger
-        self._newest: int | None = None  # batch of this run
-        lake.check_version(self._ledger)
-        last = self._ledger.last()
+        self._done = -1  # the newest batch that is done
+        self._version: int | None = None  # of the ledger, when its positions were read
+        self._positions = Positions(lake, self._ledger)
+        last = lake.check_version(self._ledger)
         if last is not None and last.window_s != pipeline.window_s:
             raise LakeError(
                 f"{lake.uri} was built with window_s={last.window_s}, not with {pipeline.window_s}: use the same "
                 "(--window), or a new lake"
             )
-        self._recordings.remember(last)
+        last = self._remember(last)
+        self._first: tuple[Batch | None] | None = (last,)  # not looked for again
         if brief:
             self._recordings.stop_at_end()
             self._refuse_unknown([topic for align in pipeline.aligns for topic in (align.lead, *align.others)])
@@ -237,36 +242,59 @@ class _Run:
 
     def next(self) -> Batch | None:
         """The batch that comes next, done; None when there is nothing to read."""
-        last = self._ledger.last()
-        if self._newest is not None and (last is None or last.batch != self._newest):
-            self._lake.forget()
-        self._recordings.remember(last)
+        last = self._ledger.last() if self._first is None else self._first[0]
+        self._first = None
+        last = self._remember(last)
         if last is not None and last.state == BEGUN:
             self._ledger.refuse_second(last)
             batch, start, end = last, _positions(last, "begin"), _positions(last, "end")
             ranges = self._recordings.ranges(start, end, last.consumer)
+            sources = self._recordings.begun(last)
         else:
             planned = self._plan(last)
             if planned is None:
                 note_incidents(self._lake, self._recordings.flights())
                 return None
-            batch, ranges, end = planned
+            batch, ranges, end, sources = planned
             note_incidents(self._lake, self._recordings.flights())
             self._engine.start()  # before the batch is begun: one that does not start leaves nothing behind
             self._ledger.begin(batch)
         _crash.point("batch: begun, nothing written")
-        lives = self._recordings.lives(batch.recordings)
-        if not self._batches.process(batch, ranges, lives, self._reading.scan(batch.consumer), self._more):
+        lives = self._recordings.lives(sources)
+        shared = shared_lives(sources, lives)
+        more = partial(self._more, batch, sources)
+        if not self._batches.process(batch, ranges, lives, shared, self._reading.scan(batch.consumer), more):
             raise LakeError(
                 f"another pipeline has completed batch {batch.batch} of {self._lake.uri}: a lake takes one pipeline at "
                 "a time. Nothing is doubled"
             )
-        self._newest = batch.batch
         self._recordings.read_up_to(end)
+        self._positions.advance(batch)
+        self._positions.write(batch.batch, now=batch.lake_version < COMPLETE_BEFORE)
         self._compact(batch)
+        self._done, self._version = batch.batch, self._ledger.version()
         return batch
 
-    def _plan(self, last: Batch | None) -> tuple[Batch, list[Range], At] | None:
+    def close(self) -> None:
+        """The next run finds what this one knows at once."""
+        self._positions.write(self._done, now=True)
+
+    def _remember(self, last: Batch | None) -> Batch | None:
+        """What the lake knows, which is read again if the ledger has changed otherwise than by this run. Returns its
+        newest batch."""
+        if self._version is None or self._version != self._ledger.version():
+            if self._version is not None:
+                self._lake.forget()
+                last = self._ledger.last()
+            self._positions.read(last)
+            self._version = self._ledger.version()
+            if last is not None and last.state == DONE:
+                self._done = last.batch
+                self._positions.write(last.batch, now=last.lake_version < COMPLETE_BEFORE)
+        self._recordings.remember(self._positions.known, last)
+        return last
+
+    def _plan(self, last: Batch | None) -> tuple[Batch, list[Range], At, list[Source]] | None:
         consumer = last.consumer if last is not None else f"lake-{os.urandom(4).hex()}"
         start = self._recordings.start(consumer)
         end = self._recordings.advance(start)
@@ -277,13 +305,14 @@ class _Run:
         if not any(one.rows for one in sources):
             return None
         number = 0 if last is None else last.batch + 1
-        return Batch(number, BEGUN, self._window_s, consumer, recordings=sources), ranges, end
+        batch = Batch(number, BEGUN, self._window_s, consumer, recordings=self._recordings.news(sources))
+        return batch, ranges, end, sources
 
-    def _more(self, batch: Batch, files: dict[str, list[Written]], minutes: list[int]) -> None:
+    def _more(self, batch: Batch, sources: list[Source], files: dict[str, list[Written]], minutes: list[int]) -> None:
         """The tables of users' own."""
         if self._own:
             fail_on_loss = self._reading.fail_on_loss
-            self._own.make(self._engine.spark(), self._lake, batch, files, minutes, fail_on_loss)
+            self._own.make(self._engine.spark(), self._lake, batch, sources, files, minutes, fail_on_loss)
 
     def _compact(self, batch: Batch) -> None:
         """Each table has its turn every few batches, and not all have it after the same batch."""

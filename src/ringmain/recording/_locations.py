@@ -196,6 +196,18 @@ def absolute(path: str) -> str:
     return ",".join(part if ":/" in part else os.path.abspath(part) for part in parts)
 
 
+def covers(path: str, location: str) -> bool:
+    """Would a recording at this location be found, if it were there?"""
+    for part in path.split(","):
+        fixed = part.strip().removeprefix("file://").removeprefix("file:")
+        if "://" not in fixed and not glob.has_magic(fixed):
+            fixed = os.path.abspath(fixed)
+        fixed = shown(fixed.partition("?")[0] if "://" in fixed else fixed).rstrip("/")
+        if location == fixed or location.startswith(f"{fixed}/"):
+            return True
+    return False
+
+
 def _fixed_part(path: str) -> str:
     """The part before the first wildcard."""
     fixed = list(itertools.takewhile(lambda part: not glob.has_magic(part), Path(path).parts))

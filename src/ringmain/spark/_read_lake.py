@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ringmain.lake._bronze import ALWAYS, BRONZE, sources_of, taken
+from ringmain.lake._bronze import ALWAYS, BRONZE, taken
 from ringmain.lake._column_types import delta_type, fitted
 from ringmain.lake._ledger import Source
+from ringmain.lake._positions import sources_of
 from ringmain.lake._tables import Tables, overlapping
 from ringmain.spark._options import STORAGE
 from ringmain.spark._read import HADOOP_SCHEMES, has_file_system
