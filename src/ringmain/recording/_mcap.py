@@ -18,15 +18,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ringmain.recording._format import FRAMES, TABLE
+from ringmain.recording._json_form import IMAGE_ENCODINGS, RAW_ENCODING, json_form, json_schema
 from ringmain.recording._message import RecordedMessage
 from ringmain.recording._meta import TopicMeta
 from ringmain.recording._reader import Recording
-from ringmain.typed import Schema
 
-RAW_ENCODING = "ringmain"
 _CHANNEL_FIELDS = tuple(column.field for column in TABLE if column.channel)
-# Our pixel formats, and their names in `foxglove.RawImage`.
-IMAGE_ENCODINGS = {"gray": "mono8", "rgb": "rgb8", "bgr": "bgr8", "rgba": "rgba8", "bgra": "bgra8"}
 
 
 class _Time(msgspec.Struct):
@@ -156,40 +153,16 @@ def _form_of(meta: TopicMeta, raw: bool) -> _Form:
     if raw or not meta.schema:
         return as_it_is
     from ringmain import typed
-    from ringmain.typed._materialise import materialise
 
     try:
         schema = typed.Schema.from_bytes(meta.schema)
-        if schema.codec == "struct":
-            return _form_of_structs(schema)
-        described = _json_schema(materialise(schema)) if schema.codec == "msgpack" else {}
+        form = json_form(schema)
     except (ValueError, LookupError, TypeError, ImportError):
         return as_it_is
-    if described.get("type") != "object":
+    is_record = schema.codec == "struct" or bool(schema.fields)
+    if form is None or not is_record or form.described.get("type") != "object":
         return as_it_is
-    encode = msgspec.json.Encoder().encode
-    return _Form("json", schema.type_name, "jsonschema", encode(described), lambda message: encode(message.value))
-
-
-def _form_of_structs(schema: Schema) -> _Form:
-    from ringmain.typed import _structs
-
-    described = {"title": schema.type_name, **_structs.json_schema(_structs.dtype_of_schema(schema))}
-    encode = msgspec.json.Encoder().encode
-    return _Form(
-        "json", schema.type_name, "jsonschema", encode(described),
-        lambda message: encode(_structs.to_builtins(message.value)),
-    )  # fmt: skip
-
-
-def _json_schema(type_: Any) -> dict[str, Any]:
-    """The JSON schema of a type, with its fields at the top level, where programs look for them."""
-    schema = msgspec.json.schema(type_)
-    name = str(schema.get("$ref", "")).rpartition("/")[2]
-    inner = schema.get("$defs", {})
-    if name in inner:
-        schema = {**inner[name], "$defs": inner}
-    return schema
+    return _Form("json", schema.type_name, "jsonschema", form.schema, lambda message: form.encode(message.value))
 
 
 def _encode_image(message: RecordedMessage) -> bytes:
@@ -206,6 +179,6 @@ _IMAGE = _Form(
     "json",
     "foxglove.RawImage",
     "jsonschema",
-    msgspec.json.encode({**_json_schema(RawImage), "title": "foxglove.RawImage"}),
+    msgspec.json.encode({**json_schema(RawImage), "title": "foxglove.RawImage"}),
     _encode_image,
 )

@@ -10,18 +10,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import foxglove
-import msgspec
 from foxglove import messages
 
 from ringmain.errors import CodecNotFound, SchemaError
-from ringmain.recording._mcap import IMAGE_ENCODINGS, RAW_ENCODING, _json_schema
+from ringmain.recording._json_form import IMAGE_ENCODINGS, RAW_ENCODING, json_form
 from ringmain.typed import Schema, codec_from_schema
-from ringmain.typed._array_values import to_json
-from ringmain.typed._materialise import materialise
 from ringmain.view._pictures import encoded
 from ringmain.view._shown import Pixels
-
-_JSON = msgspec.json.Encoder(enc_hook=to_json)
 
 
 class Form(NamedTuple):
@@ -39,30 +34,12 @@ def form_of(schema: Schema | None, newest: bytes | None) -> Form:
         decode = codec_from_schema(schema).decode
         if schema.codec == "str":
             return Form("protobuf", messages.Log.get_schema(), lambda payload, ns: _log(decode(payload), ns))
-        if schema.codec == "struct":
-            from ringmain.typed import _structs
-
-            described = _structs.json_schema(_structs.dtype_of_schema(schema))
-            return _json(schema, described, lambda payload: _structs.to_builtins(decode(payload)))
-        if schema.codec == "msgpack":
-            described = _json_schema(materialise(schema)) if schema.fields else {"type": "object"}
-            return _json(schema, described, decode)
-        if schema.codec == "ndarray":
-            return _json(schema, {"type": "object"}, lambda payload: _array(decode(payload)))
+        if (form := json_form(schema)) is not None:
+            known = foxglove.Schema(name=schema.type_name, encoding="jsonschema", data=form.schema)
+            return Form("json", known, lambda payload, _: form.encode(decode(payload)))
     except (CodecNotFound, SchemaError, ImportError, TypeError, LookupError):
         pass
     return _BYTES
-
-
-def _json(schema: Schema, described: dict[str, Any], value: Callable[[bytes], Any]) -> Form:
-    known = foxglove.Schema(
-        name=schema.type_name, encoding="jsonschema", data=_JSON.encode({"title": schema.type_name, **described})
-    )
-    return Form("json", known, lambda payload, _: _JSON.encode(value(payload)))
-
-
-def _array(array: Any) -> dict[str, Any]:
-    return {"dtype": array.dtype.str, "shape": array.shape, "values": array}
 
 
 def _log(text: str, time_ns: int) -> bytes:

@@ -22,7 +22,7 @@ from ringmain._subscriber import Subscriber
 from ringmain.errors import RingmainError
 from ringmain.frames import frame_topic, peek_frame
 from ringmain.recording._filters import matches_any
-from ringmain.recording._mcap import IMAGE_ENCODINGS
+from ringmain.recording._json_form import IMAGE_ENCODINGS
 from ringmain.typed import Schema
 from ringmain.view._counts import Counts
 from ringmain.view._forms import RAW, Form, form_of
