@@ -15,7 +15,8 @@ _episodes.py (the recipe of episodes), _spans.py (which there are), _holes.py (w
 as text), _sources.py, _of_lake.py and _open.py (where messages come from), _gridded.py (all of it together).
 
 Windows: _feed.py (episode by episode), _leaves.py (cells as arrays), _store.py (these in a file that is mapped),
-_windows.py and _stream.py (windows of them), _order.py (which comes when), _torch.py (what torch knows by its class).
+_windows.py and _stream.py (windows of them), _order.py (which comes when), _torch.py (what torch knows by its class),
+_export.py (episodes as files for other programs).
 
 Tables of a lake: _build.py (made and kept up to date), _changes.py (what is new), _progress.py (how far each has come),
 _table.py (the episodes of one).
@@ -26,6 +27,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ringmain.datasets._episodes import Episodes
+from ringmain.datasets._export import Exported
 from ringmain.datasets._grid import Grid
 from ringmain.datasets._gridded import cells, episodes_of
 from ringmain.datasets._holes import count_holes
@@ -38,8 +40,8 @@ if TYPE_CHECKING:
     from ringmain.datasets._build import build as build
 
 __all__ = [
-    "Built", "Episodes", "Feature", "Grid", "Order", "WindowStream", "Windows", "build", "cells", "count_holes",
-    "episodes_of",
+    "Built", "Episodes", "Exported", "Feature", "Grid", "Order", "WindowStream", "Windows", "build", "cells",
+    "count_holes", "episodes_of",
 ]  # fmt: skip
 
 

@@ -25,7 +25,7 @@ import numpy as np
 from ringmain.datasets._leaves import Leaf
 from ringmain.errors import LakeError
 
-VERSION = 1
+VERSION = 2  # 1 had no times
 _ALIGN = 64
 _REPEATS = 1.5
 """A camera that is about as fast as the grid has a frame twice now and then: written twice, each window is in place."""
@@ -53,6 +53,8 @@ class Run(msgspec.Struct, array_like=True):
     first: int
     steps: int
     parts: dict[str, Part]
+    times_at: int
+    """Of the ticks, in microseconds since 1970."""
 
 
 class StoredEpisode(msgspec.Struct, array_like=True):
@@ -88,10 +90,11 @@ class StoreWriter:
         self._at = 0
         self.index = Index(VERSION, [], [], {}, {})
 
-    def add(self, first: int, steps: int, leaves: Mapping[str, Leaf]) -> None:
+    def add(self, first: int, times_us: np.ndarray, leaves: Mapping[str, Leaf]) -> None:
         """A run of the episode that was added last."""
         parts = {name: self._part(leaf) for name, leaf in leaves.items()}
-        self.index.runs.append(Run(len(self.index.episodes) - 1, first, steps, parts))
+        times_at = self._put(times_us.astype(np.int64))
+        self.index.runs.append(Run(len(self.index.episodes) - 1, first, len(times_us), parts, times_at))
 
     def _part(self, leaf: Leaf) -> Part:
         if isinstance(leaf, np.ndarray):
@@ -170,6 +173,10 @@ class Store:
             name: self._values(run, name, parts[name], kind[0], start, length)
             for name, kind in self.index.features.items()
         }
+
+    def times_us(self, run: int, start: int, length: int) -> np.ndarray:
+        """The ticks of these steps, since 1970."""
+        return self._array("<i8", (), self.index.runs[run].times_at, start, length)
 
     def _values(self, run: int, name: str, part: Part, dtype: str, start: int, length: int) -> np.ndarray:
         if part.steps_at < 0:

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from ringmain.datasets._cells import TIME
 from ringmain.datasets._episodes import Episodes
+from ringmain.datasets._export import Exported, Format, export
 from ringmain.datasets._feed import Feed, open_feed
 from ringmain.datasets._grid import Grid
 from ringmain.datasets._leaves import Features, whole_runs
@@ -189,6 +190,12 @@ class Windows:
             parts.append(part)
         return parts
 
+    def export(self, directory: str | Path, format: Format = "parquet") -> Exported:
+        """Write the steps of these episodes to files of a new directory: "parquet" for Hugging Face's `datasets`,
+        "tar" for WebDataset. Frames and pictures are PNG. A step is written once, whichever windows have it; one with a
+        null is not."""
+        return export(self._store, self._runs.tolist(), Path(directory), format)
+
     def _copy(self) -> Windows:
         made = object.__new__(type(self))
         made.__dict__ |= self.__dict__
@@ -258,7 +265,8 @@ def _write(feed: Feed, features: Features, directory: Path) -> None:
             writer.index.episodes.append(known)
             for first, end in whole_runs(cells, features.topics):
                 leaves = features.of(cells.slice(first, end - first), writer.index.left_out)
-                writer.add(first, end - first, leaves)
+                times = np.asarray(cells.column("rm_time").cast(pa.int64()))[first:end]
+                writer.add(first, times, leaves)
         writer.close()
     except BaseException:
         writer.abandon()
