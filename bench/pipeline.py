@@ -9,6 +9,8 @@ scale   a tenth of the messages and all of them: how the time grows, and the dri
 late    2,000 late messages into the lake that `job` made
 follow  500 batches of 10,000 messages in five topics, while they are recorded
 fleet   1,000 small recordings in one run
+hosts   what the driver does for a window of 250, 500 and 1,000 hosts with 50 topics each: planning, merging,
+        committing; the tasks are not counted
 s3      the messages to a lake on disk and to one on S3 (moto, on loopback), by turns
 """
 
@@ -20,8 +22,10 @@ import os
 import shutil
 import statistics
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -258,6 +262,88 @@ def fleet(root: Path, messages: int, rounds: int) -> None:
     pipeline("1,000 small recordings", 200_000, root / "fleet", root / "fleet-lake", **ENGINE)
 
 
+HOSTS, LIVES_TARGET_S = (250, 500, 1000), 10.0
+
+
+def hosts(root: Path, messages: int, rounds: int) -> None:
+    """The driver's part grows with the lives of the batch. Each host has two messages of each topic."""
+    found: dict[str, list[float]] = {}
+    for count in HOSTS:
+        folder = root / f"hosts{count}"
+        for n in range(count):
+            _record_host(folder / f"host{n}", n)
+        with _timed_parts() as spent:
+            cost = timed(f"{count:,} hosts x 50 topics, one window", count * 100, lambda folder=folder, count=count: (
+                Pipeline().run(folder, root / f"hosts-lake{count}", engine="local", **QUIET)
+            ))  # fmt: skip
+        spent["all but the tasks"] = cost.wall_s - spent["tasks"]
+        for part, seconds in spent.items():
+            found.setdefault(part, []).append(seconds)
+    for part, seconds in found.items():
+        grown = seconds[-1] / max(seconds[0], 1e-9)
+        shown = ", ".join(f"{one:.2f}" for one in seconds)
+        print(f"  {part:<36} {shown} s: {grown:.1f} x for {HOSTS[-1] / HOSTS[0]:.0f} x the hosts")
+    most = found["all but the tasks"][-1]
+    print(f"{'the driver, for 50,000 lives':<38} {most:8.2f} s; target: at most {LIVES_TARGET_S:.0f} s, "
+          f"{'met' if most <= LIVES_TARGET_S else 'MISSED'}")  # fmt: skip
+
+
+def _record_host(path: Path, host: int) -> None:
+    made = RecordingWriter(path, recorder=path.name, fsync="never", flush_interval_s=1000)
+    times = [START_NS + host * 1000 + n * 1_000_000 for n in range(2)]
+    columns = [range(2), times, [path.name] * 2, [""] * 2, [0] * 2, [b"some bytes"] * 2]
+    rows = pa.RecordBatch.from_arrays(
+        [pa.array(column, f.type) for column, f in zip(columns, RING_SCHEMA, strict=True)], schema=RING_SCHEMA
+    )
+    for topic in range(50):
+        made.append(f"topic{topic}", 1 + host, rows, record_time_ns=times[-1] + 1_000_000)
+    made.close()
+
+
+@contextmanager
+def _timed_parts() -> Iterator[dict[str, float]]:
+    """How long the parts of a run take, each without the others within it."""
+    from ringmain.lake._gold import GoldTable
+    from ringmain.pipeline._batch import BatchRun
+    from ringmain.pipeline._engine import LocalEngine
+    from ringmain.pipeline._run import _Run
+
+    spent: dict[str, float] = {}
+    with ExitStack() as stack:
+        for part, owner, name in (
+            ("planning", _Run, "_plan"),
+            ("tasks", LocalEngine, "run"),
+            ("committing silver", BatchRun, "_append"),
+            ("merging", GoldTable, "merged"),
+            ("committing gold, with merging", BatchRun, "_merge"),
+        ):
+            stack.enter_context(_noted(spent, part, owner, name))
+        yield spent
+
+
+@contextmanager
+def _noted(spent: dict[str, float], part: str, owner: type, name: str) -> Iterator[None]:
+    """Threads that are in it at once count once."""
+    there, lock, inside, began = getattr(owner, name), threading.Lock(), 0, 0.0
+    spent[part] = 0.0
+
+    def around(*args: Any, **options: Any) -> Any:
+        nonlocal inside, began
+        with lock:
+            began = time.perf_counter() if inside == 0 else began
+            inside += 1
+        try:
+            return there(*args, **options)
+        finally:
+            with lock:
+                inside -= 1
+                spent[part] += time.perf_counter() - began if inside == 0 else 0.0
+
+    setattr(owner, name, around)
+    yield
+    setattr(owner, name, there)
+
+
 def s3(root: Path, messages: int, rounds: int) -> None:
     from tests.store import make_bucket, s3_server, storage_options
 
@@ -273,7 +359,7 @@ def s3(root: Path, messages: int, rounds: int) -> None:
     spark.stop()
 
 
-PARTS = {part.__name__: part for part in (job, scale, late, follow, fleet, s3)}
+PARTS = {part.__name__: part for part in (job, scale, late, follow, fleet, hosts, s3)}
 
 
 def main() -> None:
