@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from ringmain.pipeline._engine import LocalEngine
 from ringmain.pipeline._work import Report, Work
 from ringmain.recording import SegmentRef, Store
 from ringmain.recording._plan import Range, split
+from ringmain.spark import _tasks
 from tests.spark.recordings import Imu, imu, record, rows, schema_of, writer
 
 
@@ -24,6 +26,27 @@ def test_a_range_is_split_by_rows(tmp_path: Path) -> None:
     assert len(split(Range("r", ref, 0, 2, 100), 5)) == 2, "no part is empty"
 
 
+def test_a_batch_that_takes_long_says_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record(tmp_path / "r", ("a", 1, rows(0, 100)))
+    monkeypatch.setattr(_batch, "SMALLEST_TASK_BYTES", 1)
+    monkeypatch.setattr(LocalEngine, "cores", lambda _: 4)
+    monkeypatch.setattr(_tasks, "PROGRESS_S", 0.0)
+    lines: list[str] = []
+    Pipeline().run(tmp_path / "r", tmp_path / "lake", engine="local", progress=lines.append)
+    told = [line.partition(" bytes: ")[2] for line in lines[:-1]]
+    assert told == [f"{done} of 4 tasks done" for done in range(4)]
+    assert lines[0].startswith("batch 0: 100 rows of ")
+
+
+@pytest.mark.timeout(300)
+def test_spark_says_how_far_a_batch_is(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record(tmp_path / "r", ("a", 1, rows(0, 100)))
+    monkeypatch.setattr(_tasks, "PROGRESS_S", 0.001)
+    lines: list[str] = []
+    assert Pipeline().run(tmp_path / "r", tmp_path / "lake", spark=spark, progress=lines.append).rows_in == 100
+    assert any(line.endswith(" 0 of 1 tasks done") for line in lines)
+
+
 def test_one_row_group_keeps_all_cores_busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = writer(tmp_path / "r")
     made.declare("imu", epoch=1, schema=schema_of(Imu))
@@ -31,7 +54,7 @@ def test_one_row_group_keeps_all_cores_busy(tmp_path: Path, monkeypatch: pytest.
     made.close()
     tasks: list[int] = []
 
-    def run(engine: LocalEngine, work: Work, about: str) -> list[Report]:
+    def run(engine: LocalEngine, work: Work, about: str, progress: object) -> list[Report]:
         tasks.append(len(work.tasks))
         return [work.run(number) for number in reversed(range(len(work.tasks)))]
 

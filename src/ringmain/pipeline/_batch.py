@@ -62,8 +62,8 @@ class Settings:
 class BatchRun:
     """Takes one batch through the lake. What it has written, by table, is in `files` afterwards."""
 
-    def __init__(self, lake: Tables, settings: Settings, engine: Engine) -> None:
-        self.lake, self.settings, self._engine = lake, settings, engine
+    def __init__(self, lake: Tables, settings: Settings, engine: Engine, tell: Callable[[str], None]) -> None:
+        self.lake, self.settings, self._engine, self._tell = lake, settings, engine, tell
         self.ledger = Ledger(lake)
 
     def process(
@@ -85,7 +85,12 @@ class BatchRun:
         topics = len({topic for item in ranges for topic, _ in lives.get(item.key, {})})
         rows, size = sum(one.rows for one in batch.recordings), sum(item.bytes for item in ranges)
         batch.engine, batch.engine_version, batch.application = self._engine.start()
-        reports = self._engine.run(work, f"batch {batch.batch}: {rows} rows of {topics} topics, {size} bytes")
+        about = f"batch {batch.batch}: {rows} rows of {topics} topics, {size} bytes"
+
+        def progress(done: int, tasks: int) -> None:
+            self._tell(f"{about}: {done} of {tasks} tasks done")
+
+        reports = self._engine.run(work, about, progress)
         self._check_files(reports)
         batch.topics = check_counts(batch, reports)
         apart = sum((Counter(report.apart) for report in reports), Counter[str]())

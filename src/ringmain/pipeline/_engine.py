@@ -6,13 +6,15 @@ only `engine="local"` runs without.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 import ringmain
 from ringmain.errors import InvalidArgument, SparkUnavailable
 from ringmain.pipeline._work import Report, Work
+from ringmain.spark import _tasks
 from ringmain.spark._session import cores_of, prepare, session
-from ringmain.spark._tasks import run_numbered
+from ringmain.spark._tasks import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,8 +40,9 @@ class Engine(Protocol):
     def cores(self) -> int:
         """How many tasks it runs at once, as far as is known."""
 
-    def run(self, work: Work, about: str) -> list[Report]:
-        """Run all tasks of a batch. `about` is shown to those who look at the engine."""
+    def run(self, work: Work, about: str, progress: Progress | None = None) -> list[Report]:
+        """Run all tasks of a batch. `about` is shown to those who look at the engine, and `progress` is told how many
+        tasks are done, if that takes long."""
 
     def spark(self) -> SparkSession:
         """The session for users' functions, which are of DataFrames."""
@@ -57,8 +60,14 @@ class LocalEngine:
     def cores(self) -> int:
         return 1
 
-    def run(self, work: Work, about: str) -> list[Report]:
-        return [work.run(number) for number in range(len(work.tasks))]
+    def run(self, work: Work, about: str, progress: Progress | None = None) -> list[Report]:
+        reports, due = list[Report](), time.monotonic() + _tasks.PROGRESS_S
+        for number in range(len(work.tasks)):
+            if progress is not None and time.monotonic() >= due:
+                progress(number, len(work.tasks))
+                due = time.monotonic() + _tasks.PROGRESS_S
+            reports.append(work.run(number))
+        return reports
 
     def spark(self) -> SparkSession:
         raise SparkUnavailable('steps and aligned tables are made by Spark, and engine="local" runs without it')
@@ -81,8 +90,9 @@ class SparkEngine:
     def cores(self) -> int:
         return cores_of(self.spark())
 
-    def run(self, work: Work, about: str) -> list[Report]:
-        return run_numbered(self.spark(), len(work.tasks), work.run, Report, f"ringmain batch {work.batch}", about)
+    def run(self, work: Work, about: str, progress: Progress | None = None) -> list[Report]:
+        group = f"ringmain batch {work.batch}"
+        return _tasks.run_numbered(self.spark(), len(work.tasks), work.run, Report, group, about, progress)
 
     def spark(self) -> SparkSession:
         if self._session is None:

@@ -177,9 +177,9 @@ class Pipeline:
         chosen = choose_engine(engine, spark, master, brief=not follow)
         if engine == "local" and self._own:
             raise InvalidArgument('steps and aligned tables are made by Spark: leave them out, or engine="local"')
-        one = _Run(self, tables, reading, chosen, brief=not follow)
-        summary, began = Summary(), time.monotonic()
         tell = progress or (lambda line: print(line, file=sys.stderr, flush=True))
+        one = _Run(self, tables, reading, chosen, tell, brief=not follow)
+        summary, began = Summary(), time.monotonic()
         try:
             while True:
                 due = time.monotonic() + interval_s
@@ -209,11 +209,14 @@ class Pipeline:
 class _Run:
     """A run on one lake: batch after batch."""
 
-    def __init__(self, pipeline: Pipeline, lake: Lake, reading: Reading, engine: Engine, *, brief: bool) -> None:
+    def __init__(
+        self, pipeline: Pipeline, lake: Lake, reading: Reading, engine: Engine, tell: Callable[[str], None], *,
+        brief: bool,
+    ) -> None:  # fmt: skip
         self._own, self._window_s, self._reading = pipeline._own, pipeline.window_s, reading
         self._lake, self._recordings, self._engine = lake, Recordings(reading), engine
         settings = Settings(pipeline.window_s, reading.split_bytes, pipeline.bronze == "copy")
-        self._batches = BatchRun(lake, settings, engine)
+        self._batches = BatchRun(lake, settings, engine, tell)
         self._ledger = self._batches.ledger
         self._done = -1  # the newest batch that is done
         self._version: int | None = None  # of the ledger, when its positions were read

@@ -53,13 +53,13 @@ class Report(msgspec.Struct):
     """What a task has done."""
 
     read: dict[str, int] = {}  # by recording
-    left_out: dict[str, int] = {}  # by incident that is read as one: rows beside it
     topics: dict[str, TopicCount] = {}
     left_to_slices: dict[str, int] = {}  # rows that are a slice's work
     read_by_slices: dict[str, int] = {}  # rows that a slice has read
     files: list[Written] = []
     apart: dict[str, int] = {}  # by host: rows whose times are far from those of the others
     gold: dict[str, bytes] = {}  # by table: rows to merge (lake/_gold.py)
+    left_out: dict[str, int] = {}  # by incident that is read as one: rows beside it
 
     def leave_out(self, key: str, rows: int) -> None:
         self.left_out[key] = self.left_out.get(key, 0) + rows

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 import pyarrow as pa
 
 from ringmain.errors import RingmainError
-from ringmain.spark._session import label_jobs
+from ringmain.spark._session import is_connect, label_jobs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 _COLUMNS = "report binary, error binary"
 _SCHEMA = pa.schema([pa.field("report", pa.binary()), pa.field("error", pa.binary())])
+PROGRESS_S = 10.0
+Progress: TypeAlias = Callable[[int, int], None]
+"""Is told how many tasks are done, and how many there are."""
 
 
 @dataclass(frozen=True)
@@ -59,26 +62,49 @@ def _row(report: bytes | None, error: bytes | None) -> pa.RecordBatch:
 
 
 def run_numbered(
-    spark: SparkSession, count: int, run: Callable[[int], R], kind: type[R], group: str, about: str
-) -> list[R]:
+    spark: SparkSession, count: int, run: Callable[[int], R], kind: type[R], group: str, about: str,
+    progress: Progress | None = None,
+) -> list[R]:  # fmt: skip
     """`run(0)` to `run(count - 1)`, each as a task of one job, and what they return."""
-    return run_on_rows(spark.range(0, count, 1, count), _Numbered(run), kind, group, about) if count else []
+    if not count:
+        return []
+    return run_on_rows(spark.range(0, count, 1, count), _Numbered(run), kind, group, about, progress)
 
 
 def run_on_rows(
-    frame: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Iterator[R]], kind: type[R], group: str, about: str
-) -> list[R]:
+    frame: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Iterator[R]], kind: type[R], group: str, about: str,
+    progress: Progress | None = None,
+) -> list[R]:  # fmt: skip
     """What the work makes of the frame's rows, partition by partition. The job is waited for in another thread:
     PySpark's handler of Ctrl-C cancels it through the JVM, which fails with pages of errors in a thread that is in the
-    middle of a call to the JVM. `group` and `about`: how Spark shows the job."""
+    middle of a call to the JVM. `group` and `about`: how Spark shows the job. `progress` is told how far it is every
+    PROGRESS_S."""
+    spark = frame.sparkSession
 
     def collect() -> Any:
-        label_jobs(frame.sparkSession, group, about)
+        label_jobs(spark, group, about)
         return frame.mapInArrow(_Reported(work), _COLUMNS).collect()
 
-    with ThreadPoolExecutor(1) as pool:
-        rows = pool.submit(collect).result()
+    with ThreadPoolExecutor(2) as pool:
+        waiting = pool.submit(collect)
+        while not wait([waiting], PROGRESS_S if progress is not None else None).done:
+            done, tasks = pool.submit(_tasks_done, spark, group).result()
+            if progress is not None and done < tasks:
+                progress(done, tasks)
+        rows = waiting.result()
     for row in rows:
         if row.error is not None:
             raise pickle.loads(bytes(row.error))
     return [msgspec.msgpack.decode(bytes(row.report), type=kind) for row in rows]
+
+
+def _tasks_done(spark: SparkSession, group: str) -> tuple[int, int]:
+    """Of the group's jobs that run: (tasks that are done, all tasks). A client of Spark Connect cannot ask."""
+    if is_connect(spark):
+        return 0, 0
+    tracker = spark.sparkContext.statusTracker()
+    running = {*tracker.getJobIdsForGroup(group)} & {*tracker.getActiveJobsIds()}
+    jobs = (tracker.getJobInfo(job) for job in running)
+    stages = (tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds)
+    known = [(stage.numCompletedTasks, stage.numTasks) for stage in stages if stage is not None]
+    return sum(done for done, _ in known), sum(tasks for _, tasks in known)
