@@ -16,7 +16,7 @@ SOURCE = ROOT / "src" / PACKAGE
 
 # From low to high. A module belongs to the longest prefix that matches, and imports only from its own layer or below.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "_message", "_closing", "_crash", "_file_lock", "_reporting"),
+    ("errors", "_message", "_closing", "_crash", "_file_lock", "_reporting", "_expression"),
     ("_native", "_contracts", "_names"),
     ("typed",),  # codecs and schemas know nothing of topics, and every endpoint uses them
     (

@@ -1,20 +1,17 @@
-"""`--filter`: an expression over a message's fields, evaluated without `eval`.
-
-The syntax is Python's, limited to what can neither call into the program nor run for long: names of fields, constants,
-comparisons, arithmetic, `and`/`or`/`not`, indexing and a few functions. `_compile` has the list, and refuses anything
-else when the filter is made, so a mistake is an error and not a filter that matches nothing.
+"""`--filter`: an expression over a message's fields, evaluated without `eval`. What it may contain is that of the
+language (ringmain/_expression.py), and besides slices, any index, and `in` any text or list.
 """
 
 from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from ringmain._expression import Expression, Part
 
 Fields = Mapping[str, Any]
-Part = Callable[[Fields], Any]
-"""A part of an expression: given a message's fields, its value."""
 
 
 def _numbers(left: Any, right: Any) -> tuple[Any, Any]:
@@ -61,29 +58,18 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "startswith": lambda text, start: text.startswith(start),
     "endswith": lambda text, end: text.endswith(end),
 }
-MAX_CHARACTERS = 2000
 
 
 class FilterError(ValueError):
     """The text is not a valid filter, or the filter does not apply to a message. The error says why."""
 
 
-class Filter:
-    """A compiled expression. `names` are the fields it uses, so that they can be checked against a schema."""
+class Filter(Expression):
+    """A compiled filter."""
 
-    def __init__(self, text: str) -> None:
-        if len(text) > MAX_CHARACTERS:
-            raise FilterError(f"a filter has at most {MAX_CHARACTERS} characters, this one has {len(text)}")
-        self.names: set[str] = set()
-        try:
-            self._value = _compile(ast.parse(text.strip(), mode="eval").body, self.names)
-        except FilterError:
-            raise
-        except RecursionError:
-            raise FilterError("the expression is nested too deep") from None
-        except (SyntaxError, ValueError, MemoryError) as error:
-            reason = error.msg if isinstance(error, SyntaxError) else str(error)
-            raise FilterError(f"{text!r} is not an expression: {reason}") from None
+    what = "a filter"
+    error: ClassVar[type[ValueError]] = FilterError
+    compare, arithmetic, unary, functions = _COMPARE, _ARITHMETIC, _UNARY, _FUNCTIONS
 
     def matches(self, fields: Fields) -> bool:
         """Is it true of these fields? Any error (a missing field, `None < 3`) is raised as `FilterError`."""
@@ -92,53 +78,37 @@ class Filter:
         except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, RecursionError) as error:
             raise FilterError(f"{type(error).__name__}: {error}") from error
 
+    def _own(self, node: ast.expr) -> Part | None:
+        match node:
+            case ast.Constant(value=constant):
+                return lambda fields: constant
+            case ast.Subscript(value=inner, slice=ast.Slice(lower=lower, upper=upper, step=None)):
+                none = ast.Constant(None)
+                whole, low, high = self._parts([inner, lower or none, upper or none])
+                return lambda fields: whole(fields)[low(fields) : high(fields)]
+            case ast.Subscript(value=inner, slice=index) if not isinstance(index, ast.Slice):
+                whole, at = self._parts([inner, index])
+                return lambda fields: whole(fields)[at(fields)]
+            case ast.Tuple(elts=inside) | ast.List(elts=inside):
+                items = self._parts(inside)
+                return lambda fields: [item(fields) for item in items]
+        return None
 
-def _compile(node: ast.expr, names: set[str]) -> Part:
-    """The node as a function of the fields. Collects the names of the fields in `names`."""
+    def _field(self, fields: Fields, name: str) -> Any:
+        return _field(fields, name)
 
-    def parts(nodes: list[ast.expr]) -> list[Part]:
-        return [_compile(part, names) for part in nodes]
+    def _attribute(self, record: Any, name: str) -> Any:
+        return _field(record, name)
 
-    match node:
-        case ast.Constant(value=constant):
-            return lambda fields: constant
-        case ast.Name(id=name):
-            names.add(name)
-            return lambda fields: _field(fields, name)
-        case ast.Attribute(value=inner, attr=attr) if not attr.startswith("_"):
-            (record,) = parts([inner])
-            return lambda fields: _field(record(fields), attr)
-        case ast.Subscript(value=inner, slice=ast.Slice(lower=lower, upper=upper, step=None)):
-            none = ast.Constant(None)
-            whole, low, high = parts([inner, lower or none, upper or none])
-            return lambda fields: whole(fields)[low(fields) : high(fields)]
-        case ast.Subscript(value=inner, slice=index) if not isinstance(index, ast.Slice):
-            whole, at = parts([inner, index])
-            return lambda fields: whole(fields)[at(fields)]
-        case ast.BoolOp(op=op, values=inside):
-            truths, decide = parts(inside), all if isinstance(op, ast.And) else any
-            return lambda fields: decide(truth(fields) for truth in truths)
-        case ast.Tuple(elts=inside) | ast.List(elts=inside):
-            items = parts(inside)
-            return lambda fields: [item(fields) for item in items]
-        case ast.UnaryOp(op=unary, operand=inner) if type(unary) in _UNARY:
-            apply, (operand,) = _UNARY[type(unary)], parts([inner])
-            return lambda fields: apply(operand(fields))
-        case ast.BinOp(left=left, op=binary, right=right) if type(binary) in _ARITHMETIC:
-            calculate, (one, other) = _ARITHMETIC[type(binary)], parts([left, right])
-            return lambda fields: calculate(one(fields), other(fields))
-        case ast.Compare(left=left, ops=ops, comparators=others) if all(type(op) in _COMPARE for op in ops):
-            compare, sides = [_COMPARE[type(op)] for op in ops], parts([left, *others])
-            return lambda fields: _compared(compare, sides, fields)
-        case ast.Call(func=ast.Name(id=name), args=inside, keywords=[]) if name in _FUNCTIONS:
-            function, arguments = _FUNCTIONS[name], parts(inside)
-            return lambda fields: function(*(argument(fields) for argument in arguments))
-        case ast.Call():
-            raise FilterError(f"{ast.unparse(node)!r} cannot be called: a filter may use {', '.join(_FUNCTIONS)}")
-    raise FilterError(f"a filter cannot contain {ast.unparse(node)!r}: only fields, comparisons, arithmetic")
+    def _decided(self, every: bool, parts: Sequence[Part]) -> Part:
+        decide = all if every else any
+        return lambda fields: decide(part(fields) for part in parts)
+
+    def _compared(self, operators: Sequence[Callable[[Any, Any], Any]], sides: Sequence[Part]) -> Part:
+        return lambda fields: _chain(operators, sides, fields)
 
 
-def _compared(operators: list[Callable[[Any, Any], Any]], sides: list[Part], fields: Fields) -> bool:
+def _chain(operators: Sequence[Callable[[Any, Any], Any]], sides: Sequence[Part], fields: Fields) -> bool:
     left = sides[0](fields)
     for holds, side in zip(operators, sides[1:], strict=True):
         right = side(fields)
