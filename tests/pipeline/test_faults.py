@@ -84,6 +84,26 @@ def test_a_driver_that_is_killed(point: str, where: str, tmp_path: Path, request
     check(lake)
 
 
+def test_one_that_follows_goes_on_with_a_batch_that_was_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record_two(tmp_path / "recs")
+
+    def dies(*_: object) -> None:
+        raise SystemExit
+
+    with monkeypatch.context() as patched:
+        patched.setattr(run_module.BatchRun, "process", dies)
+        with pytest.raises(SystemExit):
+            Pipeline().run(tmp_path / "recs", tmp_path / "lake", engine="local")
+    lake = Lake(str(tmp_path / "lake"))
+    begun = Ledger(lake).last()
+    assert begun is not None
+    assert begun.state == BEGUN
+    Pipeline().run(
+        tmp_path / "recs", lake, engine="local", follow=True, interval_s=0.01, until=lambda done: bool(done.batches)
+    )
+    check(lake)
+
+
 def test_two_pipelines_at_once(tmp_path: Path) -> None:
     """Both in one process, so that neither can be told that the other is alive: the race decides, table by table."""
     record_two(tmp_path / "recs")

@@ -99,6 +99,8 @@ class Recordings:
 
     def ranges(self, start: At, end: At, consumer: str) -> list[Range]:
         """The rows between two offsets."""
+        if not self._trackers:  # of a batch that was begun before this process was
+            self._find()
         self._offsets.consumer = consumer
         return self._offsets.ranges(start, end, self._reading.split_bytes)
 
