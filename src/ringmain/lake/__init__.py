@@ -7,10 +7,10 @@ and no Spark.
     check("lake/", Rules.read("rules.toml"))
 
 `ringmain.pipeline` makes it. Each module owns one thing: _tables.py (how a table is committed), _log.py (a table's
-versions), _objects.py (bytes in a store), _files.py (Parquet files), _rewrite.py (files written again), _ledger.py and
-_positions.py (how far the lake has come), _lake.py (what users call), _bronze.py (messages as recorded), _gold.py
-(tables of columns), _health.py and _fields.py (those of gold), _incidents.py (what flight recordings kept), _report.py
-(a page), _check.py (alerts), _figures.py (metrics).
+versions), _objects.py (bytes in a store), _comments.py (what columns are about), _files.py (Parquet files), _rewrite.py
+(files written again), _ledger.py and _positions.py (how far the lake has come), _lake.py (what users call), _bronze.py
+(messages as recorded), _gold.py (tables of columns), _health.py and _fields.py (those of gold), _incidents.py (what
+flight recordings kept), _report.py (a page), _check.py (alerts), _figures.py (metrics).
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from pyarrow import fs as pafs
 import ringmain
 from ringmain.errors import LakeError
 from ringmain.lake._column_types import without_views
+from ringmain.lake._comments import commented, comments_of, table_comment
 from ringmain.lake._files import FileSet, Written, has_bounds
 from ringmain.lake._log import Log, Snapshot, TableFile
 from ringmain.lake._objects import WHOLE_BYTES, Objects, StoredObjects, open_objects
@@ -132,6 +133,11 @@ class Tables:
         """A table's columns, None when there is no such table."""
         found = self.snapshot(name)
         return None if found is None else found.schema
+
+    def comments(self, name: str) -> dict[str, str]:
+        """What a table's columns are about, with units, by their names: those of ours, in tables that were made since
+        they say so."""
+        return comments_of(self.existing(name).schema)
 
     def files(self, name: str) -> list[TableFile]:
         """The files of a table's snapshot."""
@@ -241,7 +247,8 @@ class Tables:
             failed: DeltaError | None = None
             try:
                 DeltaTable.create(
-                    self._address(name), Schema.from_arrow(change.schema), "ignore", name=name,
+                    self._address(name), Schema.from_arrow(commented(name, change.schema)), "ignore", name=name,
+                    description=table_comment(name),
                     configuration=change.configuration(), storage_options=self.storage_options or None,
                     raise_if_key_not_exists=False,
                 )  # fmt: skip
@@ -251,7 +258,7 @@ class Tables:
             if found is None:
                 raise failed or LakeError(f"{self.uri} has no table {name}, which was made just now: was it deleted?")
         there = {*found.schema.names}
-        new = [f for f in Schema.from_arrow(change.schema).fields if f.name not in there]
+        new = [f for f in Schema.from_arrow(commented(name, change.schema)).fields if f.name not in there]
         if new:
             try:
                 self.table(name).alter.add_columns(new)

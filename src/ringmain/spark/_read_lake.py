@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from ringmain.lake._bronze import ALWAYS, BRONZE, taken
 from ringmain.lake._column_types import delta_type, fitted
+from ringmain.lake._comments import comments_of
 from ringmain.lake._ledger import Source
 from ringmain.lake._positions import sources_of
 from ringmain.lake._tables import Tables, overlapping
@@ -45,7 +46,10 @@ def frame_of(spark: SparkSession, lake: Tables, table: str, names: Sequence[str]
     plain = arrow_of(spark_schema(pa.schema([f.with_type(delta_type(f.type)) for f in schema])))
     address = _address(spark, lake)
     if names and address is not None:
-        return spark.read.schema(spark_schema(plain)).parquet(*(f"{address}/{table}/{name}" for name in names))
+        shown, comments = spark_schema(plain), comments_of(schema)
+        for column in shown.fields:
+            column.metadata |= {"comment": comments[column.name]} if column.name in comments else {}
+        return spark.read.schema(shown).parquet(*(f"{address}/{table}/{name}" for name in names))
     tasks = max(1, min(_READERS, len(names)))
     parts = tuple(tuple(names[n::tasks]) for n in range(tasks))
     return spark.range(0, tasks, 1, tasks).mapInArrow(_ReadFiles(lake, table, parts, plain), spark_schema(plain))
