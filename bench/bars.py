@@ -59,6 +59,8 @@ def quiet(what: str, found: float, case: str = "") -> Bar:
 OF_THE_LIMIT = {
     "1 MB": 0.9,
     "6 MB": 0.9,
+    "round trip p99, spinning": 0.5,
+    "round trip p99.9, spinning": 0.5,
     "round trip p50, sleeping": 0.8,
     "round trip p99, sleeping": 0.8,
     "round trip p99.9, sleeping": 0.8,

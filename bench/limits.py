@@ -21,8 +21,8 @@ def _large(size: int) -> Callable[[float], float]:
     return lambda seconds: number_from(LIMITS, "large", size, max(20, int(seconds * 4e9) // size), cpus=pair.cpus)
 
 
-def _wake(centile: float) -> Callable[[float], float]:
-    return lambda seconds: number_from(LIMITS, "wake", max(1000, int(seconds * 20_000)), centile, cpus=pair.cpus)
+def _trips(what: str, a_second: int, centile: float) -> Callable[[float], float]:
+    return lambda seconds: number_from(LIMITS, what, max(1000, int(seconds * a_second)), centile, cpus=pair.cpus)
 
 
 def _crowd(seconds: float) -> float:
@@ -37,7 +37,11 @@ def limit_cells() -> list[Cell]:
             for label, size in SIZES.items()
             if size >= pair.LARGE_BYTES
         ),
-        *(Cell(f"{PREFIX}round trip p{centile:g}, sleeping", "µs", _wake(centile), True) for centile in pair.CENTILES),
+        *(
+            Cell(f"{PREFIX}round trip p{centile:g}, {how}", "µs", _trips(what, a_second, centile), True)
+            for how, what, a_second in (("sleeping", "wake", 20_000), ("spinning", "trip", 200_000))
+            for centile in pair.CENTILES
+        ),
         Cell(f"{PREFIX}64 clients of a batching server", "requests/s", _crowd, False, False),
         Cell(f"{PREFIX}CPU of a second's wait", "ms", lambda _: number_from(LIMITS, "second", 0)),
     ]

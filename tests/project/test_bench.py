@@ -319,7 +319,7 @@ def test_the_native_helper_builds() -> None:
     cpu = max(os.sched_getaffinity(0))
     assert floors.floor("cacheline") > 0
     assert floors.floor("throughput", 1000) > 0
-    for what in (("large", 1 << 16, 30), ("wake", 200, 99.9), ("crowd", 3, 20)):
+    for what in (("large", 1 << 16, 30), ("wake", 200, 99.9), ("trip", 200, 50), ("crowd", 3, 20)):
         assert floors.number_from(floors.LIMITS, *what) > 0
     with pytest.raises(subprocess.CalledProcessError):
         floors.floor("cacheline", cpus=(cpu, 1 << 16 | cpu))
