@@ -130,11 +130,17 @@ inline void ring_if_armed(Word<uint64_t>& bell) {
         ring_armed(bell);
 }
 
+// Of several bells that are armed for one sleep. The caller then makes the process-wide barrier once, for all of them.
+inline Bell arm_before_barrier(Word<uint64_t>& bell) {
+    // [SLEEP] acq_rel, then the process-wide barrier: armed before we look. Pairs with [ARMED].
+    return {bell.futex(), static_cast<uint32_t>(bell.fetch_add(kArmed, std::memory_order_acq_rel))};
+}
+
 // Before the last look at the awaited word.
 inline Bell arm(Word<uint64_t>& bell) {
-    // [SLEEP] acq_rel, then the process-wide barrier: armed before we look. Pairs with [ARMED].
-    auto value = static_cast<uint32_t>(bell.fetch_add(kArmed, std::memory_order_acq_rel));
-    return {bell.futex(), value, process_barrier::make()};
+    Bell armed = arm_before_barrier(bell);
+    armed.always_wakes = process_barrier::make();
+    return armed;
 }
 
 #if !defined(RINGMAIN_EXPLORE)

@@ -107,13 +107,13 @@ Listening BlockingReader::listen_to_directory() {
     return {true, directory->bell()};
 }
 
-Awaited BlockingReader::awaited(const Listening& listening) {
+Awaited BlockingReader::awaited(const Listening& listening, bool barrier_follows) {
     // The topic's life has just ended, and the next is not there yet. Read the directory's bell first, then look again:
     // otherwise a topic created in between would not wake us.
     if (!attached()) return {listening.bell, !listening.listens, directory};
     // We stay in a life that has ended as long as its messages are borrowed; no bell rings when they are given back.
     if (topic_file().retired() && !leases.empty()) return {{}, false};
-    Bell bell = work ? work->worker.bell() : reader->bell();
+    Bell bell = work ? work->worker.bell() : barrier_follows ? reader->arm_bell() : reader->bell();
     return {bell, !bell.word, participant->shared()};
 }
 

@@ -35,9 +35,16 @@ Woken sleep_on_event(const Event& event, int64_t timeout_ns) {
 
 }  // namespace
 
-void SleepForAny::add(Bell bell, Awaiting awaiting) {
+template <class Make>
+void SleepForAny::add(Bell bell, Make awaiting) {
     bells_.push_back(bell);
-    awaiting_.push_back(std::move(awaiting));
+    if (watched_) awaiting_.push_back(awaiting());
+}
+
+void SleepForAny::make_barrier() {
+    if (process_barrier::make()) return;
+    polls_ = true;
+    for (Bell& bell : bells_) bell.always_wakes = false;
 }
 
 void SleepForAny::add(size_t index, const BlockingReader& reader, const Awaited& awaited) {
@@ -51,7 +58,7 @@ void SleepForAny::add(size_t index, const BlockingReader& reader, const Awaited&
     }
     const TopicFile& file = reader.topic_file();
     if (lives_.insert({file.inode, file.epoch, reader.work != nullptr}).second)
-        add(awaited.bell, reader.awaiting(awaited.bell.word));
+        add(awaited.bell, [&] { return reader.awaiting(awaited.bell.word); });
 }
 
 void SleepForAny::add(const std::shared_ptr<Directory>& directory, Bell bell) {
@@ -60,7 +67,7 @@ void SleepForAny::add(const std::shared_ptr<Directory>& directory, Bell bell) {
         return directory->replaced() ||
                std::ranges::any_of(*missing, [](const auto& each) { return each.first->has(each.second); });
     };
-    add(bell, {bell.word, {}, over});
+    add(bell, [&] { return Awaiting{bell.word, {}, over}; });
 }
 
 Woken SleepForAny::sleep_on_all(int64_t timeout_ns) const {
@@ -92,6 +99,10 @@ Woken SleepForAny::once(Deadline& deadline, SleepsSoFar& before) const {
     if (bells_.size() > kMaxBells) return watched_by_threads(deadline, before.polls);
     auto sleep = [this](int64_t timeout_ns) { return sleep_on_all(timeout_ns); };
     if (polls_) return sleep(std::min(kSlice_ns, deadline.left_ns()));
+    if (!watched_) {
+        before.briefly = false;  // another sleep of this wait watches
+        return sleep(std::min(kBriefSleep_ns, deadline.left_ns()));
+    }
     auto watch = [this] {
         DeathWatches deaths;
         for (const Awaiting& each : awaiting_) deaths.each.push_back(std::make_unique<DeathWatch>(each));

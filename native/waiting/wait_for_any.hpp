@@ -1,5 +1,8 @@
 // Waits for many readers at once: until one of them has a message. Owns these invariants: it sleeps only after it has looked at
 // each of them with its bell armed; each bell is slept on once, however many readers share it.
+//
+// Most waits of a busy program find a message, so the first look arms nothing. For a sleep, all bells are armed, then one
+// process-wide barrier is made for all of them, then each is looked at once more: a barrier for each would be most of the cost.
 #pragma once
 
 #include <optional>
@@ -77,15 +80,23 @@ class SleepForAny {
     std::shared_ptr<Missing> missing_ = std::make_shared<Missing>();
     std::vector<SleepsFor> readers_;
     bool polls_ = false;  // one of the readers must
+    bool watched_;        // deaths are, so `awaiting_` is filled
 
-    void add(Bell bell, Awaiting awaiting);
+    template <class Make>
+    void add(Bell bell, Make awaiting);
     Woken sleep_on_all(int64_t timeout_ns) const;
     std::shared_ptr<Event> watched() const;
     Woken watched_by_threads(Deadline& deadline, int& polls) const;
 
   public:
+    // A wait is brief at first: then deaths are not watched, and what each bell awaits is not written down.
+    SleepForAny(size_t count, const SleepsSoFar& before) : watched_(!before.briefly || count > kMaxBells) {}
+
     void add(size_t index, const BlockingReader& reader, const Awaited& awaited);
     void add(const std::shared_ptr<Directory>& directory, Bell bell);
+
+    // After all are armed, before each is asked whether it may sleep.
+    void make_barrier();
 
     std::span<const SleepsFor> readers() const { return readers_; }
     Woken once(Deadline& deadline, SleepsSoFar& before) const;
@@ -97,34 +108,58 @@ class SleepForAny {
 template <ManyReadersHost H>
 Outcome wait_for_any(size_t count, Deadline& deadline, std::vector<size_t>& ready, H& host,
                      std::optional<uint32_t> directory_seen = {}) {
-    ready.clear();
-    SleepsSoFar before;
-    for (bool slice_is_over = false;;) {
-        SleepForAny sleep;
-        bool look_again = false, directory_changed = false;
+    // An Outcome that ends the wait, or `ready`, or `not_there`: none of them is.
+    auto look_at_each = [&](auto look) {
+        ready.clear();
         for (size_t i = 0; i < count; ++i) {
-            Outcome found = host.look(i, [&](BlockingReader& reader, auto& of_reader) {
-                if (slice_is_over) reader.leave_if_deleted(of_reader);
-                Listening listening = reader.listen();
-                if (directory_seen && i == 0 && reader.directory) {
-                    sleep.add(reader.directory, reader.directory->bell());
-                    directory_changed = reader.directory->changes() != *directory_seen;
-                }
-                View view;
-                Outcome now = reader.now(view, false, false, of_reader);
-                if (now != Outcome::not_there) return now;
-                Awaited next = reader.awaited(listening);
-                look_again |= next.at_once;
-                sleep.add(i, reader, next);
-                return now;
-            });
+            Outcome found = host.look(
+                i, [&](BlockingReader& reader, auto& of_reader) { return look(i, reader, of_reader); });
             if (found == Outcome::ready)
                 ready.push_back(i);
             else if (found != Outcome::not_there)
                 return found;
         }
-        if (!ready.empty() || directory_changed) return Outcome::ready;
+        return ready.empty() ? Outcome::not_there : Outcome::ready;
+    };
+    bool sleeps = deadline.timeout_ns() != 0 || directory_seen;
+    SleepsSoFar before;
+    for (bool slice_is_over = false;;) {
+        Outcome found = look_at_each([&](size_t, BlockingReader& reader, auto& of_reader) {
+            View view;
+            bool looks =
+                reader.attached() || !sleeps;  // who listens for a topic does so before he looks for it
+            return looks ? reader.now(view, false, false, of_reader) : Outcome::not_there;
+        });
+        if (found != Outcome::not_there) return found;
+        if (!sleeps) return Outcome::timed_out;
+
+        SleepForAny sleep(count, before);
+        bool look_again = false, directory_changed = false;
+        found = look_at_each([&](size_t i, BlockingReader& reader, auto& of_reader) {
+            if (slice_is_over) reader.leave_if_deleted(of_reader);
+            Listening listening = reader.listen();
+            if (directory_seen && i == 0 && reader.directory) {
+                sleep.add(reader.directory, reader.directory->bell());
+                directory_changed = reader.directory->changes() != *directory_seen;
+            }
+            View view;
+            Outcome now = reader.now(view, false, false, of_reader);
+            if (now != Outcome::not_there) return now;
+            Awaited next = reader.awaited(listening, true);
+            look_again |= next.at_once;
+            sleep.add(i, reader, next);
+            return now;
+        });
+        if (found == Outcome::not_there && directory_changed) return Outcome::ready;
+        if (found != Outcome::not_there) return found;
         if (deadline.left_ns() == 0) return Outcome::timed_out;
+
+        sleep.make_barrier();
+        found = look_at_each([&](size_t, BlockingReader& reader, auto&) {
+            look_again |= !reader.may_sleep();
+            return Outcome::not_there;
+        });
+        if (found != Outcome::not_there) return found;
         if (!look_again) {
             auto once = [&] { return sleep.once(deadline, before); };
             slice_is_over = host.sleep(sleep.readers(), once) == Woken::timed_out;
