@@ -332,6 +332,12 @@ void destroy(PyObject* self) {
     return 1;
 }
 
+PyObject* new_batch(const std::shared_ptr<Columns>& columns) {
+    PyObject* batch = allocate(batch_type);
+    if (batch) reinterpret_cast<BatchObject*>(batch)->columns = new std::shared_ptr<Columns>(columns);
+    return batch;
+}
+
 // recv_batch(subscriber, max_messages, timeout, max_bytes): the module's function behind Subscriber.recv_batch.
 PyObject* recv_batch(PyObject*, PyObject* args) {
     PyObject *self, *timeout;
@@ -349,9 +355,10 @@ PyObject* recv_batch(PyObject*, PyObject* args) {
     std::shared_ptr<Columns> columns = Spare::take();
     Columns& c = *columns;
     if (!c.start()) return PyErr_NoMemory();
-    Receiving turn(self, *s);
-    if (!turn.entered() || !usable_subscriber(self)) return nullptr;
     Deadline deadline(timeout_ns);
+    Receiving turn(self, *s, &deadline);
+    if (turn.late()) return new_batch(columns);
+    if (!turn.entered() || !usable_subscriber(self)) return nullptr;
     View view;
     int laps = 0;
     int found = max_messages > 0 ? wait_for_message(self, *s, deadline, view) : 0;
@@ -388,9 +395,7 @@ PyObject* recv_batch(PyObject*, PyObject* args) {
         if (c.rows == 0) return nullptr;
         PyErr_Clear();  // what was taken is not discarded: the next call meets the same error first
     }
-    PyObject* batch = allocate(batch_type);
-    if (batch) reinterpret_cast<BatchObject*>(batch)->columns = new std::shared_ptr<Columns>(columns);
-    return batch;
+    return new_batch(columns);
 }
 
 PyMethodDef methods[] = {

@@ -217,9 +217,10 @@ PyObject* borrow(PyObject*, PyObject* args) {
         !parse_timeout(timeout, timeout_ns))
         return nullptr;
     SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
-    Receiving turn(self, *s);
-    if (!turn.entered() || !usable_subscriber(self)) return nullptr;
     Deadline deadline(timeout_ns);
+    Receiving turn(self, *s, &deadline);
+    if (turn.late()) return raise_late(*s, deadline);
+    if (!turn.entered() || !usable_subscriber(self)) return nullptr;
     for (int laps = 0;;) {
         View view;
         int found = wait_for_message(self, *s, deadline, view, true);
@@ -241,11 +242,11 @@ PyObject* borrow_many(PyObject*, PyObject* args) {
         !parse_timeout(timeout, timeout_ns))
         return nullptr;
     SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
-    Receiving turn(self, *s);
-    if (!turn.entered() || !usable_subscriber(self)) return nullptr;
-    Ref list(PyList_New(0));
-    if (!list) return nullptr;
     Deadline deadline(timeout_ns);
+    Receiving turn(self, *s, &deadline);
+    Ref list(PyList_New(0));
+    if (turn.late() || !list) return list.release();
+    if (!turn.entered() || !usable_subscriber(self)) return nullptr;
     View view;
     int found = max_messages > 0 ? wait_for_message(self, *s, deadline, view, true) : 0;
     while (found == 1) {

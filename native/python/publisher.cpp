@@ -13,13 +13,12 @@ namespace {
 
 // Sends encoded bytes. A bridge or a replay passes the number and time that the message had.
 [[gnu::always_inline]] inline PyObject* send_bytes(PublisherState& p, const Bytes& data,
-                                                   std::string_view kind, int64_t timeout_ns,
+                                                   std::string_view kind, Deadline& deadline,
                                                    const uint64_t* explicit_seq = nullptr,
                                                    int64_t explicit_time_ns = 0) {
     uint64_t size = static_cast<uint64_t>(data.size);
     uint64_t envelope = align_up(p.sender.size() + kind.size());
     if (size + envelope > p.largest_bytes) return raise_too_large(p, size, envelope);
-    Deadline deadline(timeout_ns);
     Writer& w = *p.writer;
     if (!start_message(p, room_for(footprint(size, p.sender.size(), kind.size())), deadline)) return nullptr;
     uint64_t seq = explicit_seq ? *explicit_seq : w.seq();
@@ -76,8 +75,11 @@ PyObject* encode(const PublisherState& p, PyObject* object) {
     Bytes data;
     if (!data.get(encoded ? encoded.get() : object)) [[unlikely]]
         return raise_wrong_type(p, object);
-    OneAtATime turn(p.caller);
-    return turn.entered && usable(self) ? send_bytes(p, data, kind, timeout_ns) : nullptr;
+    Deadline deadline(timeout_ns);
+    OneAtATime turn(p.caller, &deadline);
+    if (turn.late) [[unlikely]]
+        return raise_late(p, deadline);
+    return turn.entered && usable(self) ? send_bytes(p, data, kind, deadline) : nullptr;
 }
 
 [[gnu::noinline]] PyObject* send_with_options(PyObject* self, PyObject* const* args, Py_ssize_t count,
@@ -131,11 +133,12 @@ PyObject* send_as(PyObject* self, PyObject* args) {
     if (kind_object && (!text_of(kind_object, kind) || !check_kind(kind))) return nullptr;
     Bytes data;
     if (!data.get(object)) return nullptr;
-    OneAtATime turn(p->caller);
+    Deadline deadline(timeout < 0 ? kForever : static_cast<int64_t>(timeout * 1e9));
+    OneAtATime turn(p->caller, &deadline);
     uint64_t number = static_cast<uint64_t>(seq);
+    if (turn.late) return raise_late(*p, deadline);
     if (!turn.entered || !usable(self)) return nullptr;
-    return send_bytes(*p, data, kind, timeout < 0 ? kForever : static_cast<int64_t>(timeout * 1e9),
-                      seq < 0 ? nullptr : &number, time_ns);
+    return send_bytes(*p, data, kind, deadline, seq < 0 ? nullptr : &number, time_ns);
 }
 
 // set_sender(name): the sender of messages from now on.
@@ -246,7 +249,9 @@ PyObject* send_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
         }
         largest = std::max(largest, batch[i].size());
     }
-    OneAtATime turn(p->caller);
+    Deadline deadline(timeout_ns);
+    OneAtATime turn(p->caller, &deadline);
+    if (turn.late) return raise_late(*p, deadline);
     if (!turn.entered || !usable(self)) return nullptr;
     auto fits = [&](size_t size, std::string_view kind) {
         uint64_t envelope = align_up(p->sender.size() + kind.size());
@@ -255,7 +260,6 @@ PyObject* send_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
     if (kinds.each.empty() && !fits(largest, kinds.all)) return nullptr;
     for (size_t i = 0; i < kinds.each.size(); ++i)
         if (!fits(batch[i].size(), kinds.each[i])) return nullptr;
-    Deadline deadline(timeout_ns);
     uint64_t sent = 0;
     if (!send_all(*p, batch, kinds, deadline, sent)) {
         // The error says how many were sent, so that none is sent twice or lost.

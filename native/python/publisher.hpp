@@ -72,6 +72,8 @@ inline void copy_payload(CopyChoice& choice, std::byte* to, const char* from, si
     }
 }
 
+// The time was up while another thread was in a call. Raises; always null.
+PyObject* raise_late(const PublisherState& p, const Deadline& deadline);
 // Leaves the topic. Call inside OneAtATime.
 void leave_topic(PublisherState& p);
 

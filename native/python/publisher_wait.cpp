@@ -36,6 +36,11 @@ static PyObject* raise_no_room(const PublisherState& p, const Deadline& deadline
                       p.describe_obstacle().c_str(), whom.get());
 }
 
+PyObject* raise_late(const PublisherState& p, const Deadline& deadline) {
+    return raise_made("no_room", "(sOs)", p.topic.c_str(), seconds(deadline.timeout_ns()).get(),
+                      "another thread, which is in a call to the same publisher");
+}
+
 PyObject* raise_outcome(PublisherState& p, Outcome outcome, const Deadline& deadline) {
     switch (outcome) {
         case Outcome::taken_over:

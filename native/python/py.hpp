@@ -207,8 +207,13 @@ struct CallingThread {
 class OneAtATime {
     CallingThread& caller_;
 
-    // False: raised. A signal handler or a decoder that used the endpoint it was called from would wait for itself.
-    [[gnu::noinline]] bool wait() {
+    // False: raised, or too late. A signal handler or a decoder that used the endpoint it was called from would wait for
+    // itself. A call that has no time waits for one that ends soon: a copy, and not a message.
+    [[gnu::noinline]] bool wait(Deadline* deadline) {
+        constexpr int64_t kEndsSoon_ns = 1'000'000;
+        Deadline until(!deadline                     ? kForever
+                       : deadline->timeout_ns() == 0 ? kEndsSoon_ns
+                                                     : deadline->left_ns());
         while (caller_.inside()) {
             if (caller_.is_us()) {
                 raise(
@@ -217,9 +222,13 @@ class OneAtATime {
                     "decoder cannot use it");
                 return false;
             }
+            if (until.left_ns() == 0) {
+                late = true;
+                return false;
+            }
             caller_.awaited = true;
             // A slice: a signal that comes just before the kernel puts us to sleep does not interrupt us.
-            sleep_without_gil({&caller_.left, caller_.left}, kSlice_ns);
+            sleep_without_gil({&caller_.left, caller_.left}, std::min(kSlice_ns, until.left_ns()));
             if (PyErr_CheckSignals() != 0) return false;
         }
         return true;
@@ -233,8 +242,10 @@ class OneAtATime {
 
   public:
     bool entered = false;
-    [[gnu::always_inline]] explicit OneAtATime(CallingThread& caller) : caller_(caller) {
-        if (caller_.thread && !wait()) [[unlikely]]
+    bool late = false;  // not entered in time, and nothing is raised: the call says what its timeout means
+    [[gnu::always_inline]] explicit OneAtATime(CallingThread& caller, Deadline* deadline = nullptr)
+        : caller_(caller) {
+        if (caller_.thread && !wait(deadline)) [[unlikely]]
             return;
         caller_.thread = CallingThread::here();
         caller_.forked = forks.load(std::memory_order_relaxed);

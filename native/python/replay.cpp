@@ -115,7 +115,8 @@ bool envelope_fits(const TrackState& t, Py_ssize_t row) {
 bool publish(TrackState& t, Py_ssize_t end, bool original, Deadline& deadline) {
     PyObject* self = t.publisher.get();
     PublisherState& p = *reinterpret_cast<PublisherObject*>(self)->state;
-    OneAtATime turn(p.caller);
+    OneAtATime turn(p.caller, &deadline);
+    if (turn.late) return raise_late(p, deadline) != nullptr;
     if (!turn.entered || !usable(self)) return false;
     std::string_view sender = t.sender.of(t.at), kind = t.kind.of(t.at);
     uint64_t envelope = align_up(sender.size() + kind.size());

@@ -229,12 +229,13 @@ PyObject* reserve(PyObject*, PyObject* args) {
     uint64_t size = 0;
     if (!parse_count("size", size_object, size)) return nullptr;
     PublisherState* p = reinterpret_cast<PublisherObject*>(publisher)->state;
-    OneAtATime turn(p->caller);
+    Deadline deadline(timeout_ns);
+    OneAtATime turn(p->caller, &deadline);
+    if (turn.late) return raise_late(*p, deadline);
     if (!turn.entered || !usable(publisher)) return nullptr;
     uint64_t envelope = align_up(p->sender.size() + kind.size());
     if (size > p->largest_bytes || size + envelope > p->largest_bytes)
         return raise_too_large(*p, size, envelope);
-    Deadline deadline(timeout_ns);
     if (!start_message(*p, room_for(footprint(size, p->sender.size(), kind.size())), deadline))
         return nullptr;
     Ref self(allocate(reservation_type));

@@ -173,10 +173,12 @@ PyObject* take_requests(PyObject* self, PyObject* args) {
     if (!PyArg_ParseTuple(args, "nO", &most, &timeout) || !parse_timeout(timeout, timeout_ns)) return nullptr;
     ServerState& k = server_of(self);
     SubscriberState* s = reinterpret_cast<SubscriberObject*>(k.subscriber.get())->state;
-    Receiving turn(k.subscriber.get(), *s);
+    Deadline deadline(timeout_ns);
+    Receiving turn(k.subscriber.get(), *s, &deadline);
     Ref list(PyList_New(0));
-    if (!list || !turn.entered() || !usable_subscriber(k.subscriber.get())) return nullptr;
-    for (Deadline deadline(timeout_ns); PyList_Size(list.get()) < most; deadline = Deadline(0)) {
+    if (turn.late() || !list) return list.release();
+    if (!turn.entered() || !usable_subscriber(k.subscriber.get())) return nullptr;
+    for (; PyList_Size(list.get()) < most; deadline = Deadline(0)) {
         Ref request;
         int found = next_request(self, k, *s, deadline, request);
         if (found < 0) return nullptr;

@@ -140,9 +140,10 @@ template <bool whole>
         if (!parse_arguments(function, args, count, names, kNames, 0, given, 1)) return nullptr;
         if (!parse_timeout(given[0], timeout_ns)) return nullptr;
     }
-    Receiving turn(self, *s);
-    if (!turn.entered() || !usable_subscriber(self)) return nullptr;
     Deadline deadline(timeout_ns);
+    Receiving turn(self, *s, &deadline);
+    if (turn.late()) return raise_late(*s, deadline);
+    if (!turn.entered() || !usable_subscriber(self)) return nullptr;
     PyObject* result = receive<whole>(self, *s, deadline);
     if (s->work) [[unlikely]]
         note_object(*s, result);
@@ -166,9 +167,10 @@ PyObject* recv_message(PyObject* self, PyObject* const* args, Py_ssize_t count, 
 template <bool whole>
 PyObject* receive_now(PyObject* self) {
     SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
-    Receiving turn(self, *s);
-    if (!turn.entered() || !usable_subscriber(self)) return nullptr;
     Deadline deadline(0);
+    Receiving turn(self, *s, &deadline);
+    if (turn.late()) Py_RETURN_NONE;
+    if (!turn.entered() || !usable_subscriber(self)) return nullptr;
     PyObject* result = receive<whole>(self, *s, deadline);
     if (s->work) [[unlikely]]
         note_object(*s, result);
@@ -231,9 +233,10 @@ PyObject* receive_many(PyObject* self, PyObject* const* args, Py_ssize_t count, 
     uint64_t max_messages = 0;
     if (!parse_count("max_messages", given[0], max_messages)) return nullptr;
     if (given[1] && !parse_timeout(given[1], timeout_ns)) return nullptr;
-    Receiving turn(self, *s);
-    if (!turn.entered() || !usable_subscriber(self)) return nullptr;
     Deadline deadline(timeout_ns);
+    Receiving turn(self, *s, &deadline);
+    if (turn.late()) return PyList_New(0);
+    if (!turn.entered() || !usable_subscriber(self)) return nullptr;
     View view{};
     Objects taken;
     int laps = 0;
@@ -300,9 +303,10 @@ PyObject* recv_into(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
         Py_buffer& buffer;
         ~Release() { PyBuffer_Release(&buffer); }
     } release{buffer};
-    Receiving turn(self, *s);
-    if (!turn.entered() || !usable_subscriber(self)) return nullptr;
     Deadline deadline(timeout_ns);
+    Receiving turn(self, *s, &deadline);
+    if (turn.late()) return raise_late(*s, deadline);
+    if (!turn.entered() || !usable_subscriber(self)) return nullptr;
     for (int laps = 0;;) {
         View view;
         int found = wait_for_message(self, *s, deadline, view);

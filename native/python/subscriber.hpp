@@ -128,7 +128,9 @@ class Receiving {
     OneAtATime turn_;
 
   public:
-    Receiving(PyObject* self, SubscriberState& s) : self_(self), s_(s), turn_(s.caller) {
+    // Without a deadline it waits for as long as another thread is inside.
+    Receiving(PyObject* self, SubscriberState& s, Deadline* deadline = nullptr)
+        : self_(self), s_(s), turn_(s.caller, deadline) {
         if (s.work && turn_.entered && s.attached()) [[unlikely]]
             s.work->finish_received();
     }
@@ -139,6 +141,7 @@ class Receiving {
             update_descriptor(self_, s_);
     }
     bool entered() const { return turn_.entered; }
+    bool late() const { return turn_.late; }
 };
 
 // A Lease of a message that is lent already: it ends nothing but the reading. nullptr: raised.
@@ -149,6 +152,8 @@ PyObject* lease_of_lent(PyObject* self, const View& view);
 bool try_again(Deadline& deadline, int& laps);
 
 PyObject* raise_timeout(const SubscriberState& s, const Deadline& deadline);
+// The time was up while another thread was in a call.
+PyObject* raise_late(const SubscriberState& s, const Deadline& deadline);
 PyObject* raise_evicted(const SubscriberState& s);
 // Closed while it waited: that is not an error of a loop over messages, but its end.
 void clear_if_closed();

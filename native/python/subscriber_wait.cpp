@@ -165,6 +165,11 @@ PyObject* raise_timeout(const SubscriberState& s, const Deadline& deadline) {
                       participants.get(), s.reader->pending_lost);
 }
 
+PyObject* raise_late(const SubscriberState& s, const Deadline& deadline) {
+    return raise_made("no_message", "(sOs()i)", s.topic.c_str(), seconds(deadline.timeout_ns()).get(),
+                      "another thread was in a call to the same subscriber", 0);
+}
+
 PyObject* raise_evicted(const SubscriberState& s) {
     return raise(
         "TakenOver",

@@ -10,12 +10,15 @@ namespace {
 // Subscribers, as the host of a wait for all of them.
 class SubscribersHost {
     std::vector<Ref> subscribers_;
+    Deadline& deadline_;
 
     SubscriberState& state(size_t index) const {
         return *reinterpret_cast<SubscriberObject*>(subscribers_[index].get())->state;
     }
 
   public:
+    explicit SubscribersHost(Deadline& deadline) : deadline_(deadline) {}
+
     // False: raised.
     bool add(PyObject* object) {
         PyObject* subscriber = subscriber_in(object);
@@ -30,7 +33,8 @@ class SubscribersHost {
     template <class Look>
     Outcome look(size_t index, Look look) {
         SubscriberState& s = state(index);
-        OneAtATime turn(s.caller);
+        OneAtATime turn(s.caller, &deadline_);
+        if (turn.late) return Outcome::not_there;  // another thread receives, and the time is up
         if (!turn.entered || !usable_subscriber(subscribers_[index].get())) return Outcome::stopped;
         SubscriberHost host(subscribers_[index].get(), s);
         int found = in_python(s, [&] { return look(s, host); });
@@ -65,11 +69,11 @@ PyObject* wait(PyObject*, PyObject* args) {
         return nullptr;
     Ref list(PySequence_List(sequence)), found(PyList_New(0));
     if (!list || !found) return nullptr;
-    SubscribersHost host;
+    Deadline deadline(timeout_ns);
+    SubscribersHost host(deadline);
     Py_ssize_t count = PyList_Size(list.get());
     for (Py_ssize_t i = 0; i < count; ++i)
         if (!host.add(PyList_GetItem(list.get(), i))) return nullptr;
-    Deadline deadline(timeout_ns);
     std::vector<size_t> ready;
     std::optional<uint32_t> seen;
     if (directory_seen >= 0) seen = static_cast<uint32_t>(directory_seen);

@@ -10,6 +10,7 @@ import time
 import pytest
 
 import ringmain as rm
+from tests.ring.test_waiting import bell_of
 
 
 def test_many_threads_send_on_one_publisher(in_thread):
@@ -178,3 +179,59 @@ def test_leases_are_given_back_by_whichever_thread_drops_them(in_thread):
             dropper()
         del leases
         assert not rm.info("x").readers[0].holding
+
+
+@pytest.mark.parametrize(
+    ("call", "late"),
+    [
+        ("recv", rm.Timeout),
+        ("recv_message", rm.Timeout),
+        ("borrow", rm.Timeout),
+        ("recv_many", []),
+        ("recv_batch", 0),
+        ("recv_into", rm.Timeout),
+        ("wait", []),
+        ("try_recv", None),
+    ],
+)
+def test_a_call_beside_another_threads_keeps_its_timeout(call, late, in_thread, until, runtime_dir):
+    """The other waits for as long as it likes."""
+    with rm.Publisher("x") as pub, rm.Subscriber("x") as sub:
+        other = in_thread(sub.recv, 60)
+        until(lambda: bell_of(runtime_dir, "x").armed)
+        calls = {
+            "recv_many": lambda: sub.recv_many(1, timeout=0.05),
+            "recv_batch": lambda: sub.recv_batch(1, timeout=0.05).nbytes,
+            "recv_into": lambda: sub.recv_into(bytearray(9), timeout=0.05),
+            "wait": lambda: rm.wait([sub], timeout=0.05),
+            "try_recv": sub.try_recv,
+        }
+        act = calls.get(call, lambda: getattr(sub, call)(timeout=0.05))
+        if late is rm.Timeout:
+            with pytest.raises(rm.Timeout, match="another thread was in a call to the same subscriber"):
+                act()
+        else:
+            assert act() == late
+        pub.send(b"x")
+        assert other() == b"x"
+
+
+@pytest.mark.parametrize("call", ["send", "send_many", "reserve", "stream"])
+def test_a_send_beside_another_threads_keeps_its_timeout(call, in_thread):
+    with rm.Publisher("x", contract="reliable", capacity=4096) as pub, rm.Subscriber("x") as sub:
+        assert sub.try_recv() is None
+        pub.send(bytes(3000))
+        entered = threading.Event()
+        other = in_thread(lambda: (entered.set(), pub.send(bytes(3000), timeout=60)))
+        entered.wait()
+        time.sleep(0.02)  # until it is most likely inside; if it is not, this sends first, and is as late
+        calls = {
+            "send": lambda: pub.send(bytes(3000), timeout=0.05),
+            "send_many": lambda: pub.send_many([bytes(3000)], timeout=0.05),
+            "reserve": lambda: pub.reserve(3000, timeout=0.05),
+            "stream": lambda: pub.stream(timeout=0.05).write(bytes(3000)),
+        }
+        with pytest.raises(rm.Full):
+            calls[call]()
+        sub.recv()
+        other()
