@@ -521,7 +521,8 @@ std::shared_ptr<TopicFile> TopicFile::open(std::shared_ptr<Directory> directory,
     if (h.magic != kMagic) corrupt("it does not begin as a topic does (wrong magic)");
     if (h.version != kVersion)
         corrupt("its layout is version " + std::to_string(h.version) + ", this ringmain supports version " +
-                std::to_string(kVersion) + "; close its users and run `ringmain clean`");
+                std::to_string(kVersion) + "; close its users and run `ringmain clean " + s.topic +
+                " --force`");
     s.contract = h.contract;
     s.capacity_bytes = h.capacity_bytes;
     s.data_offset = h.data_offset;
