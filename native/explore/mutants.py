@@ -138,8 +138,8 @@ MUTANTS = [
         BELL,
         (
             (
-                "return {bell.futex(), value, process_barrier::make()};",
-                "return {bell.futex(), value};",
+                "    armed.always_wakes = process_barrier::make();\n",
+                "",
             ),
         ),
     ),
@@ -586,7 +586,7 @@ MUTANTS = [
         "a reader that finds the topic removed as it goes to sleep sleeps all the same",
         "removed while a reader sleeps",
         READER,
-        ((" || (commit & kRetired)", ""),),
+        ((" && !(commit & kRetired)", ""),),
     ),
     Mutant(
         "removal-wakes-one",
