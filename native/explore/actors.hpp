@@ -1,4 +1,4 @@
-// The actors: writers and readers that use the core as the binding does, and check what they receive.
+// The actors: writers, readers and workers. They wait by the loops that ship (waiting/), and check what they receive.
 #pragma once
 
 #include <algorithm>
@@ -31,6 +31,7 @@ struct Sends {
     size_t batch = 1;             // so many with one commit
     bool joins = false;           // while the others run; otherwise it is there from the start
     bool takeover = false;
+    bool gives_name = false;       // the topic has no name before
     bool leaves = false;           // leaves the topic at the end
     bool removes = false;          // removes the topic at the end
     bool gives_up = false;         // rather than wait for a hold, ends its turn and sends the next
@@ -44,6 +45,7 @@ struct Reads {
     Start on_lap = Start::oldest;
     bool joins = false;
     bool waited = false;           // it waits for the topic, and its creator has enrolled it
+    bool spins = false;            // before it sleeps: one look
     bool only_at_the_end = false;  // the last look alone
     bool when_free = false;  // the one reader's slot is taken: tries when an actor has died, or at the end
     bool borrows = false;
@@ -58,11 +60,14 @@ struct Reads {
 struct Works {
     int looks = 0;  // so many tries, then only the last look at the end; 0: sleeps when there is nothing
     bool joins = false;
-    bool has_first = false;      // it took the first message before the execution begins
-    bool only_first = false;     // and does nothing more
-    int gives_back = 0;          // so many of the messages it gets
-    int leaves_after = 0;        // so many messages; 0: stays
-    bool odd_only = false;       // it wants messages with odd numbers
+    bool has_first = false;   // it took the first message before the execution begins
+    bool only_first = false;  // and does nothing more
+    int gives_back = 0;       // so many of the messages it gets
+    int leaves_after = 0;     // so many messages; 0: stays
+    bool odd_only = false;    // it wants messages with odd numbers
+    bool spins = false;       // before it sleeps: one look
+    bool never_idle =
+        false;  // looks for dead workers though it never sleeps; begins when one has died, or at the end
     bool until_removed = false;  // sleeps when there is nothing, and ends with the topic's life
 };
 

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 
 namespace {
@@ -36,7 +37,7 @@ void* operator new(std::size_t size) {
         std::abort();
     }
     used = at + size;
-    return arena + at;
+    return std::memset(arena + at, 0, size);  // so that an object's padding is part of no state
 }
 void operator delete(void* p) noexcept {
     if (!inside(p)) std::free(p);

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "explore/actors.hpp"
+#include "explore/model.hpp"
 
 namespace ringmain::explore {
 
@@ -69,6 +70,7 @@ Case make(std::string name, const Topic& opened, std::vector<Part> parts, int de
     }
     c.setup = [opened, parts] {
         open_topic(opened);
+        if (std::ranges::any_of(parts, [](const Part& part) { return part.sends.gives_name; })) remove_name();
         // Readers that are there from the start see all that was sent before them, unless they start at the next message.
         // Those that wait for the topic are enrolled before anything is sent.
         for (size_t i = 0; i < parts.size(); ++i)
@@ -119,6 +121,11 @@ void add_broadcast(std::vector<Case>& cases) {
     add("sealed and dropped", {writer({.sizes = {S, S, S}, .drops_first = true}), reader({.looks = 3})});
     add("two readers", {writer({.sizes = {S, S, S}}, kBrim), reader(kTwice), reader(kTwice)});
     add("sleeps and is woken", {writer({.sizes = {S, S}}), reader({})});
+    add("spins, sleeps and is woken", {writer({.sizes = {S}}), reader({.spins = true})});
+    cases.push_back(make("a sleep is listed, and the reader woken", Contract::broadcast,
+                         {writer({.sizes = {S}}), reader({})}, 0, 1));
+    add("gets its name while a reader waits for it",
+        {writer({.sizes = {S}, .gives_name = true}), reader({.joins = true})});
     add("two sleep and are woken", {writer({.sizes = {S, S}}), reader({}), reader({})});
     add("two sleep and are woken once", {writer({.sizes = {S}}), reader({}), reader({})});
     add("two sleep, and one of them again", {writer({.sizes = {S}}), reader({.until = 1}), reader({})});
@@ -273,6 +280,7 @@ void add_work(std::vector<Case>& cases) {
     const Works has_first{.looks = 1, .has_first = true}, gives_back{.looks = 1, .gives_back = 1};
     const Part sent = writer({}, {S}), sent_two = writer({}, {S, S}), full = writer({.sizes = {S}}, kOne);
     add("one worker, full, both sleep", {full, worker(sleeps)});
+    add("a worker spins, sleeps and is woken", {writer({.sizes = {S}}), worker({.spins = true})});
     add("two workers look", {sent_two, worker(once), worker(once)});
     add("two workers, full", {full, worker(once), worker(once)});
     add("two workers sleep", {writer({.sizes = {S}}), worker(sleeps), worker(sleeps)});
@@ -290,6 +298,8 @@ void add_work(std::vector<Case>& cases) {
     add("a worker dies", {sent, mortal(worker(once)), worker(sleeps)}, 1);
     add("a worker dies with a message that is in the way", {full, mortal(worker(has_first)), worker(sleeps)},
         1);
+    add("a worker dies, another is never idle",
+        {sent, mortal(worker(has_first)), worker({.looks = 1, .never_idle = true})}, 1);
     add("a worker dies as it gives back", {sent_two, mortal(worker(returns)), worker(once)}, 1);
     add("a worker dies as it passes what another gives back",
         {sent_two, mortal(worker(once)), worker(returns)}, 1);
@@ -334,6 +344,7 @@ void add_removal(std::vector<Case>& cases) {
         cases.push_back(make(name, contract, parts, deaths));
     };
     add("removed while a reader sleeps", Contract::broadcast, {writer(remover), reader(until_removed)});
+    add("removed while a reader looks", Contract::broadcast, {writer(remover), reader(kOnce)});
     add("removed while two readers sleep", Contract::broadcast,
         {writer(remover), reader(until_removed), reader(until_removed)});
     add("removed, the remover dies", Contract::broadcast, {mortal(writer(remover)), reader(until_removed)},
@@ -401,6 +412,7 @@ bool takes_long(const Case& c) {
                              "reliable: a reader dies, its reaper dies",
                              "reliable: two readers waited for the topic",
                              "work: two workers, full",
+                             "pipe: full, both sleep",
                              "work: two workers sleep",
                              "work: two workers sleep, two messages",
                              "work: given back while the writer looks",

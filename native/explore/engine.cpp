@@ -289,6 +289,7 @@ int choose(int options) {
 
 int slices() { return current_case->slices; }
 int stale_looks() { return current_case->stale_looks; }
+bool deaths_allowed() { return current_case->deaths > 0; }
 bool fallback() { return current_case->fallback; }
 bool plain() { return current_case->plain; }
 
@@ -350,9 +351,9 @@ void start_again() {
 void begin_closing() { closing_down = true; }
 int deaths_so_far() { return deaths; }
 
-Outcome explore(const Case& c, double limit_s) {
+Explored explore(const Case& c, double limit_s) {
     make_fibers();
-    Outcome outcome;
+    Explored outcome;
     current_case = &c;
     memory_forget();
     kernel_forget();

@@ -43,7 +43,7 @@ struct Case {
     std::function<uint64_t()> account;  // how an execution ended
 };
 
-struct Outcome {
+struct Explored {
     uint64_t executions = 0, states = 0, steps = 0;
     uint64_t deaths = 0;      // executions in which an actor died
     std::set<uint64_t> ends;  // the different ends of executions, as `account` returns them
@@ -54,7 +54,7 @@ struct Outcome {
     double seconds = 0;
 };
 
-Outcome explore(const Case& c, double limit_s);
+Explored explore(const Case& c, double limit_s);
 
 // ---- for the parts that model memory and kernel ------------------------------------------------------------
 
@@ -64,7 +64,8 @@ int self();  // the actor that runs, or kNoActor
 Life life(int actor);
 int actor_count();
 bool may_die(int actor);
-bool plain();  // interleave every access
+bool deaths_allowed();  // in this case
+bool plain();           // interleave every access
 int slices();
 int stale_looks();
 bool fallback();

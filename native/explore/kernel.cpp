@@ -19,7 +19,7 @@ namespace ringmain::explore {
 
 namespace {
 
-constexpr int kMaxExpiries = 4;  // of slices with nothing else happening: then an actor waits forever
+constexpr int kMaxExpiries = 8;  // of slices with nothing else happening: then an actor waits forever
 
 struct Lock {
     int owner = kNoActor;
@@ -35,13 +35,20 @@ struct Sleeper {
     bool until_death = false;
     Came came = nullptr;  // has what it sleeps for come?
     uint64_t a = 0, b = 0;
+    const std::function<bool()>* over = nullptr;  // its sleep is listed, to be asked after a death
+    bool asks = false;                            // an actor has died since
 };
 
 constexpr size_t kLocks = 1 + kSlots;  // of a file: the roster's, and one for each slot
 Lock locks[2 * kLocks];                // of the topic, then of the waiting file
 uint8_t touched[2 * kLocks];           // for the whole case: by which actors, as a bit set
 Sleeper sleepers[kMaxActors];
-int looks_of[kMaxActors];       // since the actor last slept
+int looks_of[kMaxActors];  // since the actor last slept
+uint32_t found_over_by[kMaxActors];
+bool names_change;  // for the whole case: the topic is given its name, or loses it
+bool named;
+Knowledge named_by;             // what those who changed it knew
+Knowledge left_by_dead;         // what they knew
 constexpr int kMostLooks = 12;  // more than others can change words in a case
 int expiries;
 int slices_left;  // that may end although no wake-up was lost
@@ -50,6 +57,25 @@ size_t lock_index(bool waiting, int64_t byte) {
     size_t first = waiting ? kLocks : 0;
     if (byte == kRosterLockByte) return first;
     return first + 1 + static_cast<size_t>(byte - static_cast<int64_t>(kRosterOffset)) / sizeof(Slot);
+}
+
+// A step of the kernel that others can notice, and that orders what came before it.
+void change_name(bool to) {
+    if (self() == kNoActor) {
+        named = to;
+        return;
+    }
+    if (!names_change) {
+        names_change = true;
+        start_again();
+    }
+    reach();
+    dies_here();
+    count_step();
+    named = to;
+    named_by.join(pass_on(self()));
+    observe(10);
+    if (tracing()) record(to ? "gives the topic its name" : "takes the topic's name");
 }
 
 void let_go(Lock& lock) {
@@ -134,36 +160,46 @@ int get_or_set_lock(int descriptor, int command, struct flock* request) {
 
 void kernel_forget() {
     for (uint8_t& by : touched) by = 0;
+    names_change = false;
 }
 
 void kernel_reset() {
     for (Lock& lock : locks) lock = {};
     for (Sleeper& s : sleepers) s = {};
     for (int& looks : looks_of) looks = 0;
+    for (uint32_t& found : found_over_by) found = 0;
+    named = true;
+    named_by = left_by_dead = {};
     expiries = 0;
     slices_left = slices();
 }
 
 uint64_t kernel_hash() {
     uint64_t hash = static_cast<uint64_t>(expiries + 16 * slices_left);
+    if (deaths_so_far() > 0) hash = mix(hash, hash_ahead(left_by_dead));
+    if (names_change) hash = mix(hash, mix(named, hash_ahead(named_by)));
     for (const Lock& lock : locks)
         hash = mix(hash, mix(static_cast<uint64_t>(lock.owner), hash_ahead(lock.left)));
     for (int i = 0; i < actor_count(); ++i) {
         const Sleeper& s = sleepers[i];  // also of one that was woken and does not know it yet
-        hash = mix(hash, mix(reinterpret_cast<uint64_t>(s.word),
-                             8 * uint64_t{s.value} + static_cast<uint64_t>(s.how)));
+        hash = mix(hash, mix(reinterpret_cast<uint64_t>(s.word), 32 * uint64_t{s.value} + 16 * s.asks +
+                                                                     8 * (s.over != nullptr) +
+                                                                     static_cast<uint64_t>(s.how)));
     }
     return hash;
 }
 
 void kernel_reaps(int actor) {
+    left_by_dead.join(pass_on(actor));
     for (Lock& lock : locks) {
         if (lock.owner != actor) continue;
         lock.left.join(pass_on(actor));
         let_go(lock);
     }
-    for (int i = 0; i < actor_count(); ++i)
+    for (int i = 0; i < actor_count(); ++i) {
         if (life(i) == Life::napping || (life(i) == Life::asleep && sleepers[i].until_death)) unblock(i);
+        sleepers[i].asks |= sleepers[i].over != nullptr;
+    }
 }
 
 void kernel_notices(size_t where) {
@@ -172,34 +208,41 @@ void kernel_notices(size_t where) {
 }
 
 bool kernel_is_quiet() {
-    bool any_waits = false, only_legitimate = true, any_missed = false;
+    bool any_waits = false, only_legitimate = true, any_missed = false, any_asks = false;
     for (int i = 0; i < actor_count(); ++i) {
         if (life(i) == Life::done || life(i) == Life::dead) continue;
         any_waits = true;
+        const Sleeper& s = sleepers[i];
         auto* bell = control() + offsetof(Header, bell);
         auto* work_bell = control() + offsetof(Header, work_bell);
-        bool works = sleepers[i].word == work_bell;
-        bool waits_for_messages = !sleepers[i].word || sleepers[i].word == bell || works;
+        bool works = s.word == work_bell;
+        bool waits_for_messages = !s.word || s.word == bell || works || s.word == directory_bell();
         if (life(i) != Life::asleep || !waits_for_messages) only_legitimate = false;
         // A call wakes one worker of several: the others have missed something only if there is work for them.
-        if (life(i) == Life::asleep && (works ? work_waits() : missed(sleepers[i]))) any_missed = true;
-        if (life(i) == Life::asleep && is_bell(sleepers[i].word) && !is_armed(latest(sleepers[i].word, 8)))
+        if (life(i) == Life::asleep && (works ? work_waits() : missed(s))) any_missed = true;
+        if (life(i) == Life::asleep && is_bell(s.word) && !is_armed(latest(s.word, 8)))
             fail("an actor sleeps on a bell that is not armed:" + who_waits());
+        // The first sleep of a wait is brief, and one that is listed asks after a death.
+        any_asks |= life(i) == Life::asleep && s.word && (!s.over || s.asks);
     }
     if (!any_waits) return true;
     if (closing()) fail("the last look at the ring did not come to an end:" + who_waits());
     if (any_missed && deaths_so_far() == 0)
         fail("a lost wake-up: what was awaited has come, and the sleeper was not woken:" + who_waits());
-    bool last = only_legitimate && !any_missed;
+    bool last = only_legitimate && !any_missed && (deaths_so_far() == 0 || !any_asks);
     if (!last && (deaths_so_far() == 0 || ++expiries > kMaxExpiries))
         fail("an actor waits forever:" + who_waits());
     // Either the end, or a slice is over: the waker died before its wake-up, or the awaited actor is dead.
     if (last) begin_closing();
+    bool any_goes_on = false;
     for (int i = 0; i < actor_count(); ++i) {
-        if (life(i) != Life::asleep || (!last && !sleepers[i].word)) continue;
-        sleepers[i].how = Woken::timed_out;
+        Sleeper& s = sleepers[i];
+        if (life(i) != Life::asleep || (!last && (!s.word || (s.over && !s.asks)))) continue;
+        s.how = Woken::timed_out;
         unblock(i);
+        any_goes_on = true;
     }
+    if (!any_goes_on) fail("an actor waits forever, though processes that died are watched:" + who_waits());
     return false;
 }
 
@@ -209,6 +252,39 @@ void count_look() {
 }
 
 int looks() { return looks_of[self()]; }
+
+// The kernel says who is dead: all that they did is seen.
+void watch_deaths(const std::function<bool()>* over) {
+    sleepers[self()].over = over;
+    if (over && deaths_so_far() > 0) learn(self(), left_by_dead);
+}
+void count_found_over() { ++found_over_by[self()]; }
+uint32_t times_found_over() { return self() == kNoActor ? 0 : found_over_by[self()]; }
+
+void give_name() { change_name(true); }
+void remove_name() { change_name(false); }
+
+bool has_name() {
+    if (self() == kNoActor || !names_change) return named;
+    reach();
+    count_step();
+    learn(self(), named_by);
+    observe(11 + named);
+    if (tracing()) record(named ? "the topic has its name" : "the topic has no name");
+    return named;
+}
+
+// In the header of the waiting file, which has no use for it.
+const uint32_t* directory_bell() {
+    auto* header = reinterpret_cast<Header*>(control() + kFirstWaitingSlot * sizeof(Slot));
+    return header->work_bell.futex();
+}
+
+void ring_directory() {
+    auto* header = reinterpret_cast<Header*>(control() + kFirstWaitingSlot * sizeof(Slot));
+    header->work_bell.fetch_add(1, std::memory_order_release);
+    wake(directory_bell());
+}
 
 void awaits(Came came, uint64_t a, uint64_t b) {
     sleepers[self()] = {};
@@ -231,6 +307,7 @@ namespace ringmain {
 using namespace explore;
 
 Woken sleep_on(Bell bell, int64_t) {
+    if (closing()) return Woken::timed_out;
     compared_by_kernel(bell.word);
     reach();
     count_step();
@@ -245,13 +322,27 @@ Woken sleep_on(Bell bell, int64_t) {
         s.how = Woken::timed_out;
         if (tracing()) record("sleeps for a slice on " + name_of(bell.word));
     } else if (static_cast<uint32_t>(latest(s.word, 4)) == s.value) {
-        if (tracing()) record("sleeps on " + name_of(bell.word));
+        if (tracing()) record((s.over ? "sleeps, listed, on " : "sleeps on ") + name_of(bell.word));
         observe(7);  // having slept differs from being about to sleep
         block(Life::asleep);
+        while (s.how == Woken::timed_out && s.over && !closing()) {
+            s.asks = false;
+            s.how = Woken::changed;
+            learn(self(), left_by_dead);
+            if (tracing()) record("is asked, after a death");
+            if ((*s.over)()) {
+                count_found_over();
+                break;
+            }
+            if (static_cast<uint32_t>(latest(s.word, 4)) == s.value) block(Life::asleep);
+        }
         if (tracing()) record(s.how == Woken::timed_out ? "wakes: time is up" : "wakes");
     }
     Woken how = s.how;
-    s = {};
+    s.word = nullptr;
+    s.value = 0;
+    s.how = {};
+    s.asks = false;
     looks_of[self()] = 0;
     observe(static_cast<uint64_t>(how) + 8);
     return how;

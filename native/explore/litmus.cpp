@@ -165,7 +165,7 @@ int run_litmus() {
             c.account = outcome;
             c.plain = mode > 0;
             c.stateless = mode > 1;
-            Outcome o = explore(c, 10);
+            Explored o = explore(c, 10);
             bool good = o.whole && o.error.empty() && o.ends == l.allowed;
             std::printf("%-80s %-9s %7lu executions  %s\n", l.name, modes[mode], o.executions,
                         good ? "ok" : "WRONG");

@@ -53,8 +53,8 @@ bool parse(int argc, char** argv, Options& o) {
     return true;
 }
 
-Outcome run(const Case& c, double limit_s) {
-    Outcome o = explore(c, limit_s);
+Explored run(const Case& c, double limit_s) {
+    Explored o = explore(c, limit_s);
     std::printf("%-10s %-48s %10lu %10lu %12lu %6zu %8.2f%s\n", c.contract.c_str(),
                 (c.name + (c.plain ? " (plain)" : "")).c_str(), o.executions, o.states, o.steps,
                 o.ends.size(), o.seconds, o.error.empty() && !o.whole ? "  INCOMPLETE" : "");
@@ -80,12 +80,12 @@ int main(int argc, char** argv) {
         bool asked_for = (c.contract + ": " + c.name).find(options.only) != std::string::npos;
         if (!asked_for || (c.deep && !options.deep)) continue;
         ++cases_run;
-        Outcome o = run(c, options.limit_s);
+        Explored o = run(c, options.limit_s);
         if (options.caught && !o.error.empty()) return o.beyond;
         failures += !o.error.empty() || !o.whole;
         if (!options.compare) continue;
         c.plain = true;
-        Outcome plain = run(c, options.limit_s);
+        Explored plain = run(c, options.limit_s);
         bool same = plain.whole ? plain.ends == o.ends
                                 : std::ranges::includes(o.ends, plain.ends);  // of those explored in time
         if (plain.error.empty() && same) continue;

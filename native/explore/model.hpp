@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "explore/engine.hpp"
@@ -71,6 +72,16 @@ void awaits(Came came, uint64_t a, uint64_t b);
 // A wait looks once more. Fails if it has looked too often without a sleep: it keeps a core busy.
 void count_look();
 int looks();
+// While the actor's sleep is listed, a death makes it ask whether its wait is over. nullptr: it is not.
+void watch_deaths(const std::function<bool()>* over);
+void count_found_over();
+uint32_t times_found_over();
+// The topic's name in the directory, which the kernel orders; and the directory's bell.
+void give_name();
+void remove_name();
+bool has_name();
+const uint32_t* directory_bell();
+void ring_directory();
 void kernel_reaps(int actor);
 void kernel_notices(size_t where);  // a store
 bool kernel_is_quiet();             // no actor can go on: false if that woke one; fails if it is a deadlock

@@ -30,8 +30,10 @@ BELL, BARRIER = "base/bell.hpp", "base/barrier.hpp"
 ROSTER, REAPING = "topic/roster.cpp", "topic/reaping.cpp"
 REMOVAL, PARTICIPANT = "topic/removal.cpp", "topic/participant.cpp"
 BLOCKING_WRITER = "waiting/blocking_writer.hpp"
-ACTORS, KEPT_CHECK = "explore/actors.cpp", "explore/kept_check.cpp"
-COMPILED = [ACTORS, KEPT_CHECK, ROSTER, REAPING, REMOVAL, PARTICIPANT]
+READING, READING_SOURCE = "waiting/blocking_reader.hpp", "waiting/blocking_reader.cpp"
+SLEEP = "waiting/sleep.hpp"
+ACTORS, READERS, KEPT_CHECK = "explore/actors.cpp", "explore/readers.cpp", "explore/kept_check.cpp"
+COMPILED = [ACTORS, READERS, KEPT_CHECK, READING_SOURCE, ROSTER, REAPING, REMOVAL, PARTICIPANT]
 NATIVE = Path(__file__).parents[1]
 
 MUTANTS = [
@@ -796,6 +798,159 @@ MUTANTS = [
                 "        Bell bell = o.is_turn ? w_.writer->arm() : Bell{word.futex(), value};\n",
             ),
         ),
+    ),
+    Mutant(
+        "reader-sleeps-without-a-last-look",
+        "a reader that has armed the bell does not look at `commit` again",
+        "broadcast: sleeps",
+        READER,
+        (("return (commit & kPositionMask) == position_ && !(commit & kRetired);", "return !(commit & kRetired);"),),
+    ),
+    Mutant(
+        "worker-sleeps-without-a-last-look",
+        "a worker that is idle does not look for a message again",
+        "work: one worker",
+        WORKER,
+        (
+            (
+                "        if (has_more() || is_retired(ring_.header)) return {};",
+                "        if (is_retired(ring_.header)) return {};",
+            ),
+        ),
+    ),
+    Mutant(
+        "worker-sleeps-in-a-removed-topic",
+        "a worker that finds the topic removed as it goes to sleep sleeps all the same",
+        "work: removed",
+        WORKER,
+        (("        if (has_more() || is_retired(ring_.header)) return {};", "        if (has_more()) return {};"),),
+    ),
+    Mutant(
+        "sleeps-although-something-came",
+        "a reader that finds something as it arms the bell sleeps all the same",
+        "broadcast: sleeps",
+        READING_SOURCE,
+        (("return {bell, !bell.word, participant->shared()};", "return {bell, false, participant->shared()};"),),
+    ),
+    Mutant(
+        "spins-without-end",
+        "a reader whose spin was in vain looks again, and does not sleep",
+        "spins, sleeps and is woken",
+        READING,
+        (
+            (
+                "            if (spin.until(left, comes, stop, host)) continue;\n",
+                "            if (spin.asked_for()) continue;\n            (void)comes, (void)stop;\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "ends-with-messages-unread",
+        "a reader leaves a removed topic although it has messages to read",
+        "removed while a reader looks",
+        READING,
+        (("!topic_file().retired() || has_more()", "!topic_file().retired()"),),
+    ),
+    Mutant(
+        "does-not-follow",
+        "a reader that finds the topic removed as it arms the bell does not leave that life of it",
+        "removed while a reader sleeps",
+        READING,
+        (
+            (
+                "        follows = next.at_once;\n        // Nothing",
+                "        const bool at_once = next.at_once;\n        // Nothing",
+            ),
+            (
+                "        if (!follows) {\n            spins = sleep_on_bell",
+                "        if (!at_once) {\n            spins = sleep_on_bell",
+            ),
+        ),
+    ),
+    Mutant(
+        "listens-after-its-look",
+        "a reader without a topic reads the directory's bell after it has looked for the topic",
+        "broadcast: gets its name",
+        READING,
+        (
+            (
+                "        Listening listening = listen();\n        Outcome found = follows",
+                "        Listening listening;\n        Outcome found = follows",
+            ),
+            (
+                "        Awaited next = awaited(listening);\n        follows",
+                "        if (!attached()) listening = listen();\n"
+                "        Awaited next = awaited(listening);\n        follows",
+            ),
+        ),
+    ),
+    Mutant(
+        "misses-the-beginning",
+        "a reader that waited for the topic begins with the next message",
+        "broadcast: gets its name",
+        READING,
+        (("    if (!participant) {\n        joined_before_topic = true;\n", "    if (!participant) {\n"),),
+    ),
+    Mutant(
+        "listed-without-a-look",
+        "a sleep is listed, and its wait does not look once more",
+        "broadcast: the writer dies while a reader sleeps",
+        SLEEP,
+        (("    briefly = deaths.over();\n", "    briefly = false;\n"),),
+    ),
+    Mutant(
+        "death-unseen-by-a-reader",
+        "a death does not make a sleeping reader look at `commit`",
+        "broadcast: the writer dies while a reader sleeps",
+        READING_SOURCE,
+        (
+            (
+                "        return (file->header().commit.load(std::memory_order_acquire) & kPositionMask) != read;\n",
+                "        return (void)read, false;\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "removal-unseen-after-a-death",
+        "a death does not make a sleeping reader look whether the topic was removed",
+        "broadcast: removed, the remover dies",
+        READING_SOURCE,
+        (("if (file->retired() || deleted_by_hand(*file)) return true;", "if (deleted_by_hand(*file)) return true;"),),
+    ),
+    Mutant(
+        "death-unseen-by-a-worker",
+        "a death does not make a sleeping worker look for messages of dead ones",
+        "work: a worker dies",
+        READING_SOURCE,
+        (("return worker->has_more() || dead_worker_has_messages(*file);", "return worker->has_more();"),),
+    ),
+    Mutant(
+        "worker-does-not-reap",
+        "a worker whose wait a death has ended does not give back what dead ones had",
+        "work: a worker dies",
+        READING,
+        (("if (found != Outcome::not_there || !give_back_of_dead()) return found;", "return found;"),),
+    ),
+    Mutant(
+        "worker-never-idle-does-not-reap",
+        "a worker that never sleeps does not look for messages of dead ones",
+        "work: a worker dies, another is never idle",
+        READING,
+        (("        look_for_dead(now_ns);\n", ""),),
+    ),
+    Mutant(
+        "worker-holds-nothing",
+        "a worker takes a message, and moves its hold to the first that it takes later",
+        "work: one worker",
+        READING,
+        (("        bool ours = mine.worker.release(mine.keep(leases));\n", "        bool ours = true;\n"),),
+    ),
+    Mutant(
+        "worker-passes-nothing-on",
+        "a worker that was woken for a message that it does not want wakes no other",
+        "work: one wants only some",
+        READING,
+        (("        mine.worker.pass_on(status == Status::ok);\n", ""),),
     ),
 ]
 

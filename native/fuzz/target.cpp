@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "rule/reader.hpp"
+#include "rule/writer.hpp"
 #include "topic/endpoint.hpp"
 #include "topic/reaping.hpp"
 #include "topic/removal.hpp"

@@ -2,7 +2,7 @@
 // worker.hpp says how they take messages.
 #pragma once
 
-#include "rule/reader.hpp"
+#include "rule/ring.hpp"
 
 namespace ringmain {
 

@@ -17,6 +17,7 @@
 // docs/spec/shared-memory.md has the steps, and says who repairs what when a worker dies.
 #pragma once
 
+#include "rule/reader.hpp"
 #include "rule/retirement.hpp"
 #include "rule/work_queue.hpp"
 

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "rule/writer.hpp"
 #include "tests/temporary_directory.hpp"
 #include "topic/endpoint.hpp"
 

@@ -12,6 +12,7 @@
 #include "base/bulk_copy.hpp"
 #include "base/text.hpp"
 #include "recorder/spool.hpp"
+#include "rule/writer.hpp"
 #include "tests/check.hpp"
 #include "tests/temporary_directory.hpp"
 #include "topic/endpoint.hpp"

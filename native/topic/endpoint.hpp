@@ -7,7 +7,7 @@
 #include <string>
 
 #include "rule/reader.hpp"
-#include "rule/writer.hpp"
+#include "rule/ring.hpp"
 #include "topic/participant.hpp"
 
 namespace ringmain {

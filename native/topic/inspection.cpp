@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "rule/kept.hpp"
+#include "rule/work_queue.hpp"
 #include "topic/endpoint.hpp"
 
 namespace ringmain {

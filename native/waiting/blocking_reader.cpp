@@ -1,28 +1,8 @@
 #include "waiting/blocking_reader.hpp"
 
-#include <cstring>
-
-#include "rule/kept.hpp"
 #include "waiting/watcher.hpp"
 
 namespace ringmain {
-
-static bool is_one_of(const std::vector<std::string>& names, const std::byte* text, size_t size) {
-    for (const std::string& name : names)
-        if (name.size() == size && std::memcmp(name.data(), text, size) == 0) return true;
-    return false;
-}
-
-bool Screen::skips(const std::byte* text, size_t size) const {
-    return is_one_of(ignored, text, size) || (only && !is_one_of(*only, text, size));
-}
-
-bool BlockingReader::screened(const View& view) const {
-    if (senders.active() && senders.skips(view.sender(), view.sender_size)) return true;
-    if (!kinds.active()) return false;
-    return kinds.skips(view.kind(),
-                       bare_kind_size(reinterpret_cast<const char*>(view.kind()), view.kind_size));
-}
 
 // Goes to the first message, or to the last of each kind where the topic keeps them.
 Status BlockingReader::begin_reading() {
@@ -112,7 +92,7 @@ Awaited BlockingReader::awaited(const Listening& listening, bool barrier_follows
     // otherwise a topic created in between would not wake us.
     if (!attached()) return {listening.bell, !listening.listens, directory};
     // We stay in a life that has ended as long as its messages are borrowed; no bell rings when they are given back.
-    if (topic_file().retired() && !leases.empty()) return {{}, false};
+    if (!leases.empty() && topic_file().retired()) return {{}, false};
     Bell bell = work ? work->worker.bell() : barrier_follows ? reader->arm_bell() : reader->bell();
     return {bell, !bell.word, participant->shared()};
 }

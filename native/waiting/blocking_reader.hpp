@@ -4,7 +4,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include "topic/reaping.hpp"
 #include "waiting/death_watch.hpp"
 #include "waiting/host.hpp"
+#include "waiting/screen.hpp"
 #include "waiting/sleep.hpp"
 #include "waiting/spin.hpp"
 #include "waiting/unfinished.hpp"
@@ -20,15 +20,6 @@
 namespace ringmain {
 
 class Event;
-
-// What is skipped by one of the two texts of an envelope.
-struct Screen {
-    std::vector<std::string> ignored;
-    std::optional<std::vector<std::string>> only;  // none: all that is not ignored
-
-    bool active() const { return !ignored.empty() || only; }
-    bool skips(const std::byte* text, size_t size) const;
-};
 
 // What becomes of a message that was given back too often.
 enum class Letter { sent, not_here, stopped };
@@ -177,6 +168,8 @@ struct BlockingReader {
     template <ReaderHost H>
     Outcome work_now(View& view, bool taking, H& host);
     template <ReaderHost H>
+    Outcome in_this_life(View& view, bool borrowing, bool taking, H& host);
+    template <ReaderHost H>
     Woken sleep_on_bell(const Awaited& next, Deadline& deadline, bool& briefly, H& host);
 };
 
@@ -295,12 +288,17 @@ Outcome BlockingReader::work_now(View& view, bool taking, H& host) {
 }
 
 template <ReaderHost H>
+inline Outcome BlockingReader::in_this_life(View& view, bool borrowing, bool taking, H& host) {
+    return work ? work_now(view, taking, host) : look(view, borrowing, true);
+}
+
+template <ReaderHost H>
 Outcome BlockingReader::now(View& view, bool borrowing, bool taking, H& host) {
     for (;;) {
         if (!attached()) [[unlikely]] {
             if (Outcome joined = attach(host); joined != Outcome::ready) return joined;
         }
-        Outcome found = work ? work_now(view, taking, host) : look(view, borrowing, true);
+        Outcome found = in_this_life(view, borrowing, taking, host);
         if (found != Outcome::not_there) [[likely]]
             return found;
         // Empty. If the file has lost its name, the topic's next life is another file.
@@ -331,9 +329,11 @@ Woken BlockingReader::sleep_on_bell(const Awaited& next, Deadline& deadline, boo
 template <ReaderHost H>
 Outcome BlockingReader::wait(Deadline& deadline, View& view, bool borrowing, H& host) {
     bool briefly = true;
-    for (bool spins = true;;) {
+    // That the topic was removed is seen as its bell is armed: only then is there a look for its next life.
+    for (bool spins = true, follows = false;;) {
         Listening listening = listen();
-        Outcome found = now(view, borrowing, true, host);
+        Outcome found = follows || !attached() ? now(view, borrowing, true, host)
+                                               : in_this_life(view, borrowing, true, host);
         if (found != Outcome::not_there) [[likely]]
             return found;
         int64_t left = deadline.left_ns();
@@ -349,15 +349,17 @@ Outcome BlockingReader::wait(Deadline& deadline, View& view, bool borrowing, H& 
             if (stopped) return Outcome::stopped;
         }
         Awaited next = awaited(listening);
-        if (next.at_once) continue;
+        follows = next.at_once;
         // Nothing came in a whole sleep: do not spin again.
-        spins = sleep_on_bell(next, deadline, briefly, host) != Woken::timed_out;
-        if (work && spins) work->worker.woken();
+        if (!follows) {
+            spins = sleep_on_bell(next, deadline, briefly, host) != Woken::timed_out;
+            if (work && spins) work->worker.woken();
+        }
         if (!host.goes_on()) {
             if (work) work->worker.pass_on(true);  // the message that woke us is for another
             return Outcome::stopped;
         }
-        if (!spins) leave_if_deleted(host);
+        if (!spins && !follows) leave_if_deleted(host);
     }
 }
 

@@ -1,0 +1,20 @@
+// What a reader skips by the texts of a message's envelope, before anything is copied.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ringmain {
+
+// What is skipped by one of the two texts of an envelope.
+struct Screen {
+    std::vector<std::string> ignored;
+    std::optional<std::vector<std::string>> only;  // none: all that is not ignored
+
+    bool active() const { return !ignored.empty() || only; }
+    bool skips(const std::byte* text, size_t size) const;
+};
+
+}  // namespace ringmain
