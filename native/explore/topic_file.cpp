@@ -2,7 +2,10 @@
 // kernel.cpp identifies a lock's owner.
 #include "topic/topic_file.hpp"
 
+#include <fcntl.h>
+
 #include "explore/actor_state.hpp"
+#include "explore/model.hpp"
 #include "topic/endpoint.hpp"
 #include "waiting/watcher.hpp"
 
@@ -12,20 +15,42 @@ std::atomic<uint32_t> forks{0};
 
 TopicFile::~TopicFile() = default;
 
-bool OwnDescriptor::intact() const { return true; }
+PinnedDescriptor::~PinnedDescriptor() = default;
 
-int TopicFile::fd() const {
-    return (topic[0] - '0') | (contract == Contract::waiting ? explore::kWaitingFile : 0);
+// Each actor is a process.
+bool PinnedDescriptor::claim_roster() const { return true; }
+void PinnedDescriptor::drop_roster() const {}
+
+PinnedDescriptor TopicFile::fd() const {
+    return PinnedDescriptor((topic[0] - '0') | (contract == Contract::waiting ? explore::kWaitingFile : 0));
 }
 
-int TopicFile::intact_fd() const { return fd(); }
+PinnedDescriptor TopicFile::intact_fd() const { return fd(); }
+
+static bool set_slot_lock(int file, uint32_t index, short type) {
+    struct flock lock{};
+    lock.l_type = type;
+    lock.l_start = slot_lock_byte(index);
+    lock.l_len = 1;
+    return fcntl(file, F_OFD_SETLK, &lock) == 0;
+}
+
+bool TopicFile::lock_slot(uint32_t index) { return set_slot_lock(fd().number(), index, F_WRLCK); }
+
+void TopicFile::unlock_slot(uint32_t index) { set_slot_lock(fd().number(), index, F_UNLCK); }
+
+void SlotLock::unlock() {}
 
 bool TopicFile::nameless() const { return false; }
 
 // The directory: one, with one name in it.
 Directory::Directory(std::string, bool) {}
 Directory::~Directory() = default;
+std::shared_ptr<Directory> Directory::at(const std::string& path, bool create) {
+    return std::make_shared<Directory>(path, create);
+}
 int Directory::fd() const { return -1; }
+bool Directory::intact() const { return true; }
 bool Directory::replaced() const { return false; }
 bool Directory::has(std::string_view) const { return explore::has_name(); }
 Bell Directory::bell() const {

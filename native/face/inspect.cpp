@@ -88,7 +88,7 @@ RINGMAIN_API ringmain_status ringmain_info(const char* topic, const char* direct
     *found = nullptr;
     return guarded([&] {
         std::string name = checked_topic(topic);
-        auto opened = std::make_shared<Directory>(runtime_directory(directory), false);
+        auto opened = Directory::at(runtime_directory(directory), false);
         auto list = std::make_unique<List>();
         add(*list, name, inspect_topic(opened, name));
         *found = finished(std::move(list));
@@ -101,7 +101,7 @@ RINGMAIN_API ringmain_status ringmain_topics(const char* directory, ringmain_top
     return guarded([&] {
         auto list = std::make_unique<List>();
         try {
-            auto opened = std::make_shared<Directory>(runtime_directory(directory), false);
+            auto opened = Directory::at(runtime_directory(directory), false);
             for (const std::string& name : names_in(*opened, FileKind::ring)) {
                 try {
                     add(*list, name, inspect_topic(opened, name));
@@ -122,7 +122,7 @@ RINGMAIN_API void ringmain_topics_free(ringmain_topic_list* list) { delete stati
 RINGMAIN_API ringmain_status ringmain_unlink(const char* topic, const char* directory, int force) {
     return guarded([&] {
         std::string name = checked_topic(topic), path = runtime_directory(directory);
-        auto opened = std::make_shared<Directory>(path, false);
+        auto opened = Directory::at(path, false);
         bool gone = unlink_topic(opened, name, force != 0);
         // A frame topic's buffers go with it; those that a reader still holds stay until it releases them.
         gone |= force ? unlink_topic(opened, name, true, FileKind::pool)

@@ -200,7 +200,7 @@ bool PoolReader::announce(uint64_t buffers) {
     held_ = buffers;
     CRASH_POINT("frame: hold changed, bell not rung");
     if (seen & kSleeper) wake(own.hold.futex());
-    // relaxed: it only detects accidents, such as a process that closed all of its file descriptors.
+    // relaxed: it only detects accidents, such as a participant whose lock is gone although it lives.
     return own.generation.load(memory_order_relaxed) == participant_->generation();
 }
 

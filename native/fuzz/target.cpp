@@ -74,7 +74,7 @@ Template make_template(Contract contract) {
         if (writer.begin() == Status::ok) send(writer, size);
     const TopicFile& s = participant->topic_file();
     Template t{std::vector<uint8_t>(s.data_offset + kCapacity), s.header().schema_offset, s.data_offset};
-    if (pread(s.fd(), t.bytes.data(), t.bytes.size(), 0) != static_cast<ssize_t>(t.bytes.size()))
+    if (pread(s.fd().number(), t.bytes.data(), t.bytes.size(), 0) != static_cast<ssize_t>(t.bytes.size()))
         std::abort();
     unlink_topic(directory(), "t", true);
     return t;

@@ -24,7 +24,7 @@ PyObject* inspect_pool(PyObject*, PyObject* args) {
     const char *path, *topic;
     if (!PyArg_ParseTuple(args, "ss", &path, &topic)) return nullptr;
     try {
-        auto directory = std::make_shared<Directory>(path, false);
+        auto directory = Directory::at(path, false);
         std::shared_ptr<TopicFile> topic_file =
             TopicFile::open(directory, topic, Access::observe, FileKind::pool);
         Pool pool(topic_file);
@@ -66,7 +66,7 @@ PyObject* glance(PyObject*, PyObject* args) {
     if (!PyArg_ParseTuple(args, "ssKIKK", &path, &topic, &epoch, &buffer, &number, &size)) return nullptr;
     PyObject* copy = nullptr;
     try {
-        auto directory = std::make_shared<Directory>(path, false);
+        auto directory = Directory::at(path, false);
         Pool pool(TopicFile::open(directory, topic, Access::observe, FileKind::pool));
         // A descriptor comes from another process, so it is checked.
         bool there = pool.epoch() == epoch && buffer < pool.buffer_count() && size <= pool.buffer_bytes();
@@ -112,7 +112,7 @@ PyObject* unlink_pool(PyObject*, PyObject* args) {
     bool gone = false;
     try {
         WithoutGil unlocked;
-        auto directory = std::make_shared<Directory>(path, false);
+        auto directory = Directory::at(path, false);
         gone = force ? unlink_topic(directory, topic, true, FileKind::pool)
                      : unlink_if_dead(directory, topic, FileKind::pool);
     } catch (const Failure& failure) {

@@ -134,7 +134,7 @@ PyObject* inspect(PyObject*, PyObject* args) {
     const char *path, *topic;
     if (!PyArg_ParseTuple(args, "ss", &path, &topic)) return nullptr;
     try {
-        return inspection(std::make_shared<Directory>(path, false), topic);
+        return inspection(Directory::at(path, false), topic);
     } catch (const Failure& failure) {
         return raise(failure, topic);
     }
@@ -148,7 +148,7 @@ PyObject* inspect_all(PyObject*, PyObject* args) {
     Ref all(PyDict_New());
     if (!all) return nullptr;
     try {
-        auto directory = std::make_shared<Directory>(path, false);
+        auto directory = Directory::at(path, false);
         for (const std::string& name : names_in(*directory, FileKind::ring)) {
             Ref found(Py_NewRef(Py_None));
             try {
@@ -206,7 +206,7 @@ PyObject* peek(PyObject*, PyObject* args) {
     if (!PyArg_ParseTuple(args, "ssnn", &path, &topic, &count, &max_bytes)) return nullptr;
     Ref list(PyList_New(0));
     try {
-        auto directory = std::make_shared<Directory>(path, false);
+        auto directory = Directory::at(path, false);
         std::shared_ptr<TopicFile> s = TopicFile::open(directory, topic, Access::observe);
         Ring ring = ring_of(*s);
         std::vector<uint64_t> positions;
@@ -262,7 +262,7 @@ PyObject* clean_waiting(PyObject*, PyObject* args) {
     if (!PyArg_ParseTuple(args, "s", &path)) return nullptr;
     try {
         WithoutGil unlocked;
-        auto directory = std::make_shared<Directory>(path, false);
+        auto directory = Directory::at(path, false);
         for (const std::string& name : names_in(*directory, FileKind::waiting)) {
             try {
                 unlink_if_dead(directory, name, FileKind::waiting);
@@ -283,7 +283,7 @@ PyObject* unlink(PyObject*, PyObject* args) {
     if (!PyArg_ParseTuple(args, "ssp", &path, &topic, &force)) return nullptr;
     bool removed = false;
     bool done = with_roster(topic, [&](int64_t patience_ns) {
-        auto directory = std::make_shared<Directory>(path, false);
+        auto directory = Directory::at(path, false);
         removed = unlink_topic(directory, topic, force, FileKind::ring, patience_ns);
     });
     return done ? PyBool_FromLong(removed) : nullptr;
@@ -296,7 +296,7 @@ PyObject* unlink_dead(PyObject*, PyObject* args) {
     bool removed;
     try {
         WithoutGil unlocked;
-        removed = unlink_if_dead(std::make_shared<Directory>(path, false), topic);
+        removed = unlink_if_dead(Directory::at(path, false), topic);
     } catch (const Failure& failure) {
         return raise(failure);
     }

@@ -1,5 +1,6 @@
 // The parts of the core by themselves: text, topic files, roster, and the rule in one process.
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -146,25 +147,104 @@ void a_heir_replaces_only_the_writer_it_came_from() {
     CHECK(join_as_writer(directory, "t", heir));  // no other writer: nothing to replace
 }
 
-// A daemonizer closes descriptors that it did not open. The number may then be another file's.
-void a_descriptor_closed_by_others_is_noticed() {
+// A daemonizer closes descriptors that it did not open. The number may then be another file's. No lock of a participant hangs on
+// it, and the file is opened again as long as it has its name.
+void a_descriptor_closed_by_others_is_opened_again() {
     Fresh fresh;
     const std::shared_ptr<Directory>& directory = *fresh;
     auto writer = join_as_writer(directory, "t", request(Contract::bus));
     auto reader = join_as_reader(directory, "t", "r");
-    int number = writer->topic_file().fd();
-    CHECK(close(number) == 0);
-    CHECK_FAULT(system, RosterLock(writer->topic_file()));
-    int stranger = openat(directory->fd(), "stranger", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    CHECK(stranger == number);
+    const TopicFile& s = writer->topic_file();
+    auto from_outside = TopicFile::open(directory, "t", Access::observe);
+    int number = s.fd().number();
+    CHECK(number == reader->topic_file().fd().number());
+    auto close_it = [&] {
+        CHECK(close(number) == 0);
+        int stranger = openat(directory->fd(), "stranger", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        CHECK(stranger == number);
+        return stranger;
+    };
+    int stranger = close_it();
+    for (uint32_t slot : {writer->slot(), reader->slot()}) CHECK(slot_alive(*from_outside, slot));
+    CHECK(RosterLock(s, 0).held());
+    number = s.fd().number();
+    CHECK(number != stranger && number == reader->topic_file().fd().number());
+
+    int second = close_it();
+    CHECK(renameat(directory->fd(), "t.ring", directory->fd(), "elsewhere") == 0);
     CHECK_FAULT(system, RosterLock(writer->topic_file()));
     CHECK_FAULT(system, reap_if_dead(writer->topic_file(), reader->slot()));
     CHECK(slot_alive(writer->topic_file(), reader->slot()));  // it cannot tell, so it does not reap
-    CHECK(!slot_alive(reader->topic_file(), writer->slot()));
+    CHECK(renameat(directory->fd(), "elsewhere", directory->fd(), "t.ring") == 0);
     writer.reset();
-    CHECK(fcntl(stranger, F_GETFD) >= 0);  // still open
-    close(stranger);
+    reader.reset();
+    for (int each : {stranger, second}) {
+        CHECK(fcntl(each, F_GETFD) >= 0);  // still open
+        struct flock any{.l_type = F_WRLCK};
+        CHECK(fcntl(each, F_OFD_GETLK, &any) == 0 && any.l_type == F_UNLCK);
+        close(each);
+    }
     unlinkat(directory->fd(), "stranger", 0);
+}
+
+// Beyond half of what the process may have, the files that were opened first are closed, and opened again when they are needed.
+void more_topics_than_descriptors() {
+    Fresh fresh;
+    const std::shared_ptr<Directory>& directory = *fresh;
+    rlimit before{}, few{};
+    CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
+    few = {64, before.rlim_max};
+    CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    std::vector<std::unique_ptr<Participant>> writers, readers;
+    for (int i = 0; i < 200; ++i) {
+        std::string topic = "t" + std::to_string(i);
+        writers.push_back(join_as_writer(directory, topic, request(Contract::reliable)));
+        readers.push_back(join_as_reader(directory, topic, "r"));
+    }
+    for (size_t i = 0; i < writers.size(); ++i) {
+        CHECK(RosterLock(writers[i]->topic_file(), 0).held());
+        CHECK(slot_alive(readers[i]->topic_file(), writers[i]->slot()));
+        uint32_t slot = readers[i]->slot();
+        readers[i].reset();
+        CHECK(!slot_taken(writers[i]->topic_file(), slot));
+    }
+    // In a file whose roster is locked none is closed: the lock hangs on it.
+    RosterLock kept(writers[0]->topic_file(), 0);
+    for (const auto& writer : writers) (void)writer->topic_file().fd();
+    auto other = TopicFile::open(directory, "t0", Access::observe);
+    struct flock roster{.l_type = F_WRLCK, .l_start = kRosterLockByte, .l_len = 1};
+    CHECK(fcntl(other->fd().number(), F_OFD_GETLK, &roster) == 0 && roster.l_type == F_WRLCK);
+    CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
+}
+
+// The kernel drops a lock when its process dies, also where a child of it lives on.
+void a_child_keeps_no_lock_of_its_parent() {
+    Fresh fresh;
+    const std::shared_ptr<Directory>& directory = *fresh;
+    auto observer = join_as_writer(directory, "t", request(Contract::bus));
+    int alive[2], over[2];
+    CHECK(pipe(alive) == 0 && pipe(over) == 0);
+    pid_t parent = fork();
+    if (parent == 0) {
+        auto own = std::make_shared<Directory>(directory->path(), false);
+        auto participant = join_as_reader(own, "t", "parent");
+        RosterLock lock(participant->topic_file());
+        if (fork() == 0) {
+            char byte = 0;
+            close(over[1]);
+            (void)!write(alive[1], "c", 1);
+            (void)!read(over[0], &byte, 1);
+        }
+        _exit(0);  // with the roster locked
+    }
+    char byte = 0;
+    int status = 0;
+    CHECK(read(alive[0], &byte, 1) == 1);  // the child runs
+    CHECK(waitpid(parent, &status, 0) == parent);
+    const TopicFile& s = observer->topic_file();
+    CHECK(slot_taken(s, observer->slot() + 1) && !slot_alive(s, observer->slot() + 1));
+    CHECK(RosterLock(s, 0).held());
+    for (int end : {alive[0], alive[1], over[0], over[1]}) close(end);
 }
 
 void the_dead_are_reaped() {
@@ -374,7 +454,9 @@ int main() {
     one_writer_is_one_writer();
     no_two_takings_look_alike();
     a_heir_replaces_only_the_writer_it_came_from();
-    a_descriptor_closed_by_others_is_noticed();
+    a_descriptor_closed_by_others_is_opened_again();
+    more_topics_than_descriptors();
+    a_child_keeps_no_lock_of_its_parent();
     the_dead_are_reaped();
     a_schema_is_whole_or_the_one_before();
     a_removal_begun_is_finished();

@@ -44,7 +44,7 @@ KeptCounts count_kept(const Ring& ring) {
 // The number of the next message. It is the only word of the ring that is needed, so the ring is not mapped.
 uint64_t next_sequence(const TopicFile& s, uint64_t commit) {
     uint64_t next = 0;
-    if (!read_at(s.fd(), &next, sizeof next, s.data_offset + commit % s.capacity_bytes,
+    if (!read_at(s.fd().number(), &next, sizeof next, s.data_offset + commit % s.capacity_bytes,
                  "topic '" + s.topic + "'"))
         throw Failure{Fault::corrupt, "topic '" + s.topic + "' is shorter than its header says"};
     return next;

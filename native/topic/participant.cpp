@@ -34,7 +34,7 @@ uint32_t Participant::find_slot(Role role, const RosterLock& lock) const {
     for (uint32_t questions : {kDefaultSlotCount, kMaxSlotCount})
         for (uint32_t i = first; i < end && found == end; ++i) {
             if (slot_taken(s, i) && questions != 0) --questions, reap_if_dead(s, i, lock);
-            if (!slot_taken(s, i) && lock_slot(s, i)) found = i;
+            if (!slot_taken(s, i) && topic_file_->lock_slot(i)) found = i;
         }
     if (found == end && only_reader) {
         ParticipantInfo reader = look_at(s, kOnlyReaderSlot, true);
@@ -124,7 +124,7 @@ Participant::Participant(std::shared_ptr<TopicFile> topic_file, Role role, std::
             take_turn(takeover);
         } catch (...) {
             own().state.store(static_cast<uint32_t>(SlotState::free), memory_order_release);
-            unlock_slot(s, slot_);
+            s.unlock_slot(slot_);
             throw;
         }
     }
@@ -181,7 +181,7 @@ std::unique_ptr<Participant> Participant::take_enrolled(std::shared_ptr<TopicFil
                    static_cast<uint32_t>(waiting.generation());
     };
     for (uint32_t i : taken_slots(*topic_file))
-        if (slot_enrolled(*topic_file, i) && is_for_us(topic_file->slot(i)) && lock_slot(*topic_file, i))
+        if (slot_enrolled(*topic_file, i) && is_for_us(topic_file->slot(i)) && topic_file->lock_slot(i))
             return std::unique_ptr<Participant>(new Participant(std::move(topic_file), i));
     return nullptr;
 }
@@ -230,15 +230,15 @@ void Participant::leave() {
         CRASH_POINT("leave: roster locked");
         // From here we look dead and are reaped like a dead participant: there is one way to give things back.
         topic_file->own_slot = kNoSlot;
-        unlock_slot(*topic_file, slot_);
+        topic_file->unlock_slot(slot_);
         CRASH_POINT("leave: lock gone, slot taken");
         if (topic_file->slot(slot_).generation.load(memory_order_relaxed) == generation_)
             reap_if_dead(*topic_file, slot_, lock);
         CRASH_POINT("leave: out of the roster");
         retire_if_dead(*topic_file, lock);
     } catch (const Failure&) {
-        // The roster could not be locked. Our descriptor is closed with the topic file, so the next process that
-        // needs the slot reaps it.
+        // The roster could not be locked. Our slot's lock goes with the topic file, so the next process that needs the
+        // slot reaps it.
     }
 }
 

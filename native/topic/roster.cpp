@@ -44,14 +44,6 @@ std::string describe_roster_lock(const TopicFile& topic_file) {
 
 }  // namespace
 
-bool lock_slot(const TopicFile& topic_file, uint32_t slot) {
-    return set_lock(topic_file.fd(), slot_lock_byte(slot), F_WRLCK);
-}
-
-void unlock_slot(const TopicFile& topic_file, uint32_t slot) {
-    set_lock(topic_file.fd(), slot_lock_byte(slot), F_UNLCK);
-}
-
 void ring_membership(const TopicFile& topic_file) {
     topic_file.header().membership.fetch_add(1, memory_order_release);
     wake(topic_file.header().membership.futex());
@@ -79,7 +71,10 @@ std::string ParticipantInfo::describe() const {
 }
 
 bool RosterLock::try_to_lock() {
-    held_ = set_lock(topic_file_.fd(), kRosterLockByte, F_WRLCK);
+    if (!file_) file_ = topic_file_.fd();
+    if (!file_.claim_roster()) return false;
+    held_ = set_lock(file_.number(), kRosterLockByte, F_WRLCK);
+    if (!held_) file_.drop_roster();
     if (!held_ && errno != EAGAIN && errno != EACCES && errno != EINTR)
         throw Failure{Fault::system,
                       "cannot lock the roster of topic '" + topic_file_.topic + "': " + std::strerror(errno),
@@ -104,7 +99,9 @@ RosterLock::RosterLock(const TopicFile& topic_file, std::try_to_lock_t) : topic_
 }
 
 RosterLock::~RosterLock() {
-    if (int fd = held_ ? topic_file_.intact_fd() : -1; fd >= 0) set_lock(fd, kRosterLockByte, F_UNLCK);
+    if (!held_) return;
+    if (PinnedDescriptor file = topic_file_.intact_fd()) set_lock(file.number(), kRosterLockByte, F_UNLCK);
+    file_.drop_roster();
 }
 
 static SlotState state_of(const TopicFile& topic_file, uint32_t slot) {
@@ -132,8 +129,8 @@ bool slot_locked(const TopicFile& topic_file, uint32_t slot) {
     lock.l_len = 1;
     // If the kernel cannot say, count it as alive: reaping a living participant would corrupt the ring, sparing a
     // dead one only costs waiting.
-    int fd = topic_file.intact_fd();
-    return fd < 0 || fcntl(fd, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+    PinnedDescriptor file = topic_file.intact_fd();
+    return !file || fcntl(file.number(), F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
 // An enrolled reader cannot lock its byte before it opens the file. Until then it is alive while it waits, and its lock is

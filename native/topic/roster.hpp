@@ -2,7 +2,7 @@
 // is not locked belongs to a dead participant, and only the holder of the roster lock takes or frees a slot.
 //
 // The kernel knows who is alive: each participant has its own open file description and locks one byte of
-// the file with it (an OFD lock). The kernel drops the lock when the participant dies, whatever kills it. Pids
+// the file with it (an OFD lock: see SlotLock). The kernel drops the lock when the participant dies, whatever kills it. Pids
 // are no substitute: they are reused, and each container has its own.
 #pragma once
 
@@ -42,6 +42,7 @@ struct ParticipantInfo {
 // its holder may be stopped: so who has a user that waits asks for it for a short time, hears signals, and asks again.
 class RosterLock {
     const TopicFile& topic_file_;
+    PinnedDescriptor file_;
     bool held_ = false;
 
     bool try_to_lock();
@@ -65,7 +66,7 @@ bool slot_taken(const TopicFile& topic_file, uint32_t slot);
 bool slot_enrolled(const TopicFile& topic_file, uint32_t slot);
 bool slot_has_role(const TopicFile& topic_file, uint32_t slot, Role role);
 const char* role_name(Role role);
-// Does any process, this one apart, have the lock of the slot's byte? If the kernel cannot say, yes.
+// Does a participant have the lock of the slot's byte, also one of this process? If the kernel cannot say, yes.
 bool slot_locked(const TopicFile& topic_file, uint32_t slot);
 // Is the participant of a taken slot alive? A participant that asks about its own slot is.
 bool slot_alive(const TopicFile& topic_file, uint32_t slot);
@@ -78,10 +79,6 @@ inline auto taken_slots(const TopicFile& topic_file) {
     return std::views::iota(uint32_t{0}, topic_file.slots_used()) |
            std::views::filter([&topic_file](uint32_t slot) { return slot_taken(topic_file, slot); });
 }
-
-// The lock by which the kernel knows that a slot's participant is alive. False: another has it.
-bool lock_slot(const TopicFile& topic_file, uint32_t slot);
-void unlock_slot(const TopicFile& topic_file, uint32_t slot);
 
 // Somebody joined, left or was reaped: wakes those that wait for readers.
 void ring_membership(const TopicFile& topic_file);

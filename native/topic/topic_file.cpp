@@ -19,10 +19,6 @@ namespace ringmain {
 
 namespace {
 
-constexpr std::string_view suffix(FileKind kind) {
-    return kind == FileKind::ring ? ".ring" : kind == FileKind::pool ? ".frames" : ".waiting";
-}
-
 [[noreturn]] void fail(Fault fault, std::string text) { throw Failure{fault, std::move(text)}; }
 
 [[noreturn]] void fail_errno(const std::string& what, int error = errno) { throw refused(what, error); }
@@ -32,253 +28,39 @@ uint64_t page_bytes() {
     return bytes;
 }
 
-struct FileDescriptor {
-    int fd;
-    ~FileDescriptor() {
-        if (fd >= 0) ::close(fd);
-    }
-    int release() { return std::exchange(fd, -1); }
-};
-
 }  // namespace
-
-// ---------------------------------------------------------------------------------------------- descriptors
-
-// Of topics and of their directories, in this process. Only told to people.
-static std::atomic<uint32_t> own_descriptors{0};
-
-Failure refused(const std::string& what, int error) {
-    Fault fault = error == ENOENT                     ? Fault::not_found
-                  : error == EACCES || error == EPERM ? Fault::not_allowed
-                                                      : Fault::system;
-    std::string text = what + ": " + std::strerror(error);
-    rlimit limit{};
-    if (error == EMFILE && getrlimit(RLIMIT_NOFILE, &limit) == 0)
-        text +=
-            ". This process may have " + std::to_string(limit.rlim_cur) + " descriptors and uses " +
-            // relaxed: a number in a text
-            std::to_string(own_descriptors.load(std::memory_order_relaxed)) +
-            " for topics, two for each publisher and subscriber: raise the limit (ulimit -n in its shell, "
-            "LimitNOFILE= of a service), or close what it does not use";
-    return {fault, std::move(text), error};
-}
-
-bool OwnDescriptor::open(int directory, const char* path, int flags, mode_t mode, struct stat& st) {
-    fd_ = openat(directory, path, flags | O_CLOEXEC, mode);
-    if (fd_ < 0) return false;
-    if (fstat(fd_, &st) == 0) {
-        device_ = st.st_dev;
-        inode_ = st.st_ino;
-        own_descriptors.fetch_add(1, std::memory_order_relaxed);  // relaxed: a number in a text
-        return true;
-    }
-    int error = errno;
-    ::close(std::exchange(fd_, -1));
-    errno = error;
-    return false;
-}
-
-bool OwnDescriptor::intact() const {
-    struct stat st;
-    if (brief_) return fd_ >= 0;
-    return fd_ >= 0 && fstat(fd_, &st) == 0 && st.st_dev == device_ && st.st_ino == inode_;
-}
-
-void OwnDescriptor::close() {
-    if (fd_ < 0) return;
-    if (intact()) ::close(fd_);
-    fd_ = -1;
-    own_descriptors.fetch_sub(1, std::memory_order_relaxed);  // relaxed: a number in a text
-}
-
-[[noreturn]] static void fail_descriptor_lost(const std::string& of) {
-    throw Failure{Fault::system,
-                  "the descriptor of " + of +
-                      " is not ours any more: this process closed descriptors that it did not open, as "
-                      "daemonizers do. Open topics after that, or open them again",
-                  EBADF};
-}
-
-// A signal may interrupt each of these, and a call that fails says nothing about the file.
-static int allocate_space(int fd, uint64_t bytes) {
-    int error;
-    do error = posix_fallocate(fd, 0, static_cast<off_t>(bytes));
-    while (error == EINTR);
-    return error;
-}
-
-bool read_at(int fd, void* to, size_t bytes, uint64_t from, const std::string& of) {
-    ssize_t count;
-    do count = pread(fd, to, bytes, static_cast<off_t>(from));
-    while (count < 0 && errno == EINTR);
-    if (count < 0) fail_errno("cannot read " + of);
-    return static_cast<size_t>(count) == bytes;
-}
-
-std::string file_name(std::string_view topic, FileKind kind) {
-    std::string name(topic);
-    for (char& c : name)
-        if (c == '/') c = '+';
-    return name.append(suffix(kind));
-}
-
-std::string topic_name(std::string_view file, FileKind kind) {
-    std::string_view end = suffix(kind);
-    if (file.size() <= end.size() || !file.ends_with(end)) return {};
-    std::string name(file.substr(0, file.size() - end.size()));
-    for (char& c : name)
-        if (c == '+') c = '/';
-    return name;
-}
 
 // A power of two, so that position & (capacity - 1) is the offset, and whole pages, so that it can be mirrored.
 uint64_t round_capacity(uint64_t capacity_bytes) {
     return std::bit_ceil(capacity_bytes < page_bytes() ? page_bytes() : capacity_bytes);
 }
 
-// ---------------------------------------------------------------------------------------------- directory
-
-Directory::Directory(std::string path, bool create) : path_(std::move(path)) {
-    // With several threads the kernel takes milliseconds to register them. So before we are in a roster: a reader that is listed
-    // there and does not hold yet misses what is sent meanwhile.
-    process_barrier::registered();
-    if (create && mkdir(path_.c_str(), 0700) != 0 && errno != EEXIST)
-        fail_errno("cannot make the runtime directory " + path_);
-    struct stat st;
-    if (!descriptor_.open(AT_FDCWD, path_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, st)) {
-        if (errno == ENOTDIR || errno == ELOOP)
-            fail(Fault::not_allowed, "the runtime directory " + path_ + " is a link or a file: refused");
-        fail_errno("cannot open the runtime directory " + path_);
-    }
-    struct CloseOnFailure {
-        OwnDescriptor* descriptor;
-        ~CloseOnFailure() {
-            if (descriptor) descriptor->close();
-        }
-    } guard{&descriptor_};
-    owner_ = st.st_uid;
-    device_ = st.st_dev;
-    inode_ = st.st_ino;
-    // In /dev/shm any user could have created the directory under this name.
-    bool own = path_ == "/dev/shm/ringmain-" + std::to_string(geteuid());
-    if (own && owner_ != geteuid() && owner_ != 0)
-        fail(Fault::not_allowed, "the runtime directory " + path_ + " belongs to user " +
-                                     std::to_string(owner_) +
-                                     ", not to you: refused (have it removed, or set RINGMAIN_DIR)");
-    bool writable_by_all = (st.st_mode & S_IWOTH) && !(st.st_mode & S_ISVTX);
-    if (writable_by_all)
-        fail(Fault::not_allowed, "the runtime directory " + path_ +
-                                     " is writable by every user, so its topics could be forged: refused "
-                                     "(chmod o-w it)");
-    mode_ = (st.st_mode & S_IWGRP) ? 0660 : 0600;
-    FileDescriptor bell{openat(fd(), "bell", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, mode_)};
-    struct stat bell_st;
-    if (bell.fd >= 0 && fstat(bell.fd, &bell_st) == 0 && S_ISREG(bell_st.st_mode) && trusts(bell_st.st_uid)) {
-        if (bell_st.st_uid == geteuid()) (void)fchmod(bell.fd, mode_);  // undoes the umask
-        if (bell_st.st_size >= 8 || allocate_space(bell.fd, 8) == 0) {
-            void* at = mmap(nullptr, 8, PROT_READ | PROT_WRITE, MAP_SHARED, bell.fd, 0);
-            if (at != MAP_FAILED) bell_ = static_cast<Word<uint32_t>*>(at);
-        }
-    }
-    guard.descriptor = nullptr;
-}
-
-Directory::~Directory() {
-    if (bell_) munmap(bell_, 8);
-    descriptor_.close();
-}
-
-int Directory::fd() const {
-    if (!intact()) fail_descriptor_lost("the runtime directory " + path_);
-    return descriptor_.number();
-}
-
-// Who may own a topic here: we, root, and the owner of the directory (who could replace any file anyway).
-bool Directory::trusts(uid_t owner) const { return owner == geteuid() || owner == 0 || owner == owner_; }
-
-bool Directory::replaced() const {
-    struct stat st;
-    return stat(path_.c_str(), &st) == 0 && (st.st_dev != device_ || st.st_ino != inode_);
-}
-
-bool Directory::has(std::string_view topic) const {
-    struct stat st;
-    return fstatat(fd(), file_name(topic).c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0;
-}
-
-Bell Directory::bell() const {
-    if (!bell_) return {};
-    return {bell_->futex(), bell_->load(std::memory_order_acquire)};
-}
-
-uint32_t Directory::changes() const {
-    uint64_t number = 0;
-    struct stat st;
-    if (bell_)
-        number = bell_->load(std::memory_order_acquire);
-    else if (fstat(fd(), &st) == 0)
-        number = static_cast<uint64_t>(st.st_mtim.tv_sec) * 1'000'000'000 +
-                 static_cast<uint64_t>(st.st_mtim.tv_nsec);
-    return static_cast<uint32_t>(number + (number >> 32) + inode_ * 0x9e3779b1);
-}
-
-void Directory::ring() {
-    if (!bell_) return;
-    bell_->fetch_add(1, std::memory_order_release);
-    wake(bell_->futex());
-}
-
-// ------------------------------------------------------------------------------------------------- fork
-
-// After a fork the child shares our descriptors, and a lock lives as long as any of its descriptors. If the child kept
-// them, a parent that dies would look alive. So the child closes them at once and marks its topic files as forked. No
-// fork comes between opening or closing a descriptor and writing that down: both are done with the mutex, and a fork
-// waits for it.
-std::atomic<uint32_t> forks{0};
-
-struct OpenTopicFiles {
-    std::mutex mutex;
-    TopicFile* first = nullptr;
-
-    OpenTopicFiles() {
-        pthread_atfork([] { all->mutex.lock(); }, [] { all->mutex.unlock(); },
-                       [] {
-                           forks.fetch_add(1, std::memory_order_relaxed);  // relaxed: a child has one thread
-                           for (TopicFile* s = all->first; s; s = s->next_) {
-                               s->forked.store(true, std::memory_order_relaxed);
-                               s->descriptor_.close();
-                           }
-                           all->mutex.unlock();
-                       });
-    }
-    // Made when the module is loaded, so that no fork finds it half made; never destroyed: a fork may come at any time.
-    static OpenTopicFiles* const all;
-
-    static bool open(TopicFile& s, int flags, const char* path, mode_t mode, struct stat& st) {
-        int directory = s.directory->fd();
-        std::lock_guard lock(all->mutex);
-        if (!s.descriptor_.open(directory, path, flags, mode, st)) return false;
-        s.inode = s.descriptor_.inode();
-        s.next_ = all->first;
-        if (all->first) all->first->previous_ = &s;
-        all->first = &s;
-        return true;
-    }
-    static void close(TopicFile& s) {
-        std::lock_guard lock(all->mutex);
-        s.descriptor_.close();
-        if (s.previous_) s.previous_->next_ = s.next_;
-        if (s.next_) s.next_->previous_ = s.previous_;
-        if (all->first == &s) all->first = s.next_;
-    }
-};
-
-OpenTopicFiles* const OpenTopicFiles::all = new OpenTopicFiles;
-
 // ---------------------------------------------------------------------------------------------- topic file
 
+// All of this process, for the fork handler. Under descriptors_mutex.
+static TopicFile* first_topic_file = nullptr;
+
+void TopicFile::note() {
+    std::lock_guard lock(descriptors_mutex());
+    next_ = first_topic_file;
+    if (next_) next_->previous_ = this;
+    first_topic_file = this;
+}
+
+void TopicFile::mark_all_forked() {
+    for (TopicFile* s = first_topic_file; s; s = s->next_) {
+        s->forked.store(true, std::memory_order_relaxed);
+        s->slot_lock_.forget();
+    }
+}
+
 TopicFile::~TopicFile() {
-    OpenTopicFiles::close(*this);
+    {
+        std::lock_guard lock(descriptors_mutex());
+        if (previous_) previous_->next_ = next_;
+        if (next_) next_->previous_ = previous_;
+        if (first_topic_file == this) first_topic_file = next_;
+    }
     if (area_) munmap(area_, area_bytes_);
     if (control_copied_)
         std::free(control_);
@@ -286,13 +68,21 @@ TopicFile::~TopicFile() {
         munmap(control_, control_bytes_);
 }
 
-int TopicFile::fd() const {
-    int fd = intact_fd();
-    if (fd < 0) fail_descriptor_lost("topic '" + topic + "'");
-    return fd;
+PinnedDescriptor TopicFile::fd() const { return file_->pin(topic); }
+
+PinnedDescriptor TopicFile::intact_fd() const {
+    try {
+        return fd();
+    } catch (const Failure&) {
+        return {};
+    }
 }
 
-int TopicFile::intact_fd() const { return descriptor_.intact() ? descriptor_.number() : -1; }
+bool TopicFile::lock_slot(uint32_t index) {
+    return slot_lock_.lock(fd(), slot_lock_byte(index), "topic '" + topic + "'");
+}
+
+void TopicFile::unlock_slot(uint32_t) { slot_lock_.unlock(); }
 
 static bool only_looks(Access access) { return access == Access::inspect || access == Access::observe; }
 
@@ -304,10 +94,11 @@ void TopicFile::map(Access access) {
     bool writes = access == Access::write || (access == Access::read && traits(contract).shared);
     int data_protection = writes ? PROT_READ | PROT_WRITE : PROT_READ;
     // A mapping keeps its open file description alive, and with it the locks, even in a forked child that has closed the
-    // descriptor: a parent that dies would look alive. So we map through another description, which has no locks. A fork
-    // waits until it is closed, so that no child keeps it.
-    std::string self = "/proc/self/fd/" + std::to_string(fd());
-    std::unique_lock no_fork(OpenTopicFiles::all->mutex);
+    // descriptor: a roster that a process locked when it died would stay locked. So we map through another description, which
+    // has no locks. A fork waits until it is closed, so that no child keeps it.
+    PinnedDescriptor file = fd();
+    std::string self = "/proc/self/fd/" + std::to_string(file.number());
+    std::unique_lock no_fork(descriptors_mutex());
     FileDescriptor through{::open(self.c_str(), (only_looks(access) ? O_RDONLY : O_RDWR) | O_CLOEXEC)};
     if (through.fd < 0) fail_errno("cannot open topic '" + topic + "' again, to map it");
     void* control = mmap(nullptr, control_bytes_, control_protection, MAP_SHARED, through.fd, 0);
@@ -333,8 +124,9 @@ void TopicFile::copy_control() {
         static_cast<std::byte*>(std::aligned_alloc(kHeaderBytes, align_up(control_bytes_, kHeaderBytes)));
     if (!control_) fail_errno("no memory to inspect topic '" + topic + "'");
     control_copied_ = true;
+    PinnedDescriptor file = fd();
     auto read = [&](uint64_t from, uint64_t bytes) {
-        if (!read_at(fd(), control_ + from, bytes, from, "topic '" + topic + "'"))
+        if (!read_at(file.number(), control_ + from, bytes, from, "topic '" + topic + "'"))
             fail(Fault::corrupt, "topic '" + topic + "' is shorter than its header says");
     };
     constexpr int kMaxAttempts = 1000;  // the schema changes seldom
@@ -406,18 +198,19 @@ static std::string advice_when_full(int fd) {
 // Allocates all the space now: a full file system is an error here, not a SIGBUS in the middle of a message.
 void TopicFile::allocate() {
     uint64_t file_bytes = data_offset + capacity_bytes;
+    int file = fd().number();  // it has no name, so it is not closed meanwhile
     if (flags & kHugePages) {
         // Only pages that come through the advised mapping are huge, so fault them in before the rest is allocated.
-        if (ftruncate(fd(), static_cast<off_t>(file_bytes)) != 0)
+        if (ftruncate(file, static_cast<off_t>(file_bytes)) != 0)
             fail_errno("cannot set the size of stream '" + topic + "'");
         map(Access::write);
         populate(true);
     }
-    if (int error = allocate_space(fd(), file_bytes))
+    if (int error = allocate_space(file, file_bytes))
         throw Failure{Fault::system,
                       "cannot allocate " + std::to_string(file_bytes) + " bytes for topic '" + topic +
                           "' in " + directory->path() + ": " + std::strerror(error) +
-                          (error == ENOSPC ? advice_when_full(fd()) : ""),
+                          (error == ENOSPC ? advice_when_full(file) : ""),
                       error};
     if (flags & kHugePages) return;
     map(Access::write);
@@ -454,9 +247,13 @@ std::shared_ptr<TopicFile> TopicFile::create(std::shared_ptr<Directory> director
 
     // No name until it is complete: a crash before that leaves nothing, and no process ever opens half a topic.
     struct stat st;
-    if (!OpenTopicFiles::open(s, O_TMPFILE | O_RDWR, ".", 0600, st))
+    if (!(s.file_ = OpenFile::create(directory, st)))
         fail_errno("cannot create topic '" + s.topic + "' in " + directory->path());
-    if (fchmod(s.fd(), options.mode) != 0) fail_errno("cannot set the mode of topic '" + s.topic + "'");
+    s.inode = st.st_ino;
+    s.note();
+    if (traits(s.contract).shared) s.file_->stay_open();
+    if (fchmod(s.fd().number(), options.mode) != 0)
+        fail_errno("cannot set the mode of topic '" + s.topic + "'");
     s.allocate();
     CRASH_POINT("create: file made, not filled");
 
@@ -498,8 +295,9 @@ std::shared_ptr<TopicFile> TopicFile::open(std::shared_ptr<Directory> directory,
     std::string what = kinds[static_cast<int>(kind)] + s.topic + "' (" + directory->path() + "/" + file + ")";
 
     struct stat st;
-    if (!OpenTopicFiles::open(s, (only_looks(access) ? O_RDONLY : O_RDWR) | O_NOFOLLOW | O_NONBLOCK,
-                              file.c_str(), 0, st)) {
+    s.file_ = only_looks(access) ? OpenFile::open_to_look(directory, file, access == Access::inspect, st)
+                                 : OpenFile::open_to_take_part(directory, file, st);
+    if (!s.file_) {
         if (errno == ELOOP) fail(Fault::not_allowed, what + " is a symbolic link: refused");
         if (errno == ENOENT)
             fail(Fault::not_found, std::string("there is no ") +
@@ -507,7 +305,8 @@ std::shared_ptr<TopicFile> TopicFile::open(std::shared_ptr<Directory> directory,
                                        "' in " + directory->path());
         fail_errno("cannot open " + what);
     }
-    if (access == Access::inspect) s.descriptor_.be_brief();
+    s.inode = st.st_ino;
+    s.note();
     s.mode = st.st_mode & 07777;
     if (!S_ISREG(st.st_mode)) fail(Fault::not_allowed, what + " is not a regular file: refused");
     if (!directory->trusts(st.st_uid))
@@ -516,7 +315,7 @@ std::shared_ptr<TopicFile> TopicFile::open(std::shared_ptr<Directory> directory,
 
     auto corrupt = [&](const std::string& why) { fail(Fault::corrupt, what + " is refused: " + why); };
     alignas(Header) std::byte bytes[sizeof(Header)];
-    if (!read_at(s.fd(), bytes, sizeof bytes, 0, what)) corrupt("too short to be a topic");
+    if (!read_at(s.fd().number(), bytes, sizeof bytes, 0, what)) corrupt("too short to be a topic");
     const Header& h = *reinterpret_cast<const Header*>(bytes);
     if (h.magic != kMagic) corrupt("it does not begin as a topic does (wrong magic)");
     if (h.version != kVersion)
@@ -556,18 +355,21 @@ std::shared_ptr<TopicFile> TopicFile::open(std::shared_ptr<Directory> directory,
     if (strnlen(h.name, sizeof h.name) != topic.size() ||
         std::memcmp(h.name, topic.data(), topic.size()) != 0)
         corrupt("the header names another topic");
+    if (traits(s.contract).shared) s.file_->stay_open();
     s.map(access);
     return topic_file;
 }
 
 bool TopicFile::give_name() {
     CRASH_POINT("create: joined, without a name");
-    std::string self = "/proc/self/fd/" + std::to_string(fd());
+    PinnedDescriptor file = fd();
+    std::string self = "/proc/self/fd/" + std::to_string(file.number());
     if (linkat(AT_FDCWD, self.c_str(), directory->fd(), file_name(topic, kind()).c_str(),
                AT_SYMLINK_FOLLOW) != 0) {
         if (errno == EEXIST) return false;
         fail_errno("cannot give topic '" + topic + "' its name in " + directory->path());
     }
+    file_->named(file_name(topic, kind()));
     CRASH_POINT("create: named, bell not rung");
     directory->ring();
     return true;
@@ -581,8 +383,8 @@ bool TopicFile::has_its_name() const {
 
 bool TopicFile::nameless() const {
     struct stat st;
-    int own = intact_fd();
-    return own >= 0 && fstat(own, &st) == 0 && st.st_nlink == 0;
+    PinnedDescriptor own = intact_fd();
+    return own && fstat(own.number(), &st) == 0 && st.st_nlink == 0;
 }
 
 void TopicFile::retire() {

@@ -2,22 +2,16 @@
 // owner, header and sizes were checked, and from then on only the checked copies of the sizes are used.
 #pragma once
 
-#include <sys/stat.h>
-
 #include <atomic>
 #include <memory>
 #include <string>
 #include <string_view>
 
-#include "base/bell.hpp"
-#include "base/failure.hpp"
 #include "format/layout.hpp"
 #include "rule/retirement.hpp"
+#include "topic/open_file.hpp"
 
 namespace ringmain {
-
-// A topic's ring, the pool of buffers beside it, and where readers wait while there is no ring. Each is a file.
-enum class FileKind { ring, pool, waiting };
 
 // What is mapped, and what of it can be written. inspect: the control part is mapped, and no lock is ever taken; observe: all
 // is mapped; read: the control part can be written; write: all can.
@@ -35,76 +29,11 @@ struct TopicOptions {
     uint32_t kept_kinds = 0;  // of a topic: of how many kinds it keeps the last message
 };
 
-// Copies so much of a file; false if it ends before. An error of the kernel is a Failure.
-bool read_at(int fd, void* to, size_t bytes, uint64_t from, const std::string& of);
-
-// Files are named after topics, with '+' for '/', since "a" and "a/b" may both be topics.
-std::string file_name(std::string_view topic, FileKind kind = FileKind::ring);
-// Empty if the file is not one of this kind.
-std::string topic_name(std::string_view file, FileKind kind = FileKind::ring);
 uint64_t round_capacity(uint64_t capacity_bytes);
 
-// What the system refused, in words. At the limit of descriptors it also says how many of them are for topics.
-Failure refused(const std::string& what, int error);
-
-// A descriptor, and the file that it was opened for. A process may close descriptors that are not its own (daemonizers
-// close all of them), and the number then belongs to another file, which must be neither locked nor closed.
-class OwnDescriptor {
-    int fd_ = -1;
-    dev_t device_ = 0;
-    ino_t inode_ = 0;
-    bool brief_ = false;
-
-  public:
-    // `st`: of the opened file. False: errno says why.
-    bool open(int directory, const char* path, int flags, mode_t mode, struct stat& st);
-    // It is opened, used and closed within one call, so that no other code of this process closes it: intact() need not ask.
-    void be_brief() { brief_ = true; }
-    bool intact() const;  // is it still the file that was opened?
-    void close();         // only if it is
-    int number() const { return fd_; }
-    ino_t inode() const { return inode_; }
-};
-
-// The runtime directory, opened once and checked: ours or root's, not a link, not writable by every user.
-class Directory {
-    OwnDescriptor descriptor_;
-    std::string path_;
-    uid_t owner_ = 0;
-    dev_t device_ = 0;
-    ino_t inode_ = 0;
-    uint32_t mode_ = 0600;
-    Word<uint32_t>* bell_ = nullptr;
-
-  public:
-    Directory(std::string path, bool create);
-    ~Directory();
-    Directory(const Directory&) = delete;
-    Directory& operator=(const Directory&) = delete;
-
-    int fd() const;  // throws if this process has closed it behind our back
-    bool intact() const { return descriptor_.intact(); }
-    const std::string& path() const { return path_; }
-    uint64_t inode() const { return inode_; }
-    uint32_t mode() const { return mode_; }  // of the files that all users of the directory share
-    bool trusts(uid_t owner) const;
-    // Was it removed, and made again under the same path? Then topics are created in that one, and no bell rings here.
-    bool replaced() const;
-    bool has(std::string_view topic) const;  // its ring
-
-    // Rings whenever a topic is created or removed. Without a bell (in a directory we may not write), waits poll.
-    Bell bell() const;
-    void ring();
-    // Another number whenever a topic was created or removed, also without a bell.
-    uint32_t changes() const;
-};
-
-// How many forks lie between this process and the one that loaded the module: tells a child from its parent without a
-// system call.
-extern std::atomic<uint32_t> forks;
-
 class TopicFile {
-    OwnDescriptor descriptor_;
+    std::shared_ptr<OpenFile> file_;
+    SlotLock slot_lock_;
     std::byte* control_ = nullptr;
     bool control_copied_ = false;  // it is memory of our own: see copy_control
     uint64_t control_bytes_ = 0;
@@ -113,8 +42,8 @@ class TopicFile {
     uint64_t area_bytes_ = 0;
     TopicFile *previous_ = nullptr,
               *next_ = nullptr;  // the list of all of this process, for the fork handler
-    friend struct OpenTopicFiles;
 
+    void note();
     void map(Access access);
     void copy_control();
     void map_ring(int protection, int through);
@@ -156,9 +85,16 @@ class TopicFile {
     // True in a child that inherited this through fork: the slot is the parent's, so the child must not use it.
     std::atomic<bool> forked{false};
 
-    // Throws if this process has closed it behind our back: then the kernel has dropped our locks.
-    int fd() const;
-    int intact_fd() const;  // -1: closed likewise
+    // Every one of this process. In a forked child, where all threads but one are gone.
+    static void mark_all_forked();
+
+    // Throws if it is closed and cannot be opened again.
+    PinnedDescriptor fd() const;
+    PinnedDescriptor intact_fd() const;  // false: likewise
+
+    // The lock by which the kernel knows that a slot's participant is alive. False: another has it.
+    bool lock_slot(uint32_t index);
+    void unlock_slot(uint32_t index);
     FileKind kind() const {
         return contract == Contract::frames    ? FileKind::pool
                : contract == Contract::waiting ? FileKind::waiting

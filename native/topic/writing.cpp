@@ -8,7 +8,7 @@ std::unique_ptr<Participant> join_as_writer_in(const std::string& path, std::sha
                                                const std::string& topic, const WriterRequest& request) {
     constexpr int kAttempts = 10;
     for (int attempt = 1;; ++attempt) {
-        directory = std::make_shared<Directory>(path, true);
+        directory = Directory::at(path, true);
         try {
             return join_as_writer(directory, topic, request);
         } catch (const Failure& failure) {

@@ -27,7 +27,7 @@ void BlockingReader::go_on_after_kept() {
 }
 
 void BlockingReader::join(int64_t patience_ns) {
-    if (!directory || !directory->intact()) directory = std::make_shared<Directory>(directory_path, true);
+    if (!directory || !directory->intact()) directory = Directory::at(directory_path, true);
     participant = join_or_wait(directory, topic, name, observe, waiting, patience_ns);
     if (!participant) return;
     joined_before_topic |= participant->enrolled();

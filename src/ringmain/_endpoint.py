@@ -16,9 +16,6 @@ from ringmain import _names
 from ringmain._closing import Closing
 from ringmain.errors import Closed
 
-DESCRIPTORS_PER_ENDPOINT = 2
-"""That a publisher or subscriber in shared memory has: of its topic file, and of the directory."""
-
 T_co = TypeVar("T_co", covariant=True)
 
 _open: weakref.WeakSet[Any] = weakref.WeakSet()

@@ -40,7 +40,7 @@ class Publisher(Endpoint, _native.Publisher, metaclass=backends.EndpointType):
     min_readers: every send waits while fewer readers than this take part, and raises `Full` at its timeout. 0: does not
         wait: what is sent before the first reader joins is not delivered, and no reader counts it as lost.
     max_participants: how many publishers and subscribers the topic takes at once, up to 4096; None: as many as the
-        existing topic, or 128. Each takes 256 bytes, and two file descriptors of its process. On `work` the
+        existing topic, or 128. Each takes 256 bytes. On `work` the
         queue itself takes one. On zmq there is no limit.
     keep_last_per_kind: keep the last message of each kind for subscribers with start="newest", also after the ring has
         dropped it. True: of up to 1024 kinds; a number: of so many, up to 16384. It belongs to the topic, as its

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import ringmain as rm
+from ringmain._service import _replies
 from tests.conftest import PATIENCE_S, Child
 
 LONG_S = 100.0
@@ -306,9 +307,9 @@ def test_a_thousand_clients_of_one_server(child: StartChild, in_thread: InThread
         served()
 
 
-def test_more_clients_than_descriptors(monkeypatch: pytest.MonkeyPatch, in_thread: InThread) -> None:
+def test_more_clients_than_a_server_keeps_open(monkeypatch: pytest.MonkeyPatch, in_thread: InThread) -> None:
     with rm.Server("infer") as server:
-        monkeypatch.setattr(server._replies, "_most_open", 4)
+        monkeypatch.setattr(_replies, "_MOST_OPEN", 4)
         served = in_thread(server.serve, bytes.upper)
         clients = [rm.Client("infer") for _ in range(10)]
         for turn in range(3):

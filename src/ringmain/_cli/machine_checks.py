@@ -25,7 +25,6 @@ from typing import Literal
 from ringmain import _names, _native
 from ringmain._cli.text_format import bytes_text
 from ringmain._cli.topic_summary import survey
-from ringmain._endpoint import DESCRIPTORS_PER_ENDPOINT
 
 _FUTEX_WAITV = 449  # the same number on every architecture
 _F_OFD_SETLK = 37
@@ -161,7 +160,7 @@ def _leftovers() -> Iterator[Finding]:
 
 def _limits() -> Iterator[Finding]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    text = f"{soft} open files (each publisher and subscriber uses {DESCRIPTORS_PER_ENDPOINT})"
+    text = f"{soft} open files (each topic that a process has open uses one, up to half of them)"
     if soft != resource.RLIM_INFINITY and soft < _FEW_FILES:
         yield Finding("limits", "note", text, f"ulimit -n {min(hard, 4096) if hard > 0 else 4096}")
     else:

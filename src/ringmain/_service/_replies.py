@@ -7,7 +7,6 @@ contract or type) costs that client its replies, which are dropped and counted, 
 
 from __future__ import annotations
 
-import resource
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -15,7 +14,6 @@ from contextlib import contextmanager, suppress
 from typing import Any, Self
 
 from ringmain import _inspect, _names, _native
-from ringmain._endpoint import DESCRIPTORS_PER_ENDPOINT
 from ringmain._publisher import Publisher
 from ringmain._service._endpoints import has_readers
 from ringmain._service._topics import Outcome, kind_of_reply, replies_topic
@@ -60,10 +58,6 @@ class Replies:
         self._lock = threading.RLock()
         """For all but the usual `send`: several threads may answer, and one of them may close the server."""
         self._closed = False
-        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        # Half of what the process may have is left to the program.
-        most = max(8, soft // 2 // DESCRIPTORS_PER_ENDPOINT) if soft != resource.RLIM_INFINITY else _MOST_OPEN
-        self._most_open = min(_MOST_OPEN, most)
 
     def send(self, client: str, number: int, value: Any, left_s: float | None = None) -> None:
         """`left_s`: for so long somebody waits for it; None: without a limit."""
@@ -141,7 +135,7 @@ class Replies:
             return None
         if not any(reader.alive and reader.role == "reader" for reader in there.readers):
             return None
-        while len(self.publishers) >= self._most_open:
+        while len(self.publishers) >= _MOST_OPEN:
             self._close(next(iter(self.publishers)))
         options: Any = {"contract": "reliable", "min_readers": 1, "backend": self._backend}
         try:
