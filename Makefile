@@ -11,7 +11,7 @@ PROCESSES := $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
 comma  := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs pages test native test-native test-python test-privileged test-pythons test-spark test-view test-torch test-originals explore check format bench bench-quick clean lab sanitize fuzz aarch64 soak soak-mixed recovery cores failing-calls long
+.PHONY: help setup demo docs pages test native test-native test-python test-privileged test-pythons test-spark test-view test-torch test-originals explore check format bench bench-quick clean lab sanitize fuzz aarch64 soak soak-mixed abi recovery cores failing-calls long
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -175,6 +175,9 @@ soak-mixed: setup  ## the same, and every other participant is one of C++
 
 cores: setup  ## what only quiet cores show: deaths, wake-ups, fairness, figures; wants eight with an L2 each; under nine minutes
 	@$(BIN)/python tests/lab/cores.py
+
+abi:  ## does libringmain.so still have what programs of the last release use? abidiff (Debian: abigail-tools)
+	@$(PYTHON) tools/abi.py
 
 failing-calls: setup  ## every system call of a send, a wait, a recording and a replay fails once, with each error; minutes
 	@$(BIN)/python tests/lab/failing_calls.py

@@ -14,6 +14,7 @@ from ringmain._cli.commands import config
 from tests.cpp.compiling import CC, CXX, compiled, library, ringmain_config
 
 INCLUDE = config.root() / "include/ringmain"
+RECORD = Path(__file__).parents[2] / "native/face/ringmain.abi"
 PROGRAM = """
 #include <ringmain/ringmain.hpp>
 int main() {
@@ -34,6 +35,13 @@ def test_it_exports_what_the_header_declares_and_nothing_else() -> None:
     declared = set(re.findall(r"RINGMAIN_API [\w* ]+?\b(ringmain_\w+)\(", (INCLUDE / "ringmain.h").read_text()))
     exported = {name for name in symbols("--defined-only") if not name.startswith("RINGMAIN_")}
     assert exported == {f"{name}@@RINGMAIN_0.1" for name in declared}
+
+
+def test_it_has_what_the_last_release_had() -> None:
+    """By name; `make abi` compares the types, too."""
+    before = set(re.findall(r"<elf-symbol name='(\w+)' version='([\w.]+)'", RECORD.read_text()))
+    assert len(before) > 20
+    assert {f"{name}@@{version}" for name, version in before} <= set(symbols("--defined-only"))
 
 
 def test_it_has_no_symbol_of_python() -> None:
