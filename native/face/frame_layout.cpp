@@ -23,8 +23,7 @@ struct Wrong {
 template <size_t size>
 void copy_text(char (&to)[size], std::string_view from) {
     if (from.size() >= size) throw Wrong{"'" + printable(from.substr(0, 40)) + "' is too long a name"};
-    std::memcpy(to, from.data(), from.size());
-    to[from.size()] = 0;
+    to[from.copy(to, size - 1)] = 0;
 }
 
 template <size_t size>

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <vector>
 
+#include "fuzz/face.hpp"
 #include "rule/reader.hpp"
 #include "rule/writer.hpp"
 #include "topic/endpoint.hpp"
@@ -211,6 +212,34 @@ void write_some(Topic& topic, uint8_t how) {
     }
 }
 
+// The file that an input describes.
+Topic lay_out(const uint8_t* bytes, size_t size) {
+    Topic topic{openat(directory()->fd(), kFile, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), {}};
+    Input input(bytes, size);
+    uint8_t contract = input.byte();
+    input.some(2);  // how it is read, and written
+    uint8_t shrink = input.byte();
+    if (contract == 0xff) {
+        topic.write({0, {bytes + 1, bytes + size}, false});
+    } else {
+        const Template& t = template_of(static_cast<Contract>(contract % 4));
+        size_t length = shrink & 1 ? t.bytes.size() * (shrink >> 1) / 128 : t.bytes.size();
+        topic.write({0, {t.bytes.begin(), t.bytes.begin() + static_cast<ptrdiff_t>(length)}, false});
+        while (!input.empty() && topic.patches.size() < 32) {
+            Patch patch = next_patch(input, t);
+            if (patch.offset + patch.bytes.size() > t.bytes.size()) continue;
+            topic.patches.push_back(patch);
+            if (!patch.later) topic.write(patch);
+        }
+    }
+    return topic;
+}
+
+void take_away(const Topic& topic) {
+    unlinkat(directory()->fd(), kFile, 0);
+    close(topic.fd);
+}
+
 // A Failure is a correct result: the caller was told.
 template <class Step>
 void attempt(Step step) {
@@ -227,35 +256,30 @@ void work_in(const char* path) { runtime_directory = path; }
 void try_input(const uint8_t* bytes, size_t size) {
     static const bool templates_made = (template_of(Contract::broadcast), true);
     (void)templates_made;
-    Topic topic{openat(directory()->fd(), kFile, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), {}};
-    Input input(bytes, size);
-    uint8_t contract = input.byte(), reads = input.byte(), writes = input.byte(), shrink = input.byte();
-    if (contract == 0xff) {
-        topic.write({0, {bytes + 1, bytes + size}, false});
-    } else {
-        const Template& t = template_of(static_cast<Contract>(contract % 4));
-        size_t length = shrink & 1 ? t.bytes.size() * (shrink >> 1) / 128 : t.bytes.size();
-        topic.write({0, {t.bytes.begin(), t.bytes.begin() + static_cast<ptrdiff_t>(length)}, false});
-        while (!input.empty() && topic.patches.size() < 32) {
-            Patch patch = next_patch(input, t);
-            if (patch.offset + patch.bytes.size() > t.bytes.size()) continue;
-            topic.patches.push_back(patch);
-            if (!patch.later) topic.write(patch);
-        }
+    const uint8_t reads = size > 1 ? bytes[1] : 0, writes = size > 2 ? bytes[2] : 0;
+    {
+        Topic topic = lay_out(bytes, size);
+        attempt([&] {
+            auto looked_at = TopicFile::open(directory(), "t", Access::observe);
+            for (uint32_t i = 0; i < looked_at->slot_count; ++i)
+                look_at(*looked_at, i, slot_alive(*looked_at, i)).describe();
+            looked_at->schema();
+        });
+        attempt([&] { read_all(topic, reads); });
+        attempt([&] { write_some(topic, writes); });
+        attempt([&] { read_all(topic, reads ^ 31); });
+        attempt([&] { unlink_if_dead(directory(), "t"); });
+        attempt([&] { unlink_topic(directory(), "t", true); });
+        take_away(topic);
     }
-    attempt([&] {
-        auto looked_at = TopicFile::open(directory(), "t", Access::observe);
-        for (uint32_t i = 0; i < looked_at->slot_count; ++i)
-            look_at(*looked_at, i, slot_alive(*looked_at, i)).describe();
-        looked_at->schema();
-    });
-    attempt([&] { read_all(topic, reads); });
-    attempt([&] { write_some(topic, writes); });
-    attempt([&] { read_all(topic, reads ^ 31); });
-    attempt([&] { unlink_if_dead(directory(), "t"); });
+    // The same file again, for a program that knows the C face alone.
+    Topic topic = lay_out(bytes, size);
+    auto lie = [&] { topic.lie(); };
+    read_by_face(runtime_directory, reads, lie);
+    write_by_face(runtime_directory, writes, lie);
+    read_by_face(runtime_directory, reads ^ 31u, lie);
     attempt([&] { unlink_topic(directory(), "t", true); });
-    unlinkat(directory()->fd(), kFile, 0);
-    close(topic.fd);
+    take_away(topic);
 }
 
 }  // namespace ringmain::fuzz
