@@ -15,6 +15,7 @@ from bench.versus import SIZES
 
 CLIENTS = 64
 PREFIX = "limit: "
+IDLE_CROWD = "CPU of 1,000 idle subscribers, 100 processes"
 
 
 def _large(size: int) -> Callable[[float], float]:
@@ -43,5 +44,6 @@ def limit_cells() -> list[Cell]:
             for centile in pair.CENTILES
         ),
         Cell(f"{PREFIX}64 clients of a batching server", "requests/s", _crowd, False, False),
+        Cell(f"{PREFIX}{IDLE_CROWD}", "ms/s", lambda _: number_from(LIMITS, "idle", 100, 0)),
         Cell(f"{PREFIX}CPU of a second's wait", "ms", lambda _: number_from(LIMITS, "second", 0)),
     ]

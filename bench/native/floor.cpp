@@ -11,6 +11,8 @@
 
 #include "base/clock.hpp"
 #include "processes.hpp"
+#include "rule/reader.hpp"
+#include "rule/writer.hpp"
 #include "topic/endpoint.hpp"
 
 using namespace ringmain;

@@ -5,7 +5,8 @@
 //   limits wake COUNT P         two processes that sleep on a futex: the P-th centile (50, 99, 99.9) of a round trip, µs
 //   limits trip COUNT P         two processes that spin on a cache line each: the P-th centile of a round trip, µs
 //   limits crowd CLIENTS COUNT  clients sleep until a server, which takes what is there, has answered: requests a second
-//   limits second 0             a wait of a second as ours is: a sleep of 20 ms, a thread that sees to deaths, the
+//   limits idle PROCESSES 0     so many processes that each wait so: processor time, ms a second
+//   limits second 0             a wait of a second as ours is: a sleep of 15 ms, a thread that sees to deaths, the
 //                               rest of the second: processor time, ms
 //
 // With two CPUs behind the numbers, each of two processes stays on its own. Prints one number.
@@ -122,7 +123,9 @@ double wake(uint32_t count, double share) { return round_trips<Bell>(count, shar
 double trip(uint32_t count, double share) {
     return round_trips<Line>(
         count, share, [](Line& line, uint32_t i) { line.word.store(i, std::memory_order_release); },
-        [](Line& line, uint32_t i) { spin_until([&] { return line.word.load(std::memory_order_acquire) >= i; }); });
+        [](Line& line, uint32_t i) {
+            spin_until([&] { return line.word.load(std::memory_order_acquire) >= i; });
+        });
 }
 
 // ---------------------------------------------------------------------------------------------------------- crowd
@@ -175,9 +178,9 @@ double crowd(uint32_t clients, uint32_t count) {
 }
 
 // --------------------------------------------------------------------------------------------------------- waiting
-double second() {
+double wait_of(int64_t seconds) {
     Futex never{0}, over{0};
-    timespec before{}, after{}, slice{0, 20'000'000}, rest{0, 980'000'000};
+    timespec before{}, after{}, slice{0, 15'000'000}, rest{seconds - 1, 985'000'000};
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
     sleep_while(never, 0, &slice);
     std::thread watcher([&] { sleep_while(over, 0, &kPatience); });
@@ -190,16 +193,38 @@ double second() {
            static_cast<double>(after.tv_nsec - before.tv_nsec) / 1e6;
 }
 
+double idle(uint32_t processes) {
+    constexpr int64_t kSeconds = 2;
+    auto* each_ms = static_cast<double*>(shared_bytes(processes * sizeof(double)));
+    std::vector<pid_t> children;
+    for (uint32_t number = 0; number < processes; ++number) {
+        pid_t child = fork();
+        if (child == 0) {
+            each_ms[number] = wait_of(kSeconds);
+            std::_Exit(0);
+        }
+        children.push_back(child);
+    }
+    for (pid_t child : children) waitpid(child, nullptr, 0);
+    double all_ms = 0;
+    for (uint32_t number = 0; number < processes; ++number) all_ms += each_ms[number];
+    return all_ms / kSeconds;
+}
+
 double found(const std::string& what, uint64_t first, double second_number) {
     auto count = static_cast<uint64_t>(second_number);
     if (what == "large" && first && first % 8 == 0 && count) return large(first, count);
     if (what == "wake" && first > 100 && second_number <= 100)
         return wake(static_cast<uint32_t>(first), second_number);
-    if (what == "trip" && first > 100 && second_number <= 100) return trip(static_cast<uint32_t>(first), second_number);
+    if (what == "trip" && first > 100 && second_number <= 100)
+        return trip(static_cast<uint32_t>(first), second_number);
     if (what == "crowd" && first && count)
         return crowd(static_cast<uint32_t>(first), static_cast<uint32_t>(count));
-    if (what == "second") return second();
-    wrong("limits large BYTES COUNT | wake COUNT P | trip COUNT P | crowd CLIENTS COUNT | second 0   [CPU CPU]");
+    if (what == "idle" && first) return idle(static_cast<uint32_t>(first));
+    if (what == "second") return wait_of(1);
+    wrong(
+        "limits large BYTES COUNT | wake COUNT P | trip COUNT P | crowd CLIENTS COUNT | idle PROCESSES 0 | "
+        "second 0   [CPU CPU]");
 }
 
 }  // namespace
