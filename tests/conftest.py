@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 
-from tests import environment, privileges, promises
+from tests import environment, preloads, privileges, promises
 
 if TYPE_CHECKING:
     from tests.store import RequestLog
@@ -169,6 +169,12 @@ def s3_log(s3_endpoint: str, s3_log_file: Path) -> RequestLog:
 def no_bell(runtime_dir: Path) -> None:
     """As in a directory that another user shares, whose bell we do not trust."""
     (runtime_dir / "bell").mkdir()
+
+
+@pytest.fixture(scope="session")
+def no_long_sleeps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of a process that waits: in it a sleep that would be long lasts for hours."""
+    return {"LD_PRELOAD": str(preloads.build("long_sleeps", tmp_path_factory.mktemp("preload")))}
 
 
 class Child:

@@ -79,8 +79,10 @@ struct BlockingReader {
     bool slow_path = false;            // needs_slow_path(), for the hot path
     uint64_t lost_before = 0;          // in earlier lives of the topic
     bool joined_before_topic = false;  // then this life of it is read from its beginning
-    std::vector<uint64_t> leases;      // positions of borrowed messages that are still in use
-    std::string roster_locked;         // why we could not join when we last tried: a process that has stopped
+    bool watched =
+        false;  // on a shared contract: an event was to ring for a message, and none was taken since
+    std::vector<uint64_t> leases;  // positions of borrowed messages that are still in use
+    std::string roster_locked;     // why we could not join when we last tried: a process that has stopped
 
     bool attached() const {
         return participant && !participant->topic_file().forked.load(std::memory_order_relaxed);
@@ -95,6 +97,10 @@ struct BlockingReader {
     uint64_t position_to_keep(const View& view) const { return kept ? kNoHold : view.position; }
     std::shared_ptr<TopicFile> mapping() const {
         return kept ? std::shared_ptr<TopicFile>(kept, &participant->topic_file()) : participant->shared();
+    }
+    // After a sleep that something ended: a message wakes one worker, which sees to it that the next is woken for the next.
+    void woken() {
+        if (work && attached()) work->worker.woken();
     }
     bool has_more() const { return kept || (work ? work->worker.has_more() : reader->has_more()); }
     // Is it ignored? Read from shared memory: check still_whole() afterwards.
@@ -247,6 +253,7 @@ template <ReaderHost H>
 Outcome BlockingReader::take_work(View& view, H& host, bool may_send) {
     Unfinished& mine = *work;
     Slot& own = participant->own();
+    if (std::exchange(watched, false)) mine.worker.woken();
     for (;;) {
         int64_t now_ns = monotonic_ns();
         look_for_dead(now_ns);
@@ -374,6 +381,7 @@ Outcome BlockingReader::watch(const std::shared_ptr<Event>& event, uint64_t& tok
         Awaited next = awaited(listening);
         if (next.at_once) continue;
         token = watch_bell(next.bell, event);
+        watched = work != nullptr;
         return Outcome::not_there;
     }
 }

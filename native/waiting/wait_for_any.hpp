@@ -163,6 +163,11 @@ Outcome wait_for_any(size_t count, Deadline& deadline, std::vector<size_t>& read
         if (!look_again) {
             auto once = [&] { return sleep.once(deadline, before); };
             slice_is_over = host.sleep(sleep.readers(), once) == Woken::timed_out;
+            auto wake = [](size_t, BlockingReader& reader, auto&) {
+                return reader.woken(), Outcome::not_there;
+            };
+            found = slice_is_over ? Outcome::not_there : look_at_each(wake);
+            if (found != Outcome::not_there) return found;
         }
         if (!host.goes_on()) return Outcome::stopped;
     }

@@ -19,15 +19,8 @@ import pytest
 
 import ringmain as rm
 from ringmain.testing import die_at
-from tests import asleep, preloads
+from tests import asleep
 from tests.lab.unrung import PATIENCE_S, POINT, WAYS, late_s
-
-
-@pytest.fixture(scope="module")
-def no_long_sleeps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The environment of a process that waits."""
-    return {"LD_PRELOAD": str(preloads.build("long_sleeps", tmp_path_factory.mktemp("preload")))}
-
 
 UNSHARE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 

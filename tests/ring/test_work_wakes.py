@@ -1,7 +1,8 @@
-"""One message wakes one worker, however many sleep.
+"""One message wakes one worker, however many sleep; several messages of one call wake as many.
 
 How: three workers and a writer, all under strace. Between two marks, the writer sends messages one at a time, each when
-the one before is done; the kernel's answer to every wake-up of shared memory is how many it woke.
+the one before is done; the kernel's answer to every wake-up of shared memory is how many it woke. For the second, two
+workers whose long sleeps last for hours get two messages, and each keeps the one that it takes.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
+import ringmain as rm
+from tests import asleep
 
 PROGRAM = """
 import os, signal, sys, time
@@ -60,3 +64,44 @@ def test_a_message_wakes_one_worker(tmp_path: Path) -> None:
     woken += [int(count) for count in re.findall(r"futex resumed>\) = (\d+)", between[1])]
     assert 1 <= sum(woken) <= 20, woken
     assert max(woken) == 1
+
+
+WORKER = """
+import asyncio, select
+sub = rm.Subscriber("jobs")
+
+async def first():
+    async for data in sub:
+        return data
+
+def by_descriptor():
+    while (data := sub.try_recv()) is None:
+        select.select([sub.fileno()], [], [])
+    return data
+
+ways = {
+    "recv": sub.recv,
+    "wait": lambda: rm.wait([sub]) and sub.try_recv(),
+    "async for": lambda: asyncio.run(first()),
+    "fileno": by_descriptor,
+}
+say("ready")
+say(ways[sys.argv[1]]().decode())
+hear()
+sub.close()
+"""
+
+
+@pytest.mark.parametrize("way", ["recv", "wait", "async for", "fileno"])
+def test_messages_of_one_call_wake_as_many_workers_however_they_wait(way, child, until, no_long_sleeps) -> None:
+    with rm.Publisher("jobs", contract="work") as pub:
+        workers = [child(WORKER, way, env=no_long_sleeps) for _ in range(2)]
+        assert [worker.line() for worker in workers] == ["ready", "ready"]
+        pub.wait_for_readers(2, timeout=30)
+        for worker in workers:
+            until(lambda worker=worker: asleep.least_asleep(worker.pid, 12) == 12)
+        pub.send_many([b"a", b"b"])
+        assert sorted(worker.line() for worker in workers) == ["a", "b"]
+        for worker in workers:
+            worker.tell()
+            worker.finish()
