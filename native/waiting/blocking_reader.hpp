@@ -336,8 +336,8 @@ Woken BlockingReader::sleep_on_bell(const Awaited& next, Deadline& deadline, boo
 template <ReaderHost H>
 Outcome BlockingReader::wait(Deadline& deadline, View& view, bool borrowing, H& host) {
     bool briefly = true;
-    // That the topic was removed is seen as its bell is armed: only then is there a look for its next life.
-    for (bool spins = true, follows = false;;) {
+    // That the topic was removed is seen as its bell is armed: only then is there a look for its next life, or if none is armed.
+    for (bool spins = true, follows = deadline.timeout_ns() == 0;;) {
         Listening listening = listen();
         Outcome found = follows || !attached() ? now(view, borrowing, true, host)
                                                : in_this_life(view, borrowing, true, host);

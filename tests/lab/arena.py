@@ -72,6 +72,7 @@ class World:
     """One topic, its survivors and its victims, in a runtime directory of its own."""
 
     def __init__(self, contract: str, victims: Sequence[Victim], how: str) -> None:
+        child_processes.expect_changes()
         self.contract = contract
         self.victims = victims
         self.how = how

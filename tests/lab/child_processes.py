@@ -18,7 +18,6 @@ _libc = ctypes.CDLL(None, use_errno=True)
 def fork() -> int:
     """os.fork(), but the child is killed when its parent dies, and SIGTERM ends it at once."""
     parent = os.getpid()
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])  # wait_for_change() takes it
     pid = os.fork()
     if pid == 0:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
@@ -27,6 +26,12 @@ def fork() -> int:
         if os.getppid() != parent:  # it died before we asked
             os._exit(1)
     return pid
+
+
+def expect_changes() -> None:
+    """Before the first child of a process that is to wait_for_change(). Not in `fork`: a test's process forks, too, and
+    must go on hearing of its children, as the processes must that it starts."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
 
 
 def wait_for_change(timeout_s: float) -> None:

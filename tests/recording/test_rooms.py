@@ -10,11 +10,22 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "src/ringmain/recording"
 LEVELS = (
-    {"_format", "_checksum", "_meta"},
+    {"_format", "_checksum", "_meta", "_json_form"},
     {"_segment"},
-    {"_filters", "_message", "_frames", "_decode", "_directory_watch", "_upkeep", "_locations", "_plan"},
+    {
+        "_filters",
+        "_message",
+        "_frames",
+        "_decode",
+        "_directory_watch",
+        "_in_incidents",
+        "_upkeep",
+        "_locations",
+        "_plan",
+    },
     {"_reader"},
     {"_record", "_replay", "_mcap", "_figures", "_scan"},
+    {"_past"},
     {"_import", "_history", "_offsets"},
     {"__init__"},
 )

@@ -164,15 +164,16 @@ def test_a_damaged_file_is_refused_with_a_sentence_that_says_which(runtime_dir, 
     (runtime_dir / "x.ring").unlink()
 
 
-def test_readers_map_the_data_read_only():
-    with rm.Publisher("x", capacity=4096):
-        with rm.Subscriber("x"):
-            maps = [line.split() for line in Path("/proc/self/maps").read_text().splitlines() if "x.ring" in line]
-            # The publisher's file had no name yet when it mapped it, so the named mappings are the subscriber's.
-            data = [line[1] for line in maps if int(line[2], 16) >= LAYOUT["schema_offset"]]
-            assert data
-            assert all(protection == "r--s" for protection in data if protection.startswith("r--"))
-            assert data.count("r--s") == 2
+def test_readers_map_the_data_read_only(child):
+    there = child("pub = rm.Publisher('x', capacity=4096); say('made'); hear(); pub.close()")
+    assert there.line() == "made"
+    with rm.Subscriber("x"):
+        maps = [line.split() for line in Path("/proc/self/maps").read_text().splitlines() if "x.ring" in line]
+        data = [line[1] for line in maps if int(line[2], 16) >= LAYOUT["schema_offset"]]
+        assert data.count("r--s") == 2
+        assert not [protection for protection in data if "w" in protection]
+    there.tell()
+    there.finish()
 
 
 AS_NOBODY = """

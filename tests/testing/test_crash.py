@@ -32,7 +32,8 @@ def test_the_count_can_be_part_of_the_label() -> None:
 
 
 def test_a_label_of_the_recorder_or_the_pipeline() -> None:
-    assert (*crash_points("recorder"), *crash_points("pipeline")) == _crash.POINTS
+    parts = ("recorder", "pipeline", "datasets")
+    assert tuple(label for part in parts for label in crash_points(part)) == _crash.POINTS
     for label in _crash.POINTS:
         assert re.fullmatch(r"[a-z]+: [a-z ]+(, [a-z ]+)?", label)  # as the ring's are
         assert die_at(label) == {"RINGMAIN_CRASH": f"{label}#1"}

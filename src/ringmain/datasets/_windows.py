@@ -213,7 +213,8 @@ def chosen_features(feed: Feed, topics: Sequence[str] | None, newest: Mapping[st
     chosen, counts = tuple(feed.topics if topics is None else topics), dict(newest or {})
     unknown = [topic for topic in (*chosen, *counts) if topic not in feed.topics]
     if unknown or not chosen:
-        raise InvalidArgument(f"no topic {', '.join(unknown) or 'at all'}: the grid has {', '.join(feed.topics)}")
+        said = f"no topic {', '.join(unknown) or 'at all'}: the grid has {', '.join(feed.topics)}"
+        raise InvalidArgument(said, topic=unknown[0] if unknown else None)
     if any(count < 1 for count in counts.values()):
         raise InvalidArgument(f"newest={counts}: 1 message or more")
     return Features(chosen, counts, ages)
