@@ -167,6 +167,22 @@ def test_follows_through_flushes_rotation_sealing_and_a_new_recorder(tmp_path: P
     assert numbers == list(range(120))
 
 
+def test_a_segment_that_is_sealed_once_it_was_listed_is_gone_on_with(tmp_path: Path) -> None:
+    path = tmp_path / "r"
+    with RecordingWriter(path, flush_interval_s=1000, fsync="never") as writer:
+        writer.append("t", 1, ring_batch(0, 10))
+        writer.flush()
+        recording = Recording(path)
+        (listed,) = recording.segments()
+        growing = recording._again(None, listed)
+        assert isinstance(growing, StreamSegment)
+        assert recording._again(growing, listed) is growing
+    sealed = recording._again(growing, listed)
+    assert sealed is not None
+    assert sealed is not growing
+    assert sealed.end_row == 10
+
+
 def test_following_ends_when_nothing_comes(make: Callable[..., Path]) -> None:
     assert len(list(Recording(make()).messages(follow=True, idle_timeout_s=0.05))) == 300
 

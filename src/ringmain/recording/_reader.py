@@ -276,6 +276,14 @@ class Recording:
             if segment is not None:
                 segment.close()
 
+    def _again(self, growing: StreamSegment | None, ref: SegmentRef) -> Segment | None:
+        """The segment that grew, with what was added. Opened anew if it was sealed: perhaps since it was listed."""
+        if growing is not None and growing.number == ref.number and not ref.sealed:
+            with contextlib.suppress(FileNotFoundError):
+                growing.refresh()
+                return growing
+        return self._open(ref)
+
     def _open(self, ref: SegmentRef) -> Segment | None:
         try:
             return ref.open()
@@ -326,11 +334,7 @@ class Recording:
                     if ref.number < position.segment:
                         continue
                     first_row = position.row if ref.number == position.segment else 0
-                    if growing is not None and growing.number == ref.number and not ref.sealed:
-                        segment: Segment | None = growing
-                        growing.refresh()
-                    else:
-                        segment = self._open(ref)
+                    segment = self._again(growing, ref)
                     if segment is None:
                         position = Position(ref.number + 1, 0)
                         continue
