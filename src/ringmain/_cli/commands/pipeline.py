@@ -20,7 +20,7 @@ EXAMPLES = [
         "each frame with the newest imu, at most 0.1 s old",
         "ringmain pipeline run drive --lake lake --align camera:imu@0.1",
     ),
-    ("of flight recordings, what they kept", "ringmain pipeline run 'flights/*' --lake lake --incident '*'"),
+    ("of flight recordings, what they kept", "ringmain pipeline run flights --lake lake --incident '*'"),
     ("on a robot, without Spark", "ringmain pipeline run drive --lake lake --engine local"),
     ("join small files, delete those of old versions", "ringmain pipeline maintain lake"),
     ("delete all that is known of a robot", "ringmain pipeline forget robot-07 --lake lake"),
