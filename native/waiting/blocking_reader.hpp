@@ -131,7 +131,11 @@ struct BlockingReader {
     // `barrier_follows`: it is one of several that are armed for one sleep. The caller makes the process-wide barrier for all,
     // and sleeps only if each may_sleep() after it.
     Awaited awaited(const Listening& listening, bool barrier_follows = false);
-    bool may_sleep() const { return !attached() || work || topic_file().retired() || reader->may_sleep(); }
+    // A life that has ended is left at once, unless its messages are still borrowed.
+    bool may_sleep() const {
+        bool stays = attached() && !leases.empty() && topic_file().retired();
+        return !attached() || work || stays || reader->may_sleep();
+    }
     // Only a look finds what it waits for: there is no bell, or one that may be missed; or the roster is locked, and none rings
     // when it is free again.
     bool must_poll(const Bell& bell) const {
