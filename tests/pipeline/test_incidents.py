@@ -13,6 +13,7 @@ from ringmain.errors import LakeError, RecordingNotFound
 from ringmain.lake import Lake
 from ringmain.pipeline import Pipeline
 from ringmain.recording import Recording, forget
+from ringmain.recording._meta import NOT_KNOWN, Properties
 from ringmain.recording._upkeep.incidents import Incident, incidents_in, write_incident
 from ringmain.view._of_lake import LakeTopics
 from ringmain.view._stored import narrow, stored_topics
@@ -21,10 +22,10 @@ from tests.spark.recordings import START_NS, Imu, imu, rows, schema_of, writer
 STEP_NS = 1_000_000
 
 
-def flight(path: Path, first: int = 0, count: int = 100) -> None:
+def flight(path: Path, first: int = 0, count: int = 100, properties: Properties = NOT_KNOWN) -> None:
     """A message a millisecond, in segments of 25."""
     made = writer(path)
-    made.declare("imu", epoch=1, schema=schema_of(Imu))
+    made.declare("imu", epoch=1, schema=schema_of(Imu), properties=properties)
     for number in range(first, first + count, 25):
         made.append("imu", 1, rows(number, 25, encode=imu, step_ns=STEP_NS))
         made.rotate()
@@ -113,6 +114,22 @@ def test_a_lake_of_incidents_alone(tmp_path: Path, copy: bool) -> None:
     assert sorted(bronze.column("seq").to_pylist()) == sorted([*range(10, 40), *range(30, 60), *range(70, 90)])
     with pytest.raises(RecordingNotFound, match="no incident that is over matches 'crash' in one"):
         pipeline.run(tmp_path / "recs", tmp_path / "other", engine="local", incident="crash")
+
+
+def test_what_was_latched_before_incidents_is_in_their_lake_once(tmp_path: Path) -> None:
+    """Two incidents begin with one message, and one with a message that is in the window of another."""
+    path, lake = tmp_path / "one", tmp_path / "lake"
+    flight(path, properties=Properties(kept_kinds=2))
+    for name, first, end in (("early", 20, 40), ("twin", 20, 30), ("later", 35, 60)):
+        keep(path, name, first, end)
+    latched = {"early": [19], "twin": [19], "later": [34]}
+    for name, expected in latched.items():
+        table = Recording(path, incident=name).to_arrow("imu", decode=True)
+        assert sorted(table.filter(table.column("rm_latched")).column("rm_seq").to_pylist()) == expected
+    done = Pipeline(bronze="copy").run(path, lake, engine="local", incident="*")
+    assert (done.rows_in, done.rows_out) == (21 + 11 + 26, 41)
+    assert seqs(Lake(str(lake)).to_arrow("silver/imu")) == list(range(19, 60))
+    assert Pipeline(bronze="copy").run(path, lake, engine="local", incident="*").batches == 0
 
 
 def test_damage_beside_an_incident_and_in_it(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from ringmain import typed
 from ringmain._cli.expression import Filter, FilterError
 from ringmain.errors import RecordingError, RecordingNotFound
 from ringmain.recording import RecordingWriter, _checksum, forget, list_segments
-from ringmain.recording._format import Position
+from ringmain.recording._format import FIRST
 from ringmain.recording._locations import find_recordings
 from ringmain.recording._plan import between, plan_all
 from ringmain.recording._record.flight import Flight
@@ -47,14 +47,12 @@ def seen(path: Path, incident: str | None = None) -> list[tuple[str, int, bytes]
     return [(m.topic, m.seq, m.data) for m in rm.Recording(path, incident=incident)]
 
 
-def planned(path: Path, incident: str) -> list[tuple[str, int, bytes]]:
+def planned(path: Path, incident: str, *, all_in_it: bool = True) -> list[tuple[str, int, bytes]]:
     (found,) = find_recordings(str(path), incident=incident).values()
     scan = Scan(source_schema(None, False, False, True))
-    ranges = between(
-        "", plan_all(found, lambda ref, error: None), Position(0, 0), None, 1 << 10, scan.filter(found.kept)
-    )
+    ranges = between("", plan_all(found, lambda ref, error: None), FIRST, None, 1 << 10, scan.filter(found.kept))
     rows = [row for item in ranges for batch in scan.read(item) for row in batch.to_pylist()]
-    assert all(incident in row["incidents"] for row in rows)
+    assert not all_in_it or all(incident in row["incidents"] for row in rows)
     return [(row["topic"], row["seq"], row["payload"]) for row in rows]
 
 

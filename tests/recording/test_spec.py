@@ -14,6 +14,7 @@ from ringmain.recording import FORMAT_VERSION, SCHEMA, Incident, Position, Recor
 from ringmain.recording._format import META, TABLE
 from ringmain.recording._meta import Meta, Properties, read_meta
 from ringmain.recording._segment.parquet_segment import ROW_GROUP_BYTES, ROW_GROUP_ROWS, SEAL_KEY, STATS_KEY
+from ringmain.recording._segment.segment import LATCHED_KEY
 from ringmain.recording._segment.segment_writer import HEAD_LINE
 from ringmain.recording._segment.store import Store
 from tests.recording.conftest import START_NS, payload_of, ring_batch
@@ -74,7 +75,7 @@ def test_head_line() -> None:
 
 
 def test_seal() -> None:
-    assert [row[0] for row in table("The sealed segment")] == [SEAL_KEY, STATS_KEY]
+    assert [row[0] for row in table("The sealed segment")] == [SEAL_KEY, LATCHED_KEY, STATS_KEY]
     assert f"up to {ROW_GROUP_BYTES >> 20} MiB or {ROW_GROUP_ROWS} rows" in SPEC
 
 

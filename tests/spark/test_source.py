@@ -19,7 +19,7 @@ import pytest
 import ringmain.spark
 from ringmain.recording import SCHEMA, Recording, Store, _checksum
 from ringmain.recording._format import META
-from ringmain.recording._meta import read_meta
+from ringmain.recording._meta import Properties, read_meta
 from ringmain.recording._upkeep.incidents import Incident, write_incident
 from tests.spark.recordings import START_NS, Imu, Imu2, Pose, imu, imu2, record, rows, schema_of, writer
 
@@ -285,6 +285,20 @@ def test_an_incident_of_a_flight_recording(spark: Any, tmp_path: Path) -> None:
     assert sorted(r["seq"] for r in frame.collect()) == list(range(10, 70)), "of the recording that has it"
     empty = load(spark, path, incidents="true").where("size(incidents) = 0").count()
     assert empty == 20
+    assert not any(r["latched"] for r in frame.collect())
+    with writer(tmp_path / "keeps") as made:
+        made.declare("a", epoch=1, properties=Properties(kept_kinds=1))
+        made.append("a", 1, rows(0, 50))
+    early = Incident("", "early", "early", "x", end_ns, START_NS + 40_000_000, START_NS + 50_000_000, 0)
+    write_incident(tmp_path / "keeps", early, sync=False)
+    for frame in (
+        load(spark, tmp_path / "keeps", incident="early", columns="seq,latched"),
+        ringmain.spark.read(spark, str(tmp_path / "keeps"), incident="early"),
+    ):
+        assert sorted((r["seq"], r["latched"]) for r in frame.collect()) == [
+            (39, True),
+            *((n, False) for n in range(40, 50)),
+        ]
     with pytest.raises(Exception, match="there is no incident 'crash'; there are 1-early, 1-late"):
         load(spark, tmp_path / "flights", incident="crash").count()
     with pytest.raises(Exception, match="an incident ends: use read, not readStream"):

@@ -13,6 +13,7 @@ from ringmain.lake._positions import sources_of
 from ringmain.lake._tables import Tables
 from ringmain.recording import Position
 from ringmain.recording._filters import Filter
+from ringmain.recording._format import FIRST
 from ringmain.recording._locations import store_at
 from ringmain.recording._offsets import Tracker
 from ringmain.recording._plan import SPLIT_BYTES, Range, between
@@ -31,7 +32,7 @@ def taken(
     for one in sources:
         if one.first_us is None or one.last_us is None or one.first_us >= until_us or one.last_us < since_us:
             continue
-        begin, store = Position(0, 0), store_at(one.location, storage)
+        begin, store = FIRST, store_at(one.location, storage)
         plans = Tracker(one.recording, store).plans(begin, Gaps(store, one.recording, None, fail_on_loss))
         left = [extent.min_ns // 1000 for plan in plans for extent in plan.extents]
         first = min(left, default=until_us)

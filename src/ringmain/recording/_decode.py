@@ -7,7 +7,7 @@ Types without a common type become JSON text. Readers of recordings, Spark and t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from ringmain import typed
 from ringmain.errors import RingmainError
-from ringmain.recording._format import HOST, SCHEMA, decoded_fields, decoded_name, field_columns
+from ringmain.recording._format import HOST, LATCHED_COLUMN, SCHEMA, decoded_fields, decoded_name, field_columns
 
 PAYLOAD = pa.field(decoded_name("payload"), pa.binary())  # kept only where it did not decode
 ERROR = pa.field(decoded_name("decode_error"), pa.string())
@@ -46,16 +46,22 @@ class Decoding:
         names = field_columns(self.fields.names, known)
         return [f.with_name(name) for f, name in zip(self.fields, names, strict=True)]
 
-    def schema(self) -> pa.Schema:
-        """The envelope, the payload where it did not decode, the fields, why it did not, and the host."""
-        return pa.schema([*decoded_fields(list(SCHEMA)[:-1]), PAYLOAD, *self.columns(), ERROR, *decoded_fields([HOST])])
+    def schema(self, more: Sequence[str] = ()) -> pa.Schema:
+        """The envelope, the payload where it did not decode, the fields, why it did not, the host, and more columns
+        that readers add."""
+        last = decoded_fields([HOST, *(field for field in (LATCHED_COLUMN,) if field.name in more)])
+        return pa.schema([*decoded_fields(list(SCHEMA)[:-1]), PAYLOAD, *self.columns(), ERROR, *last])
 
-    def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """A batch that has all columns of a recording and the host, as rows of `schema()`."""
+    def rows(self, batch: pa.RecordBatch, more: Sequence[str] = ()) -> pa.RecordBatch:
+        """A batch that has all columns of a recording, the host and those, as rows of `schema()`."""
         fields, reasons = self.apply(batch)
-        *envelope, payload, host = batch.columns
+        envelope, payload, last = (
+            batch.columns[: len(SCHEMA) - 1],
+            batch.column("payload"),
+            batch.columns[len(SCHEMA) :],
+        )
         kept = pc.if_else(reasons.is_valid(), payload, None)
-        return pa.RecordBatch.from_arrays([*envelope, kept, *fields, reasons, host], schema=self.schema())
+        return pa.RecordBatch.from_arrays([*envelope, kept, *fields, reasons, *last], schema=self.schema(more))
 
     def apply(self, batch: pa.RecordBatch) -> tuple[list[pa.Array], pa.Array]:
         """(the fields' columns, why a row failed) of a batch that has `epoch` and `payload`."""

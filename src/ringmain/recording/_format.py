@@ -110,6 +110,7 @@ COLUMNS: tuple[str, ...] = tuple(SCHEMA.names)
 ENVELOPE_COLUMNS: tuple[str, ...] = COLUMNS[:-1]  # all but the payload
 HOST = pa.field("host", pa.string(), nullable=False)  # not in segments: readers add it, from meta.json
 INCIDENTS_COLUMN = pa.field("incidents", pa.list_(pa.string()), nullable=False)  # readers add it, where it is asked for
+LATCHED_COLUMN = pa.field("latched", pa.bool_(), nullable=False)  # likewise
 
 # Where messages are decoded, their fields are columns, and a field may have the name of one of ours: `size`, `topic`.
 # The field keeps its name. So there, and only there, every column of ours has this prefix. It needs no quotes in SQL
@@ -171,12 +172,14 @@ class Position(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> Position:
         segment, colon, row = text.partition(":")
-        if not (colon and segment.isdigit() and row.isdigit()):
+        if not (colon and segment.removeprefix("-").isdigit() and row.isdigit()):
             raise ValueError(f"not a position: {text!r}; expected SEGMENT:ROW, such as 000000003:1500")
         return cls(int(segment), int(row))
 
 
 BEGINNING = Position(0, 0)
+LATCHED = -1  # in the positions of an incident's latched rows: before all segments, and in none
+FIRST = Position(LATCHED, 0)
 
 
 def stream_name(segment: int) -> str:

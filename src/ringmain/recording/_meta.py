@@ -115,6 +115,12 @@ class MetaFile:
         self.changed = False  # has a topic been declared that the file does not have yet?
 
     @property
+    def content(self) -> Meta:
+        """As `save` would write it."""
+        self._meta.topics = list(self.topics.values())
+        return self._meta
+
+    @property
     def recorder(self) -> str:
         return self._meta.recorder
 
@@ -143,8 +149,7 @@ class MetaFile:
 
     def save(self, *, sync: bool) -> bytes:
         """Replace the file; returns what was written."""
-        self._meta.topics = list(self.topics.values())
-        data = _checksum.dump_json(self._meta)
+        data = _checksum.dump_json(self.content)
         unnamed = partial(_crash.point, "meta: written, not named")  # readers still see the old one
         _checksum.replace_file(self._path, data, sync=sync, before_rename=unnamed)
         self.changed = False

@@ -19,7 +19,7 @@ from pyarrow import fs as pafs
 
 from ringmain.errors import RecordingNotFound
 from ringmain.recording._filters import Filter
-from ringmain.recording._format import RETIRED, Position, Retired
+from ringmain.recording._format import FIRST, RETIRED, Position, Retired
 from ringmain.recording._plan import Range, SegmentPlan, advance, between, plan_segment, up_to
 from ringmain.recording._scan import Gaps
 from ringmain.recording._segment.segment import Segment
@@ -56,7 +56,7 @@ class Tracker:
 
     def earliest(self) -> Position:
         """The first position that retention has not deleted."""
-        return Position(self.retired().first_segment, 0)
+        return FIRST if self.store.kept is not None else Position(self.retired().first_segment, 0)
 
     def first(self) -> Position:
         """Where a new query starts. A directory may hold only some segments of a recording, copied from elsewhere."""
@@ -67,12 +67,14 @@ class Tracker:
         """(segment, row, end row if known) of rows between two positions that do not exist any more. Segments are
         numbered without gaps, so a missing one was deleted."""
         present = {ref.number for ref in self.listed()}
+        pinned = self.store.pinned  # from latched rows, positions go on with those of the first segment of an incident
         found = []
         for number in range(begin.segment, end.segment + (end.row > 0)):
             row = begin.row if number == begin.segment else 0
             known = self._plans.get(number)
             stop = end.row if number == end.segment else None if known is None else known.end_row
-            if number not in present and (stop is None or row < stop):
+            between_them = pinned is not None and number < pinned[0]
+            if number not in present and not between_them and (stop is None or row < stop):
                 found.append((number, row, stop))
         return found
 

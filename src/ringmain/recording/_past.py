@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from ringmain import _contracts, typed
 from ringmain.errors import RecordingNotFound, Unsupported
 from ringmain.recording._filters import as_ns
-from ringmain.recording._format import RING_SCHEMA, Position
+from ringmain.recording._format import LATCHED, RING_SCHEMA, Position
 from ringmain.recording._meta import TopicMeta
 from ringmain.recording._reader import Recording
 from ringmain.recording._record.continuity import with_lost, without_known
@@ -100,7 +100,7 @@ class Past:
         """(epoch, rows as the ring has them) of what is recorded from the position on, by now."""
         try:
             for where, batch in self.recording.batches(
-                topics=self._topic, since=self._since_ns, start=self._position, columns=_COLUMNS
+                topics=self._topic, since=self._since_ns, start=self._position, columns=_COLUMNS, latched=False
             ):
                 last = where[len(where) - 1].as_py()
                 self._position = Position(last["segment"], last["row"] + 1)
@@ -131,7 +131,7 @@ def _last(recording: Recording, topic: str, messages: int) -> tuple[int, Positio
     if messages < 0:
         raise ValueError(f"since= is a number of messages, 0 or more, not {messages}")
     left = messages
-    for ref in reversed(recording.segments()):
+    for ref in reversed([ref for ref in recording.segments() if ref.number != LATCHED]):
         with recording.opened(ref) as segment:
             rows = sum(stats.rows for stats in segment.stats() if stats.topic == topic) if segment is not None else 0
         if rows >= left:

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from ringmain.errors import RecordingCorrupt, RecordingNotFound
 from ringmain.recording._filters import Filter
-from ringmain.recording._format import Position
+from ringmain.recording._format import LATCHED, Position
 from ringmain.recording._segment.segment import Run, Segment
 from ringmain.recording._segment.store import SegmentRef, Store, list_segments
 
@@ -115,7 +115,7 @@ def cut(
     pieces = []
     for extent in plan.extents:
         lo, hi = max(first, extent.row), min(end, extent.end_row)
-        if lo < hi and (wanted is None or not _outside(extent, wanted)):
+        if lo < hi and (wanted is None or plan.ref.number == LATCHED or not _outside(extent, wanted)):
             share = extent.bytes * (hi - lo) // extent.rows
             pieces.append(Range(key, plan.ref, lo, hi, share, extent.min_ns, extent.max_ns))
     total = sum(piece.bytes for piece in pieces)

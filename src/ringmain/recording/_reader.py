@@ -23,7 +23,18 @@ from ringmain.errors import RecordingNotFound, TopicNotFound
 from ringmain.recording._decode import Decoding
 from ringmain.recording._directory_watch import DirectoryWatch
 from ringmain.recording._filters import Filter, as_ns
-from ringmain.recording._format import COLUMNS, ENVELOPE_COLUMNS, HOST, INCIDENTS_COLUMN, SCHEMA, Position
+from ringmain.recording._format import (
+    BEGINNING,
+    COLUMNS,
+    ENVELOPE_COLUMNS,
+    FIRST,
+    HOST,
+    INCIDENTS_COLUMN,
+    LATCHED,
+    LATCHED_COLUMN,
+    SCHEMA,
+    Position,
+)
 from ringmain.recording._in_incidents import InIncidents
 from ringmain.recording._message import Decoder, RecordedMessage, decoder_for, messages_of
 from ringmain.recording._meta import Meta, TopicMeta, host_of, read_meta
@@ -40,7 +51,7 @@ if TYPE_CHECKING:
 
 
 _ALL = (*COLUMNS, HOST.name)
-_FIELDS = {field.name: field for field in (*SCHEMA, HOST, INCIDENTS_COLUMN)}
+_FIELDS = {field.name: field for field in (*SCHEMA, HOST, INCIDENTS_COLUMN, LATCHED_COLUMN)}
 
 
 class Gap(msgspec.Struct, frozen=True):
@@ -98,8 +109,12 @@ class Recording:
         """What was recorded of each life (epoch) of each topic: sequence numbers start again with each."""
         merged: dict[tuple[str, int], TopicStats] = {}
         if self.incident is not None:
-            for _, batch in self.batches(columns=ENVELOPE_COLUMNS):
-                merge_stats(merged, topic_stats(pa.Table.from_batches([batch])))
+            for where, batch in self.batches(columns=ENVELOPE_COLUMNS):
+                found = topic_stats(pa.Table.from_batches([batch]))
+                if where[0].as_py()["segment"] == LATCHED:  # they are of no moment before the window
+                    at_ns = self.incident.start_ns
+                    found = [msgspec.structs.replace(stats, min_ns=at_ns, max_ns=at_ns) for stats in found]
+                merge_stats(merged, found)
         else:
             for ref in self.segments():
                 with self.opened(ref) as segment:
@@ -165,13 +180,22 @@ class Recording:
         columns: Sequence[str] = COLUMNS,
         follow: bool = False,
         idle_timeout_s: float | None = None,
+        latched: bool = True,
     ) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
         """(row positions, rows), in the order recorded. `topics` are names or patterns (`camera/*`); publish times are
         in [since, until), as ns or datetime; sequence numbers in [first_seq, end_seq). The positions are a struct array
-        of `segment` and `row`. `columns` may also name `host`: where the recorder ran, and `incidents`: those of
-        a flight recorder that a row is in. With `follow`, waits for more rows until none came for `idle_timeout_s`."""
+        of `segment` and `row`. `columns` may also name `host`: where the recorder ran, `incidents`: those of a flight
+        recorder that a row is in, and `latched`. With `follow`, waits for more rows until none came for
+        `idle_timeout_s`.
+
+        An incident begins with what was latched when its window began: of topics that keep the last message of each
+        kind, that message. Their segment is -1, and to `since` and `until` they are at the beginning of the window.
+        `latched=False` leaves them out."""
         since_ns, until_ns = as_ns(since), as_ns(until)
+        of_latched = Filter(topics, None, None, first_seq, end_seq)
         if self.incident is not None:
+            at_ns = self.incident.start_ns
+            latched = latched and (since_ns or at_ns) <= at_ns and (until_ns is None or at_ns < until_ns)
             since_ns = max(self.incident.start_ns, since_ns or self.incident.start_ns)
             until_ns = min(self.incident.end_ns, self.incident.end_ns if until_ns is None else until_ns)
         wanted = Filter(topics, since_ns, until_ns, first_seq, end_seq)
@@ -179,10 +203,14 @@ class Recording:
         read = {*columns, *wanted.columns, *(kept.needs if kept is not None else ())}
         needed = tuple(name for name in COLUMNS if name in read) or ("seq",)
         host = functools.cache(lambda segment: host_of(read_meta(self.store) or self.meta, segment))
+        if start is None and self.incident is not None:
+            start = FIRST if latched else BEGINNING
         for number, row, batch in self._walk(start, wanted, needed, follow, idle_timeout_s):
-            rows, batch = wanted.apply(row, batch)
+            rows, batch = (of_latched if number == LATCHED else wanted).apply(row, batch)
             if HOST.name in columns:
-                batch = batch.append_column(HOST, pa.repeat(host(number), len(batch)))
+                batch = batch.append_column(HOST, pa.repeat(host(self.store.recorded_in(number)), len(batch)))
+            if LATCHED_COLUMN.name in columns:
+                batch = batch.append_column(LATCHED_COLUMN, pa.repeat(number == LATCHED, len(batch)))
             if kept is not None:
                 batch = batch.append_column(INCIDENTS_COLUMN, kept.of(number, rows, batch))
             if len(batch):
@@ -202,25 +230,24 @@ class Recording:
         """One topic's rows with the fields of its messages as columns, over all its schema versions: the columns, and
         the batches. `topic` may be left out where only one was recorded; the filters are those of `batches()`, except
         `topics` and `columns`."""
-        name = self._one_topic(topic)
+        name, more = self._one_topic(topic), self._more_columns
         lives = {epoch: meta.schema for (known, epoch), meta in self.schemas().items() if known == name}
         decoding = Decoding.of(name, lives)
-        return decoding.schema(), (
-            decoding.rows(batch) for _, batch in self.batches(topics=name, columns=_ALL, **filters)
-        )
+        rows = self.batches(topics=name, columns=(*_ALL, *more), **filters)
+        return decoding.schema(more), (decoding.rows(batch, more) for _, batch in rows)
 
     def to_arrow(self, topics: str | Sequence[str] | None = None, *, decode: bool = False, **filters: Any) -> pa.Table:
-        """All rows, or those that the filters of `batches()` let through, as one table, with the `host`. With
-        `decode=True` the rows of one topic, with the fields of its messages as columns, and the others as `rm_topic`,
-        `rm_seq`, ... A field that a version of the schema did not have is null, and a row that does not decode has its
-        `rm_payload` and a reason in `rm_decode_error`."""
+        """All rows, or those that the filters of `batches()` let through, as one table, with the `host`, and of an
+        incident whether they are `latched`. With `decode=True` the rows of one topic, with the fields of its messages
+        as columns, and the others as `rm_topic`, `rm_seq`, ... A field that a version of the schema did not have is
+        null, and a row that does not decode has its `rm_payload` and a reason in `rm_decode_error`."""
         if decode:
             columns = filters.pop("columns", None)
             topic = topics if topics is None or isinstance(topics, str) else ", ".join(topics)
             schema, batches = self.decoded_batches(topic, **filters)
             table = pa.Table.from_batches(batches, schema)
             return table if columns is None else table.select(list(columns))
-        columns = filters.pop("columns", _ALL)
+        columns = filters.pop("columns", (*_ALL, *self._more_columns))
         schema = pa.schema([_FIELDS[name] for name in columns])
         rows = self.batches(topics=topics, columns=columns, **filters)
         return pa.Table.from_batches([batch for _, batch in rows], schema)
@@ -250,6 +277,11 @@ class Recording:
         return report
 
     # Internals
+
+    @property
+    def _more_columns(self) -> tuple[str, ...]:
+        """Beyond those that all recordings have, where none are asked for by name."""
+        return (LATCHED_COLUMN.name,) if self.incident is not None else ()
 
     def _one_topic(self, topic: str | None) -> str:
         """The topic to decode: the given one, or the only one."""
@@ -300,7 +332,7 @@ class Recording:
     def _first(self, start: Position | None) -> Position:
         """Where to begin. Raises when retention has deleted rows from `start` on, with how many."""
         if self.incident is not None:
-            return max(self.incident.first, start or self.incident.first)
+            return start or FIRST
         retired = read_retired(self.store)
         if start is None or start.segment >= retired.first_segment:
             return start or Position(retired.first_segment, 0)
@@ -342,7 +374,7 @@ class Recording:
                         first_row,
                         end.row if end is not None and end.segment == ref.number else None,
                         columns,
-                        min_ns=wanted.since_ns,
+                        min_ns=wanted.since_ns if ref.number != LATCHED else None,
                         max_ns=wanted.until_ns,
                         on_damage=on_damage,
                     ):

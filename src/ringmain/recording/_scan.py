@@ -27,6 +27,8 @@ from ringmain.recording._format import (
     CONSUMERS,
     HOST,
     INCIDENTS_COLUMN,
+    LATCHED,
+    LATCHED_COLUMN,
     PREFIX,
     SCHEMA,
     consumer_path,
@@ -74,11 +76,12 @@ class Scan:
             yield from self._read(wanted_range, left_out)
 
     def _read(self, wanted_range: Range, left_out: Callable[[int], None] | None) -> Iterator[pa.RecordBatch]:
-        wanted = self.filter(wanted_range.ref.store.kept)
+        number = wanted_range.ref.number
+        wanted = self.filter(wanted_range.ref.store.kept if number != LATCHED else None)
         names = self._read_names()
         needed = tuple(name for name in COLUMNS if name in names or name in wanted.columns) or ("seq",)
-        store, number = wanted_range.ref.store, wanted_range.ref.number
-        host = host_of(read_meta(store), number) if HOST.name in names else ""
+        store = wanted_range.ref.store
+        host = host_of(read_meta(store), store.recorded_in(number)) if HOST.name in names else ""
         kept = InIncidents(store) if INCIDENTS_COLUMN.name in names else None
         gaps = Gaps(store, wanted_range.key, self.consumer, self.fail_on_loss)
         try:
@@ -157,6 +160,8 @@ class Scan:
                 arrays.append(pa.repeat(pa.scalar(host), len(batch)))
             elif ours[name] == "row":
                 arrays.append(rows)
+            elif ours[name] == LATCHED_COLUMN.name:
+                arrays.append(pa.repeat(source.ref.number == LATCHED, len(batch)))
             elif ours[name] == INCIDENTS_COLUMN.name:
                 assert kept is not None
                 arrays.append(kept.of(source.ref.number, rows, batch).cast(self.schema.field(name).type))
@@ -252,9 +257,13 @@ def known_topics(stores: Iterable[Store]) -> list[str]:
     return sorted(found)
 
 
-def source_schema(decoding: Decoding | None, positions: bool, host: bool, incidents: bool = False) -> pa.Schema:
+def source_schema(
+    decoding: Decoding | None, positions: bool, host: bool, incidents: bool = False, latched: bool = False
+) -> pa.Schema:
     """All columns that can be read."""
-    last = [*((HOST,) if host else ()), *((INCIDENTS_COLUMN,) if incidents else ())]
+    last = [
+        *((HOST,) if host else ()), *((INCIDENTS_COLUMN,) if incidents else ()), *((LATCHED_COLUMN,) if latched else ())
+    ]  # fmt: skip
     more = [*(POSITION_FIELDS if positions else ()), *last]
     if decoding is None:
         return pa.schema([*SCHEMA, *more])

@@ -9,7 +9,7 @@ from typing import Literal
 
 from ringmain import _names
 from ringmain.recording import Store
-from ringmain.recording._format import COLUMNS, HOST, INCIDENTS_COLUMN, decoded_name
+from ringmain.recording._format import COLUMNS, HOST, INCIDENTS_COLUMN, LATCHED_COLUMN, decoded_name
 from ringmain.recording._locations import find_recordings
 from ringmain.recording._plan import SPLIT_BYTES
 from ringmain.recording._scan import POSITION_COLUMNS
@@ -25,7 +25,7 @@ _KNOWN = {
     "columns": "the columns to read, separated by commas",
     "positions": "true: the columns segment and row, each message's position in its recording",
     "host": "true: the column host, where each message was recorded",
-    "incident": "of flight recordings, the incident of this id, or part of an id: only what it has",
+    "incident": "of flight recordings, the incident of this id, or part of an id: what it has, with the column latched",
     "incidents": "true: the column incidents, the ids of those that each message is in",
     "startingposition": "earliest (the default), latest, SEGMENT:ROW, or one of these for each recording as JSON",
     "maxbytespertrigger": "how much a micro-batch reads at most, in bytes or like 64MiB",
@@ -83,7 +83,7 @@ class Options:
         if mode == "live" and ("incident" in options or _flag(options, "incidents", False)):
             raise ValueError("mode=live reads rings, and incidents are in recordings: leave out incident and incidents")
         if columns is not None and not _flag(options, "decode", False):
-            more = (*POSITION_COLUMNS, HOST.name, INCIDENTS_COLUMN.name)
+            more = (*POSITION_COLUMNS, HOST.name, INCIDENTS_COLUMN.name, LATCHED_COLUMN.name)
             unknown = [name for name in columns if name not in (*COLUMNS, *more)]
             if unknown:
                 raise ValueError(f"columns: there is no {', '.join(unknown)}; there are {', '.join(COLUMNS)}")

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ringmain.recording import Position, SegmentRef, Store, list_segments
+from ringmain.recording import SegmentRef, Store, list_segments
 from ringmain.recording._filters import Filter, is_pattern
-from ringmain.recording._format import HOST, SCHEMA, sealed_name
+from ringmain.recording._format import FIRST, HOST, SCHEMA, sealed_name
 from ringmain.recording._locations import absolute, find_recordings
 from ringmain.recording._meta import host_of, read_meta
 from ringmain.recording._plan import SPLIT_BYTES, Range, between, open_plan
@@ -52,7 +52,7 @@ def read(
     topic: a name or pattern, or several separated by commas.   verify: check Parquet's page checksums while reading;
     `Recording.verify()` checks more.   storage_options: of an object store, which pyarrow then reads; the session's own
     file system has its settings in the session.   incident: of flight recordings, the incident of this id, or part of
-    an id: only what it has, which pyarrow reads, too.
+    an id: only what it has, with the column `latched`, which pyarrow reads, too.
     """
     patterns = [part.strip() for part in topic.split(",")] if topic else None
     wanted = Filter(patterns)
@@ -70,7 +70,7 @@ def read(
                 sealed[_address(ref)] = host_of(meta, ref.number)
                 continue
             window = Scan(SCHEMA).filter(store.kept)
-            growing += between(key, [open_plan(ref)], Position(0, 0), None, split_bytes, window)
+            growing += between(key, [open_plan(ref)], FIRST, None, split_bytes, window)
     parts = []
     schema = spark_schema(SCHEMA)
     if sealed:
@@ -78,6 +78,8 @@ def read(
         parts.append(_with_host(spark, reader.parquet(*sealed), sealed))
     if growing or not sealed:
         reader = spark.read.format("ringmain").option("host", "true").option("ranges", format_ranges(growing))
+        if incident is not None:
+            reader = reader.option("incident", incident)
         reader = reader.options(**{f"{STORAGE}{name}": value for name, value in (storage_options or {}).items()})
         parts.append(reader.load(path))
     frame = reduce(lambda one, other: one.unionByName(other), parts)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from ringmain.recording import Position, SegmentRef, Store
+from ringmain.recording import SegmentRef, Store
 from ringmain.recording._decode import Decoding
+from ringmain.recording._format import FIRST
 from ringmain.recording._plan import Range, between, plan_all
 from ringmain.recording._scan import Gaps, Scan, known_topics, lives_of, source_schema
 from ringmain.recording._segment.store import Kept
@@ -40,7 +42,9 @@ class RingmainSource(DataSource):
     def schema(self) -> StructType:
         options = Options.parse(self._given)
         decoding = decoding_for(options)
-        schema = source_schema(decoding, options.positions, options.host, options.incidents)
+        schema = source_schema(
+            decoding, options.positions, options.host, options.incidents, options.incident is not None
+        )
         if options.columns is not None:
             missing = [name for name in options.columns if name not in schema.names]
             if missing:
@@ -94,7 +98,7 @@ class RecordingReader(DataSourceReader):
             gaps = Gaps(store, key, self._scan.consumer, self._scan.fail_on_loss)
             plans = plan_all(store, gaps.unreadable)
             wanted = self._scan.filter(store.kept)
-            found += between(key, plans, Position(0, 0), None, self._options.split_bytes, wanted)
+            found += between(key, plans, FIRST, None, self._options.split_bytes, wanted)
         return [InputPartition(item) for item in found]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -137,7 +141,7 @@ def scan_for(options: Options, schema: StructType) -> Scan:
     """What to read for the columns that Spark requests: all, or those of .schema(...) or the option."""
     decoding = decoding_for(options)
     wanted = arrow_of(schema)
-    there = source_schema(decoding, True, True, True)
+    there = source_schema(decoding, True, True, True, True)
     unknown = [name for name in wanted.names if name not in there.names]
     if unknown:
         raise ValueError(f"a recording has no column {', '.join(unknown)}; it has {', '.join(there.names)}")
@@ -167,7 +171,7 @@ def format_ranges(ranges: list[Range]) -> str:
     return json.dumps(
         [
             [r.key, str(r.ref.store.directory or ""), r.ref.store.sealed_uri, r.ref.recording or r.ref.store.id,
-             r.ref.number, r.first, r.end, r.ref.store.kept]
+             r.ref.number, r.first, r.end, r.ref.store.pinned, r.ref.store.kept]
             for r in ranges
         ]
     )  # fmt: skip
@@ -175,9 +179,11 @@ def format_ranges(ranges: list[Range]) -> str:
 
 def parse_ranges(text: str, storage: tuple[tuple[str, str], ...] = ()) -> list[Range]:
     found = []
-    for key, directory, uri, recording, number, first, end, kept in json.loads(text):
+    for key, directory, uri, recording, number, first, end, pinned, kept in json.loads(text):
         where = Path(directory) if directory else None
-        store = Store(where, uri, storage, recording, kept=Kept.parse(kept) if kept else None)
+        store = Store(where, uri, storage, recording)
+        if kept:
+            store = replace(store, pinned=tuple(pinned), kept=Kept.parse(kept))
         ref = SegmentRef(number, store.directory is None, store, 0)
         found.append(Range(key, ref, first, end))
     return found

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import foxglove
+import pyarrow.compute as pc
 from foxglove.websocket import PlaybackCommand, PlaybackControlRequest, PlaybackState, PlaybackStatus, StatusLevel
 
 from ringmain.errors import SchemaError
@@ -182,13 +183,14 @@ class FoxglovePlayback:
         return form_of(schema, newest)
 
     def _from(self, at_ns: int) -> Iterator[Row]:
-        """The rows from a time on, in the order recorded."""
+        """The rows from a time on, in the order recorded; what is latched before the first is given with it."""
         found = self._recording.batches(topics=self._topics, since=at_ns, until=self._end_ns, columns=_COLUMNS)
         for _, batch in found:
             for first in range(0, len(batch), _MOST_ROWS):
                 part = batch.slice(first, _MOST_ROWS)
                 columns = (part.column(name).to_pylist() for name in ("topic", "epoch", "lost", "payload"))
-                yield from zip(time_ns_of(part).to_pylist(), *columns, strict=True)
+                times = pc.max_element_wise(time_ns_of(part), self._begin_ns).to_pylist()
+                yield from zip(times, *columns, strict=True)
 
     def _give(self, row: Row, wanted: set[int]) -> None:
         time_ns, topic, epoch, lost, payload = row

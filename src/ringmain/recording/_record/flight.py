@@ -110,6 +110,7 @@ class Flight:
         if now_s < self._look_s:
             return
         self._look_s = now_s + _EVERY_S
+        self._writer.keep_latched({tap.topic for tap in taps() if tap.attached})
         for asked in incidents.requests_in(self._directory):
             if asked.id not in self.done_ids:
                 self._begin(asked.id, asked.name, asked.why, asked.time_ns, self._before_s, self._after_s)
@@ -166,6 +167,7 @@ class Flight:
         while id in self.done_ids:  # two triggers of one name in one microsecond
             id += "-again"
         start_ns, end_ns = at_ns - round(before_s * 1e9), at_ns + max(1, round(after_s * 1e9))
+        self._writer.carry_latched()
         with self._writer.no_retention():
             first, whole_from_ns = self._left.since(start_ns)
             first = min(first, self._writer.position.segment)
@@ -194,8 +196,10 @@ class Flight:
         ending = list(self.open if over is None else over)
         if not ending:
             return
-        if self._writer.store.only_incidents:
-            self._writer.rotate()  # its last segment can be uploaded now
+        here = self._writer.position
+        empty = here.row == 0 and any(incident.first_segment == here.segment for incident in ending)
+        if empty or self._writer.store.only_incidents:
+            self._writer.rotate()  # its last segment can be uploaded now; or has no row, and what is latched
         else:
             self._writer.flush()
         _crash.point("incident: window over, not closed")  # the next recorder closes it

@@ -202,8 +202,7 @@ class Recorder:
                 name=self._name,
                 before_closing=self._writer.settle,
             )
-            for tap in self._taps.current():
-                self._declare(tap)
+            self._join_new()
             if self._with_readers:
                 self._readers = LiveReaders(self._writer, self._name)
             self._flight = Flight(
@@ -235,6 +234,15 @@ class Recorder:
             seq = last.get((topic, epoch))
             self._continuity.know(topic, epoch, declared[topic, epoch].first_seq if seq is None else seq + 1)
         return {topic for topic, _ in known}
+
+    def _join_new(self) -> None:
+        """Declare what new taps have joined, and take what its topics had kept before."""
+        assert self._taps is not None
+        assert self._writer is not None
+        for tap in self._taps.take_new():
+            self._declare(tap)
+            if isinstance(tap, Tap) and (kept := tap.take_kept()) is not None:
+                self._writer.latch(tap.topic, *kept)
 
     def _declare(self, tap: Tap | FrameTap) -> None:
         """Declare the lives that a tap has joined before any message of them is taken: the next recorder then knows
@@ -272,6 +280,7 @@ class Recorder:
                 if self._flight is not None:
                     self._flight.tick(self._taps.current)
                 ready = self._taps.wait(0 if self._writer.busy else due_s)
+                self._join_new()
                 if not ready:
                     self._writer.settle()  # no message stays borrowed during a sleep
                     continue

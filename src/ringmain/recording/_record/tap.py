@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ringmain import _names, _native
 from ringmain._contracts import CONTRACTS, DEFAULT_CONTRACT
@@ -155,7 +156,23 @@ class Tap(_Tapping, Subscriber):
         self._observes = observe
         self._large = False  # were the last messages large?
         self._ahead: Lease | None = None  # borrowed, and returned by the next take()
+        self._of_kept = _reader_of_kept(topic, name)  # joins first, so that it and the tap miss no message between them
         super().__init__(topic, start=start, observe="always" if observe else "pipes", name=name)
+
+    def take_kept(self) -> tuple[int, pa.RecordBatch] | None:
+        """(epoch, messages) that the topic kept before the first that the tap can get, the last of each kind; once."""
+        reader, self._of_kept = self._of_kept, None
+        if reader is None:
+            return None
+        found = [pa.RecordBatch.from_pylist([], RING_SCHEMA)]
+        with reader:
+            life = self.lives.get(reader.epoch or 0)
+            while life is not None and len(batch := reader.recv_batch(timeout=0)) and batch.epoch == life.epoch:
+                rows = pa.record_batch(batch)
+                found.append(rows.filter(pc.less(rows.column("seq"), pa.scalar(life.first_seq, pa.uint64()))))
+                if len(found[-1]) < len(rows):
+                    break
+        return (life.epoch, pa.concat_batches(found)) if life is not None else None
 
     def take(self, most: int, most_bytes: int) -> Taken | None:
         """The messages that are there, up to these limits, but at least one; None if there is none."""
@@ -203,10 +220,22 @@ class Tap(_Tapping, Subscriber):
         return Taken(_rows(leases, sizes_only), self.begun, size, sum(lease.lost for lease in leases), leases)
 
     def close(self) -> None:
+        if self._of_kept is not None:
+            self._of_kept.close()
         if self._ahead is not None:
             self._ahead.release()
             self._ahead = None
         super().close()
+
+
+def _reader_of_kept(topic: str, name: str) -> Subscriber | None:
+    """A reader that begins with the last message of each kind; None where the topic keeps none, or cannot be read."""
+    try:
+        if not _native.inspect(_names.runtime_directory(), topic)["kept"]:
+            return None
+        return Subscriber(topic, start="newest", observe="always", name=name)
+    except RingmainError:
+        return None
 
 
 class FrameTap(_Tapping, FrameSubscriber):

@@ -45,6 +45,7 @@ class Taps:
         self._patterns, self._exclude = patterns, exclude
         self._start, self._observe, self._frames, self._name = start, observe, frames, name
         self._taps: dict[str, Tap | FrameTap] = {}
+        self._new: list[Tap | FrameTap] = []
         self.problems: dict[str, str] = {}
         self._retry_at = 0.0
         self._doorbell = _Doorbell()
@@ -57,6 +58,11 @@ class Taps:
 
     def current(self) -> list[Tap | FrameTap]:
         return list(self._taps.values())
+
+    def take_new(self) -> list[Tap | FrameTap]:
+        """Those that were opened since the last call."""
+        new, self._new = self._new, []
+        return [tap for tap in new if self._taps.get(tap.topic) is tap]
 
     def wants(self, topic: str) -> bool:
         return matches_any(topic, self._patterns) and not matches_any(topic, self._exclude)
@@ -121,6 +127,11 @@ class Taps:
         return ready
 
     def _make(self, topic: str, is_stream: bool, start: Start) -> Tap | FrameTap:
+        tap = self._opened(topic, is_stream, start)
+        self._new.append(tap)
+        return tap
+
+    def _opened(self, topic: str, is_stream: bool, start: Start) -> Tap | FrameTap:
         if is_stream:
             return FrameTap(topic, start=start, name=self._name)
         try:

@@ -19,7 +19,7 @@ import functools
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Literal, Self, get_args
 
@@ -34,6 +34,7 @@ from ringmain.recording._meta import NOT_KNOWN, MetaFile, Properties, TopicMeta,
 from ringmain.recording._record import gather
 from ringmain.recording._record.gather import Pending
 from ringmain.recording._record.in_spool import InSpool, call_all
+from ringmain.recording._record.latched_so_far import LatchedSoFar
 from ringmain.recording._record.row_builder import RowBuilder, ring_batch
 from ringmain.recording._segment.sealer import Sealer, tidy
 from ringmain.recording._segment.segment_writer import SegmentWriter
@@ -124,6 +125,8 @@ class RecordingWriter:
         self._builder = RowBuilder(self._meta.recorder)
         unsealed = tidy(self._store)
         finish_retiring(Store(self.path))
+        self._latched = LatchedSoFar(self._meta, self._builder)
+        self._latched.recover(self._store)
         uploaded = uploads.begin(self._store, new=new, sync=self._sync) if self._store.sealed_uri else Uploaded("")
         taken = [ref.number + 1 for ref in list_here(self._store)]
         self._next = max([read_retired(self._store).first_segment, uploaded.next_segment, *taken])
@@ -224,6 +227,26 @@ class RecordingWriter:
         first declaration counts). They are in meta.json before the first of its rows is in a segment: the next flush
         writes it, once for all topics declared until then."""
         self._meta.declare(TopicMeta(topic, epoch, contract, schema, first_seq, properties))
+
+    def latch(self, topic: str, epoch: int, batch: object) -> None:
+        """A topic that keeps the last message of each kind had these when the recorder joined it. Incidents begin with
+        them, from the next segment on; this begins one."""
+        if self._latched.add_kept(topic, epoch, ring_batch(topic, batch)) and self._stream is not None:
+            self.rotate()
+
+    def keep_latched(self, topics: Set[str]) -> None:
+        """These topics are there; of others nothing is latched any more."""
+        self._latched.keep_only(topics)
+
+    def carry_latched(self) -> None:
+        """Have a segment that carries what is latched, also if no row follows."""
+        self._check()
+        with self._stopping_on_error("write"):
+            if self._stream is None and self._latched and not self._pending:
+                if self._meta.changed:
+                    self._write_meta()
+                self._open_stream()
+                self._spool.wait()
 
     def append(
         self,
@@ -401,6 +424,7 @@ class RecordingWriter:
         calls = [call for entry in self._pending[:count] for call in entry.written]
         then = Position(self._stream.segment, self._stream.rows)
         self._in_spool.add(number, rows.batch.num_rows, then, calls)
+        self._latched.add(self._pending[:count], rows.batch, in_place)
         del self._pending[:count]
         self._in_spool.note_written()
         self.lost += rows.lost
@@ -412,7 +436,9 @@ class RecordingWriter:
     def _open_stream(self) -> None:
         if self._next > MAX_SEGMENT:
             raise RecordingCorrupt(f"{self.path} has used all its {MAX_SEGMENT + 1} segment numbers; start a new one")
-        self._stream = SegmentWriter(self.path / stream_name(self._next), self._next, self._spool)
+        self._stream = SegmentWriter(
+            self.path / stream_name(self._next), self._next, self._spool, self._latched.carried()
+        )
         self._in_spool.position = Position(self._next, 0)
         if self._fsync == "interval":
             _checksum.sync_directory(self.path)

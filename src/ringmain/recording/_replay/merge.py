@@ -8,6 +8,7 @@ once no later run begins before it. Memory is that of the runs that overlap in t
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ringmain._native import Track
-from ringmain.recording._format import Position
+from ringmain.recording._format import LATCHED, Position
 from ringmain.recording._reader import Recording
 
 COLUMNS = ("topic", "epoch", "seq", "publish_time", "publish_ns", "sender", "kind", "payload")
@@ -50,6 +51,13 @@ def parts_of(recording: Recording, selection: Selection) -> Iterator[tuple[list[
         yield list(_by_life(batch)), least_after[bisect_right(starts, start) - 1]
 
 
+def latched_parts(recording: Recording, topics: str | Sequence[str] | None) -> list[Part]:
+    """What is latched when an incident begins, of these topics, whatever stretch of it is replayed."""
+    rows = recording.batches(topics=topics, columns=COLUMNS) if recording.incident is not None else ()
+    first = itertools.takewhile(lambda block: block[0][0].as_py()["segment"] == LATCHED, rows)
+    return [part for _, batch in first for part in _by_life(batch)]
+
+
 def track_of(rows: pa.RecordBatch) -> Track:
     """The rows as the native side takes them: from the columns' own buffers, without a copy."""
     columns = [rows.column(name) for name in COLUMNS[2:]]
@@ -64,7 +72,10 @@ def payload_and_sender(rows: pa.RecordBatch, row: int) -> tuple[pa.Buffer, str]:
 def largest_payloads(recording: Recording, selection: Selection) -> dict[tuple[str, int], int]:
     """The largest payload of each selected life (topic, epoch), from the envelopes alone."""
     largest: dict[tuple[str, int], int] = {}
-    for _, batch in recording.batches(**selection._asdict(), columns=("topic", "epoch", "size")):
+    for part in latched_parts(recording, selection.topics):
+        key, size = (part.topic, part.epoch), pc.max(pc.binary_length(part.rows.column("payload"))).as_py()
+        largest[key] = max(largest.get(key, 0), size)
+    for _, batch in recording.batches(**selection._asdict(), columns=("topic", "epoch", "size"), latched=False):
         found = pa.Table.from_batches([batch]).group_by(["topic", "epoch"]).aggregate([("size", "max")])
         for row in found.to_pylist():
             key = (row["topic"], row["epoch"])
@@ -90,7 +101,7 @@ def _least_after(recording: Recording) -> tuple[list[Position], list[int]]:
 def _read_ahead(recording: Recording, selection: Selection) -> Iterator[tuple[Position, pa.RecordBatch]]:
     """(position of the first row, rows); while a batch is published, the next is read and unpacked in another
     thread."""
-    blocks = recording.batches(**selection._asdict(), columns=COLUMNS)
+    blocks = recording.batches(**selection._asdict(), columns=COLUMNS, latched=False)
     with ThreadPoolExecutor(1, "ringmain-replay") as reader:
         coming = reader.submit(next, blocks, None)
         while (block := coming.result()) is not None:

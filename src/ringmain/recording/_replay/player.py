@@ -119,6 +119,7 @@ class Player:
         self._metas: dict[tuple[str, int], TopicMeta] = {}
         self._changed = threading.Condition()
         self._paused, self._steps, self._stepping, self._stopped = paused, 0, False, False
+        self._latching = False
         self._stalled_slices, self._waits_for = 0, ""
         self._base_s = 0.0  # when, on our clock, the recording's `first_ns` is
         self._messages = self._bytes = self._first_ns = self._time_ns = self._loops = self._invalid = 0
@@ -236,15 +237,29 @@ class Player:
         self._first_ns = 0
         self._current.clear()
         self._coming.clear()
+        if not self._play_latched():
+            return
         with contextlib.closing(merge.parts_of(self._recording, self._selection)) as blocks:  # type: ignore[type-var]
             for parts, least_after in blocks:
-                for part in parts:
-                    self._coming.setdefault(part.topic, deque()).append(part)
-                    if part.topic not in self._current:
-                        self._take_next(part.topic)
+                self._add(parts)
                 if not self._play_until(least_after):
                     return
             self._play_until(merge.NEVER)
+
+    def _play_latched(self) -> bool:
+        """Publish what is latched when an incident begins, at once. False if stopped."""
+        self._add(merge.latched_parts(self._recording, self._selection.topics))
+        self._latching = True
+        try:
+            return self._play_until(merge.NEVER)
+        finally:
+            self._latching, self._first_ns = False, 0
+
+    def _add(self, parts: Sequence[Part]) -> None:
+        for part in parts:
+            self._coming.setdefault(part.topic, deque()).append(part)
+            if part.topic not in self._current:
+                self._take_next(part.topic)
 
     def _take_next(self, topic: str) -> None:
         """Go on with the topic's next part, if there is one. A publisher of another kind is opened when its first
@@ -280,7 +295,7 @@ class Player:
     def _publish_due(self, before_ns: int) -> bool:
         """Publish what is due, or sleep until something is. True if no message is left before that time. Raises `Full`
         when readers have blocked it for a slice."""
-        at_once = self._stepping or self._lockstep
+        at_once = self._stepping or self._lockstep or self._latching
         why, index, messages, size, time_ns, due_ns, late_ns, late_max_ns = _native.replay(
             [current.track for current in self._current.values()],
             before_ns,
@@ -302,7 +317,9 @@ class Player:
             self._sleep_until(due_ns / 1e9)
         elif why == "invalid":
             self._leave_out(self._current[topic])
-        if messages and self._stepping:  # published early: those after it keep their distance to it
+        if (
+            messages and self._stepping and not self._latching
+        ):  # published early: those after it keep their distance to it
             self._steps = max(0, self._steps - 1)
             self._base_s = time.monotonic() - (self._time_ns - self._first_ns) / 1e9 / self._speed
         if messages and self._lockstep:
@@ -331,7 +348,7 @@ class Player:
     def _count(self, messages: int, size: int, time_ns: int) -> None:
         self._messages += messages
         self._bytes += size
-        self._time_ns = time_ns
+        self._time_ns = time_ns if not self._latching else 0
         self._stalled_slices, self._waits_for = 0, ""
 
     def _note_stall(self, full: Full) -> None:

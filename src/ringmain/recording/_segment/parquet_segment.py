@@ -35,7 +35,16 @@ from ringmain import _crash
 from ringmain.errors import RecordingCorrupt
 from ringmain.recording import _checksum
 from ringmain.recording._format import ENVELOPE_BYTES, ENVELOPE_COLUMNS, SCHEMA, SEGMENT_VERSION, TABLE, sealed_name
-from ringmain.recording._segment.segment import Run, Segment, TopicStats, merge_stats, time_ns_of, topic_stats
+from ringmain.recording._segment.segment import (
+    LATCHED_KEY,
+    Run,
+    Segment,
+    TopicStats,
+    merge_stats,
+    time_ns_of,
+    topic_stats,
+    with_latched,
+)
 
 # The quotes keep a topic's name in the JSON beside it from looking like the marker: there they are escaped.
 MARKER = b'ringmain/%d "tail"=' % SEGMENT_VERSION
@@ -73,8 +82,11 @@ class SealStats(msgspec.Struct):
         return sum(group.rows for group in self.groups)
 
 
-def write_sealed(path: Path, segment: int, blocks: Iterable[tuple[int, pa.RecordBatch]], end_row: int) -> SealStats:
-    """Write `blocks` (number of first row, rows) as a sealed segment at `path`, a temporary name."""
+def write_sealed(
+    path: Path, segment: int, blocks: Iterable[tuple[int, pa.RecordBatch]], end_row: int, latched: bytes = b""
+) -> SealStats:
+    """Write `blocks` (number of first row, rows) as a sealed segment at `path`, a temporary name; it carries
+    `latched`."""
     stats = SealStats(segment, end_row, [], [])
     topics: dict[tuple[str, int], TopicStats] = {}
     with pa.OSFile(str(path), "wb") as sink:
@@ -99,7 +111,9 @@ def write_sealed(path: Path, segment: int, blocks: Iterable[tuple[int, pa.Record
             stats.topics = list(topics.values())
             chunks = _checksum.BLANK * (len(stats.groups) * len(SCHEMA))
             line = MARKER + _checksum.BLANK + b" data=%015d chunks=" % 0 + chunks
-            writer.add_key_value_metadata({SEAL_KEY: line, STATS_KEY: msgspec.json.encode(stats)})
+            writer.add_key_value_metadata(
+                {SEAL_KEY: line, STATS_KEY: msgspec.json.encode(stats), **with_latched(latched)}
+            )
             writer.close()
         finally:
             writer.is_open = False  # or its destructor would write a footer after the file has been closed
@@ -229,6 +243,7 @@ class ParquetSegment(Segment):
             raise
         seal, metadata = self.footer.seal, self.footer.metadata
         self.end_row = seal.end_row
+        self.latched = metadata.metadata.get(LATCHED_KEY.encode(), b"")
         row_bytes = ENVELOPE_BYTES + sum(topic.bytes for topic in seal.topics) // max(1, seal.rows)
         self.runs = [Run(g.row, g.rows, g.rows * row_bytes, g.min_ns, g.max_ns) for g in seal.groups]
         self._columns = {metadata.schema.column(i).name: i for i in range(metadata.num_columns)}

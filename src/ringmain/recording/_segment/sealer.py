@@ -27,7 +27,8 @@ from ringmain.recording._segment.store import Store, list_here
 def seal_segment(
     store: Store, number: int, *, sync: bool, on_damage: Callable[[Damage], None] | None = None
 ) -> SealStats | None:
-    """Seal one finished stream. None when it has no rows: then it is only removed. A damaged stream is left as it is
+    """Seal one finished stream. None when it has no rows and
+    carries nothing: then it is only removed. A damaged stream is left as it is
     and raises RecordingCorrupt, unless `on_damage` receives what is left out. The caller holds the lock."""
     assert store.directory is not None
     stream = store.directory / stream_name(number)
@@ -36,9 +37,11 @@ def seal_segment(
     stats = None
     if segment.damage and on_damage is None:
         raise RecordingCorrupt(f"{stream} is damaged and was not sealed: {segment.damage[0]}")
-    if segment.end_row:
+    if segment.end_row or segment.latched:
         try:
-            stats = write_sealed(temporary, number, segment.batches(on_damage=on_damage), segment.end_row)
+            stats = write_sealed(
+                temporary, number, segment.batches(on_damage=on_damage), segment.end_row, segment.latched
+            )
             if sync:
                 _sync_file(temporary)
         except BaseException:

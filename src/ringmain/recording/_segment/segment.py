@@ -110,6 +110,14 @@ def newest_in(segment: Segment) -> int:
     return max((run.max_ns for run in segment.runs), default=0)
 
 
+LATCHED_KEY = "ringmain.latched"  # in the metadata of a segment
+
+
+def with_latched(latched: bytes) -> dict[str, bytes]:
+    """The metadata of a segment that carries this."""
+    return {LATCHED_KEY: latched} if latched else {}
+
+
 class Segment:
     """An open segment. Subclasses know the file format."""
 
@@ -118,6 +126,8 @@ class Segment:
     damage: Sequence[Damage]
     end_row: int
     runs: Sequence[Run]
+    latched: bytes = b""
+    """What it carries of what was latched before its first row: see latched.py."""
 
     def read(self, index: int, columns: Sequence[str]) -> list[pa.RecordBatch]:
         """The rows of one run. Raises RecordingCorrupt when they do not pass their checksums."""

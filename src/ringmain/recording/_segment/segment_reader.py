@@ -17,10 +17,18 @@ import pyarrow as pa
 from ringmain.errors import RecordingCorrupt
 from ringmain.recording import _checksum
 from ringmain.recording._format import COLUMNS, ENVELOPE_COLUMNS, SCHEMA, SEGMENT_VERSION
-from ringmain.recording._segment.segment import Damage, Segment, TopicStats, merge_stats, topic_stats
+from ringmain.recording._segment.segment import (
+    LATCHED_KEY,
+    Damage,
+    Segment,
+    TopicStats,
+    merge_stats,
+    topic_stats,
+)
 from ringmain.recording._segment.segment_writer import CONTINUATION, END_OF_STREAM, MARKER, PREFIX, Block
 
 MAX_HEAD_BYTES = 1 << 20
+MAX_SCHEMA_BYTES = 128 << 20  # with what was latched
 _FIRST_READ_BYTES = 4096
 _LINE = re.compile(
     rb"ringmain/%d head=([0-9a-f]{8}) id=([0-9a-f]{8}) segment=(\d{9}) row=(\d{12}) rows=(\d{10}) "
@@ -117,11 +125,12 @@ class StreamSegment(Segment):
         return block is not None and block.row == self.end_row and block.bytes > left - self._head_bytes
 
     def _walk_schema(self, fd: int, size: int) -> None:
-        head = _read_head(fd, 0)
+        head = _read_head(fd, 0, MAX_SCHEMA_BYTES)
         if head is not None:
             match = _SCHEMA_LINE.search(head)
             if match and int(match[3]) == self.number and _checksum.is_intact(head, MARKER):
                 self._id, self._head_bytes, self._end = match[2], int(match[4]), len(head)
+                self.latched = (pa.ipc.read_schema(pa.py_buffer(head)).metadata or {}).get(LATCHED_KEY.encode(), b"")
                 return
         self._resync(fd, size, "its opening does not pass its checksum")
 
@@ -174,13 +183,13 @@ def _begins_schema(start: bytes, left: int) -> bool:
     return bool(mark == CONTINUATION and length > left - PREFIX.size)
 
 
-def _read_head(fd: int, offset: int) -> bytes | None:
+def _read_head(fd: int, offset: int, most: int = MAX_HEAD_BYTES) -> bytes | None:
     first = os.pread(fd, _FIRST_READ_BYTES, offset)
     if len(first) < PREFIX.size:
         return None
     mark, length = PREFIX.unpack_from(first)
     total = PREFIX.size + length
-    if mark != CONTINUATION or length <= 0 or total > MAX_HEAD_BYTES:
+    if mark != CONTINUATION or length <= 0 or total > most:
         return None
     head = first[:total] if total <= len(first) else os.pread(fd, total, offset)
     return head if len(head) == total else None

@@ -31,7 +31,7 @@ from ringmain import _crash, _names
 from ringmain._recording import Spool
 from ringmain.recording import _checksum
 from ringmain.recording._format import SCHEMA, SEGMENT_VERSION
-from ringmain.recording._segment.segment import Run
+from ringmain.recording._segment.segment import Run, with_latched
 
 MARKER = b"ringmain/%d head=" % SEGMENT_VERSION
 PAYLOAD = SCHEMA.get_field_index("payload")
@@ -75,7 +75,8 @@ class Block(Run):
 class SegmentWriter:
     """Appends batches to one growing segment. Not thread-safe; one writer per file."""
 
-    def __init__(self, path: Path, segment: int, spool: Spool) -> None:
+    def __init__(self, path: Path, segment: int, spool: Spool, latched: bytes = b"") -> None:
+        """`latched`: what the segment carries of what was latched before it (latched.py)."""
         self.path, self.segment, self._spool = path, segment, spool
         self.rows = self.size = self._allocated = 0
         self._forks = _names.forks()
@@ -88,7 +89,7 @@ class SegmentWriter:
             self._ipc = pa.ipc.new_stream(pa.PythonFile(self._pieces, "w"), SCHEMA)
             self._ipc.write_batch(_sample())  # pyarrow writes the schema with the first batch: discard both
             head_bytes = PREFIX.size + len(self._encode(_sample())[2])
-            self._write([_schema_message(self._id, segment, head_bytes)])
+            self._write([_schema_message(self._id, segment, head_bytes, latched)])
         except BaseException:
             self.abandon()
             raise
@@ -224,9 +225,9 @@ def _sample() -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
-def _schema_message(identity: str, segment: int, head_bytes: int) -> bytes:
+def _schema_message(identity: str, segment: int, head_bytes: int, latched: bytes) -> bytes:
     line = MARKER + b"00000000 id=%s segment=%09d heads=%07d" % (identity.encode(), segment, head_bytes)
-    message = bytearray(SCHEMA.with_metadata({"ringmain": line}).serialize())
+    message = bytearray(SCHEMA.with_metadata({"ringmain": line, **with_latched(latched)}).serialize())
     at = message.index(line) + len(MARKER)
     message[at : at + _checksum.DIGITS] = _checksum.hex_crc(_checksum.stamped_crc(message, at))
     return bytes(message)

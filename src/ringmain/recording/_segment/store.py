@@ -19,8 +19,17 @@ from pyarrow import fs as pafs
 
 from ringmain.errors import RecordingCorrupt, RecordingError, RecordingNotFound, RingmainError
 from ringmain.recording import _checksum
-from ringmain.recording._format import RETIRED, Position, Retired, parse_segment_name, sealed_name, stream_name
+from ringmain.recording._format import (
+    LATCHED,
+    RETIRED,
+    Position,
+    Retired,
+    parse_segment_name,
+    sealed_name,
+    stream_name,
+)
 from ringmain.recording._meta import read_meta
+from ringmain.recording._segment.latched import LatchedSegment, latched_by, lives_that_keep
 from ringmain.recording._segment.object_store import is_object_store, open_filesystem
 from ringmain.recording._segment.parquet_segment import Footer, ParquetSegment
 from ringmain.recording._segment.segment import Segment
@@ -115,6 +124,10 @@ class Store:
         """Is this segment listed, where retention has deleted those before `first`?"""
         return segment >= first if self.pinned is None else self.pinned[0] <= segment < self.pinned[1]
 
+    def recorded_in(self, segment: int) -> int:
+        """The segment by whose recorder a row is; an incident's latched rows are by that of its first segment."""
+        return self.pinned[0] if segment == LATCHED and self.pinned is not None else segment
+
     def upload(self, name: str, read: Callable[[int], bytes], *, sync: bool) -> None:
         """Copy to the sealed segments' file system so that the name appears only when all bytes are there."""
         filesystem, directory = self.filesystem()
@@ -196,6 +209,8 @@ class SegmentRef:
     def open(self, *, known: bool = False) -> Segment:
         """Raises RecordingNotFound when the file is gone, RecordingCorrupt when none of it can be read. With `known`
         the footer of a file in a store is not read again: sealed files do not change."""
+        if self.number == LATCHED:
+            return self._latched()
         if not self.sealed:
             try:
                 return StreamSegment(self.stream_path, self.number)
@@ -216,6 +231,14 @@ class SegmentRef:
         _FOOTERS[self.store, path] = segment.footer
         return segment
 
+    def _latched(self) -> Segment:
+        """The latched rows of an incident, of what it pins."""
+        kept = self.store.kept
+        assert kept is not None
+        pinned = (ref.open() for ref in _list_files(self.store, None))
+        found = latched_by(pinned, lives_that_keep(read_meta(self.store)), kept.since_ns, kept.end)
+        return LatchedSegment(*found)
+
     def location(self) -> tuple[pafs.FileSystem, str]:
         """Where the sealed file is: the file system, and the path in it."""
         here = self.store.directory / sealed_name(self.number) if self.store.directory is not None else None
@@ -231,8 +254,13 @@ class SegmentRef:
 
 
 def list_segments(store: Store, infos: Sequence[pafs.FileInfo] | None = None) -> list[SegmentRef]:
-    """All segments in order, without opening any. `infos` are the files of a recording that is only in a store, where
-    these have been listed just now."""
+    """All segments in order, without opening any; those of an incident begin with its latched rows. `infos` are the
+    files of a recording that is only in a store, where these have been listed just now."""
+    latched = store.kept is not None and lives_that_keep(read_meta(store))
+    return [*([SegmentRef(LATCHED, True, store, 0)] if latched else []), *_list_files(store, infos)]
+
+
+def _list_files(store: Store, infos: Sequence[pafs.FileInfo] | None) -> list[SegmentRef]:
     here = list_here(store)
     if store.directory is not None and not store.sealed_uri:
         return here
