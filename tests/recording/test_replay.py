@@ -7,11 +7,14 @@ Moments are judged by the Player's own account (it sleeps until a message is due
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import random
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import numpy
@@ -25,7 +28,7 @@ from ringmain.recording import RecordingWriter
 from ringmain.recording._format import RING_SCHEMA, SCHEMA
 from ringmain.recording._record.row_builder import RowBuilder
 from ringmain.recording._replay.merge import NEVER, track_of
-from ringmain.recording._replay.player import _Current
+from ringmain.recording._replay.player import Player, _Current
 from tests.conftest import PATIENCE_S
 
 InThread = Callable[..., Callable[[], object]]
@@ -226,6 +229,21 @@ def test_no_message_is_early(two_topics: Path) -> None:
     published_s = player._base_s + (status.time_ns - status.first_ns) / 1e9 / 0.1
     assert published_s - player._base_s == pytest.approx(0.03999)
     assert status.late_max_s >= 0
+
+
+def test_the_first_message_is_not_late(two_topics: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All others are counted from it. In virtual time, where each look at the clock takes 40 us."""
+    now_s = itertools.count(1000.0, 40e-6)
+    late_s: list[float] = []
+
+    def asked(tracks: list[Any], before_ns: int, first_ns: int, base_ns: int, *rest: Any) -> Any:
+        late_s.append(next(now_s) - base_ns / 1e9)
+        return _native.replay(tracks, before_ns, first_ns, 0, *rest)  # 0 is long ago: all are due
+
+    monkeypatch.setattr(f"{Player.__module__}.time", SimpleNamespace(monotonic=lambda: next(now_s)))
+    monkeypatch.setattr(f"{Player.__module__}._native", SimpleNamespace(replay=asked))
+    assert rm.replay(two_topics, speed=1.0).messages == 4000
+    assert late_s[0] < 0
 
 
 def test_pause_step_and_resume(two_topics: Path, in_thread: InThread) -> None:

@@ -38,6 +38,7 @@ from ringmain.recording._replay.merge import Part, Selection
 from ringmain.recording._replay.replay_publisher import Echo, FrameEcho, MessageEcho, Options, open_echo
 
 _SPIN_S = 250e-6  # a sleep may end this much late; the native side spends the rest looking at the clock
+_LEAD_S = 0.001  # between the start and the first message, which would else be late, by what it takes to get there
 _SLICE_S = 0.1  # stop() and pause() are noticed after this long at most
 _ALL = 1 << 62
 _STALLED_SLICES = 20  # a message that has waited this long for room is worth a warning
@@ -282,7 +283,7 @@ class Player:
                 first_ns = min(current.track.time_ns for current in self._current.values() if current.track.time_ns)
                 if first_ns >= before_ns:
                     return True
-                self._first_ns, self._base_s = first_ns, time.monotonic()
+                self._first_ns, self._base_s = first_ns, time.monotonic() + _LEAD_S
             try:
                 done = self._publish_due(before_ns)
             except Full as full:  # readers hold the ring: try again, unless stopped
