@@ -65,6 +65,10 @@ class Groups:
     def sum(self, values: np.ndarray) -> np.ndarray:
         return np.add.reduceat(values, self.starts)
 
+    def count(self, mask: np.ndarray) -> np.ndarray:
+        """How many are true."""
+        return np.add.reduceat(mask, self.starts, dtype=np.int64)
+
     def least(self, values: np.ndarray) -> np.ndarray:
         return np.minimum.reduceat(values, self.starts)
 
@@ -233,7 +237,9 @@ def as_numbers(values: Values) -> np.ndarray:
 
 
 def as_floats(values: pa.Array, null: float = math.nan) -> np.ndarray:
-    found = pc.fill_null(values.cast(pa.float64(), safe=False), null)
+    found = values.cast(pa.float64(), safe=False)
+    if found.null_count:
+        found = pc.fill_null(found, null)
     return np.asarray(found.to_numpy(zero_copy_only=False))
 
 
