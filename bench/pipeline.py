@@ -11,6 +11,7 @@ follow  500 batches of 10,000 messages in five topics, while they are recorded
 fleet   1,000 small recordings in one run
 hosts   what the driver does for a window of 250, 500 and 1,000 hosts with 50 topics each: planning, merging,
         committing; the tasks are not counted
+merge   gold of 500 hosts with 50 topics in 10 windows, merged by the driver and by tasks of Spark, by turns
 s3      the messages to a lake on disk and to one on S3 (moto, on loopback), by turns
 """
 
@@ -35,7 +36,7 @@ import pyarrow as pa
 import ringmain.spark
 from ringmain import typed
 from ringmain.lake import Lake
-from ringmain.pipeline import Pipeline, Summary
+from ringmain.pipeline import Pipeline, Summary, _merge
 from ringmain.recording import RecordingWriter
 from ringmain.recording._format import RING_SCHEMA
 
@@ -288,10 +289,27 @@ def hosts(root: Path, messages: int, rounds: int) -> None:
           f"{'met' if most <= LIVES_TARGET_S else 'MISSED'}")  # fmt: skip
 
 
-def _record_host(path: Path, host: int) -> None:
+def merge(root: Path, messages: int, rounds: int) -> None:
+    """Whichever way, the tasks measure the same; so the difference is what merging costs."""
+    count, windows = 500, 10
+    for n in range(count):
+        _record_host(root / "merge" / f"host{n}", n, windows, 10_000_000_000)
+    spark, usual = warm_session(root), _merge.AS_TASKS_ROWS
+    for n in range(max(2, rounds)):
+        for name, rows in (("the driver", 10**9), ("tasks", 0)):
+            _merge.AS_TASKS_ROWS, cpu = rows, time.process_time()
+            timed(f"{count * 50 * windows:,} lives, merged by {name}", count * 50 * windows, lambda name=name, n=n: (
+                Pipeline().run(root / "merge", root / f"merged by {name} {n}", spark=spark, **QUIET)
+            ))  # fmt: skip
+            print(f"{'  of it the processor time of the driver':<49} {time.process_time() - cpu:8.1f} CPU s")
+    _merge.AS_TASKS_ROWS = usual
+    spark.stop()
+
+
+def _record_host(path: Path, host: int, count: int = 2, step_ns: int = 1_000_000) -> None:
     made = RecordingWriter(path, recorder=path.name, fsync="never", flush_interval_s=1000)
-    times = [START_NS + host * 1000 + n * 1_000_000 for n in range(2)]
-    columns = [range(2), times, [path.name] * 2, [""] * 2, [0] * 2, [b"some bytes"] * 2]
+    times = [START_NS + host * 1000 + n * step_ns for n in range(count)]
+    columns = [range(count), times, [path.name] * count, [""] * count, [0] * count, [b"some bytes"] * count]
     rows = pa.RecordBatch.from_arrays(
         [pa.array(column, f.type) for column, f in zip(columns, RING_SCHEMA, strict=True)], schema=RING_SCHEMA
     )
@@ -359,7 +377,7 @@ def s3(root: Path, messages: int, rounds: int) -> None:
     spark.stop()
 
 
-PARTS = {part.__name__: part for part in (job, scale, late, follow, fleet, hosts, s3)}
+PARTS = {part.__name__: part for part in (job, scale, late, follow, fleet, hosts, merge, s3)}
 
 
 def main() -> None:

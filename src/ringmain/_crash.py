@@ -30,6 +30,7 @@ PIPELINE = (
     "batch: begun, nothing written",
     "batch: files written, not committed",
     "batch: silver committed, gold not",
+    "batch: gold merged, not committed",
     "batch: tables committed, not done",
     "batch: done, recordings not told",
 )

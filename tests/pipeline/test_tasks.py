@@ -54,7 +54,7 @@ def test_one_row_group_keeps_all_cores_busy(tmp_path: Path, monkeypatch: pytest.
     made.close()
     tasks: list[int] = []
 
-    def run(engine: LocalEngine, work: Work, about: str, progress: object) -> list[Report]:
+    def run(engine: LocalEngine, work: Work, kind: type[Report], about: str, progress: object) -> list[Report]:
         tasks.append(len(work.tasks))
         return [work.run(number) for number in reversed(range(len(work.tasks)))]
 

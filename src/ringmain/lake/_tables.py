@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
@@ -38,6 +40,7 @@ LOG_RETENTION = "delta.logRetentionDuration"
 # A commit reads the log from the last checkpoint on. By default it also looks through all of the log for what is old.
 _LOG = {"delta.checkpointInterval": "10", LOG_RETENTION: "interval 168 hours"}
 _CLEAN_EVERY = 64  # batches
+_DELETED_AT_ONCE = 16
 _ENGINE = f"ringmain {ringmain.__version__}"
 # The columns whose bounds the log has; where messages are decoded, `time` may be a field of theirs.
 BOUNDED = ("epoch", "seq", "publish_time", "window_start", "time", "batch", "host")
@@ -103,11 +106,13 @@ class Tables:
     def dataset(self, name: str, version: int | None = None) -> Any:
         """A table for pyarrow's threads. They use files of Arrow's own: one that still has a file of Python when the
         interpreter ends aborts the process."""
+        return self.table(name, version).to_pyarrow_dataset(filesystem=self._files_of(name))
+
+    def _files_of(self, name: str) -> pafs.FileSystem:
         if self.is_local:
-            filesystem, path = pafs.LocalFileSystem(), self._address(name)
-        else:
-            filesystem, path = open_filesystem(self._address(name), self.storage_options)
-        return self.table(name, version).to_pyarrow_dataset(filesystem=pafs.SubTreeFileSystem(path, filesystem))
+            return pafs.SubTreeFileSystem(self._address(name), pafs.LocalFileSystem())
+        filesystem, path = open_filesystem(self._address(name), self.storage_options)
+        return pafs.SubTreeFileSystem(path, filesystem)
 
     def tables(self) -> list[str]:
         """The names of all tables: `silver/imu`, `gold/topic_health`, ..."""
@@ -288,6 +293,14 @@ class Tables:
                 rows = pq.ParquetFile(source).read(columns)
             yield rows.cast(pa.schema([f.with_type(without_views(f.type)) for f in rows.schema]))
 
+    def read_where(self, name: str, names: Iterable[str], where: pc.Expression | None) -> Iterator[pa.Table]:
+        """The rows of each of some files for which this is so. Row groups whose bounds say that they have none are not
+        read."""
+        files = self._files_of(name)
+        for one in names:
+            rows = pq.read_table(one, filesystem=files, filters=where, use_threads=False, partitioning=None)
+            yield rows.cast(pa.schema([f.with_type(without_views(f.type)) for f in rows.schema]))
+
     def _open_input(self, path: str, size: int) -> Any:
         if self.is_local:
             # Arrow's threads may still have a file when the interpreter ends: one of Python aborts the process then.
@@ -304,9 +317,10 @@ class Tables:
 
     def discard(self, written: Iterable[Written]) -> None:
         """Deletes files that were not committed."""
-        files = self.filesystem()
-        for one in written:
-            files.delete_file(f"{one.table}/{one.name}")
+        paths = [f"{one.table}/{one.name}" for one in written]
+        if paths:
+            with ThreadPoolExecutor(_DELETED_AT_ONCE) as pool:
+                list(pool.map(self.filesystem().delete_file, paths))
 
     def _address(self, name: str) -> str:
         return f"{self.uri}/{name}"

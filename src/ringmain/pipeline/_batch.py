@@ -15,22 +15,21 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ringmain import _crash
 from ringmain.errors import LakeError
 from ringmain.lake._fields import PUBLISH_TIME
 from ringmain.lake._files import Written, prefix
-from ringmain.lake._gold import MINUTE_US, GoldTable, decode
-from ringmain.lake._health import GAPS, GOLD, HEALTH
+from ringmain.lake._health import GAPS, GOLD
 from ringmain.lake._ledger import DONE, Batch, HostCount, Ledger, Source, TopicCount, totals
 from ringmain.lake._log import Snapshot, TableFile
 from ringmain.lake._names import quarantine_table, silver_table
 from ringmain.lake._tables import Change, Tables, latest, micros, overlapping
+from ringmain.pipeline import _merge
 from ringmain.pipeline._engine import Engine
 from ringmain.pipeline._main_stretch import main_stretch
+from ringmain.pipeline._merge import Measured, expected_rows, replaced
 from ringmain.pipeline._recordings import Life
 from ringmain.pipeline._work import (
     BRONZE_SCHEMA,
@@ -45,7 +44,6 @@ from ringmain.pipeline._work import (
 from ringmain.recording._plan import Range, split
 from ringmain.recording._scan import Scan
 
-MERGED_ROWS = 20_000  # a merged file of gold that grows beyond this is left alone, but for late rows
 _COMMITS_AT_ONCE = 8
 SMALLEST_TASK_BYTES = 4 << 20  # what starting a task costs is little beside reading so much
 
@@ -81,7 +79,10 @@ class BatchRun:
         tasks = self._tasks(batch.batch, ranges, shared)
         window_us = int(self.settings.window_s * 1e6)
         stretch = main_stretch(ranges, time.time_ns() // 1000)
-        work = Work(self.lake, batch.batch, window_us, tasks, scan, typed, shared, self.settings.copy, stretch)
+        in_files = expected_rows(ranges, lives, typed, window_us) >= _merge.AS_TASKS_ROWS
+        work = Work(
+            self.lake, batch.batch, window_us, tasks, scan, typed, shared, self.settings.copy, stretch, in_files
+        )
         topics = len({topic for item in ranges for topic, _ in lives.get(item.key, {})})
         rows, size = sum(one.rows for one in batch.recordings), sum(item.bytes for item in ranges)
         batch.engine, batch.engine_version, batch.application = self._engine.start()
@@ -90,7 +91,7 @@ class BatchRun:
         def progress(done: int, tasks: int) -> None:
             self._tell(f"{about}: {done} of {tasks} tasks done")
 
-        reports = self._engine.run(work, about, progress)
+        reports = self._engine.run(work, Report, about, progress)
         self._check_files(reports)
         batch.topics = check_counts(batch, reports)
         apart = sum((Counter(report.apart) for report in reports), Counter[str]())
@@ -99,16 +100,13 @@ class BatchRun:
         files: dict[str, list[Written]] = {}
         for written in (one for report in reports for one in report.files):
             files.setdefault(written.table, []).append(written)
-        found = {table: [decode(one.gold[table.name]) for one in reports if table.name in one.gold] for table in GOLD}
-        merged = {table: table.merged(parts) for table, parts in found.items() if parts}
-        gold = {table: rows for table, rows in merged.items() if len(rows)}
-        windows = gold[HEALTH].column("window_start").cast(pa.int64()).to_numpy() if HEALTH in gold else np.zeros(0)
-        minutes = np.unique(windows // MINUTE_US).astype(int).tolist()
+        gold = [measured for table in GOLD if (measured := Measured.of(table, reports))]
+        minutes = sorted({minute for report in reports for minute in report.minutes})
         schemas = {silver_table(topic): columns.schema for topic, columns in typed.items()}
         with ThreadPoolExecutor(_COMMITS_AT_ONCE) as pool:
             list(pool.map(lambda item: self._append(batch.batch, schemas, *item), files.items()))
             _crash.point("batch: silver committed, gold not")
-            list(pool.map(lambda item: self._merge(batch.batch, *item), gold.items()))
+            list(pool.map(lambda measured: self._merge(batch.batch, measured), gold))
         more(files, minutes)
         _crash.point("batch: tables committed, not done")
         batch.state, batch.seconds = DONE, batch.seconds + time.monotonic() - began
@@ -118,8 +116,9 @@ class BatchRun:
 
     def _check_files(self, reports: list[Report]) -> None:
         """Raises if workers have written to disks of their own."""
-        files = (one for report in reports for one in report.files) if self.lake.is_local else iter(())
-        for one in files:
+        for one in (one for report in reports for one in (*report.files, *report.gold_files)):
+            if not self.lake.is_local:
+                return
             if not os.path.exists(f"{self.lake.uri}/{one.table}/{one.name}"):
                 raise LakeError(
                     f"Spark's workers wrote to {self.lake.uri}, and {one.table}/{one.name} is not here: "
@@ -179,31 +178,28 @@ class BatchRun:
         schema = fixed.get(table.partition("/")[0]) or schemas.get(table, RAW_SCHEMA)
         self.lake.commit(table, batch, lambda found: Change(schema, files), as_known=True)
 
-    def _merge(self, batch: int, table: GoldTable, rows: pa.Table) -> None:
+    def _merge(self, batch: int, measured: Measured) -> None:
         """Replace the rows of these windows by what they have come to."""
-        windows = pc.unique(rows.column("window_start"))
-        bounds = pc.min_max(windows.cast(pa.int64())).as_py()
-        new: list[Written] = []
+        table, window_s, new = measured.table, self.settings.window_s, list[Written]()
 
         def build(found: Snapshot | None) -> Change:
-            if new:  # of the try before
-                self.lake.discard(new)
-                new.clear()
-            hit = overlapping(found, "window_start", bounds["min"], bounds["max"])
-            rest, parts = [], [rows]
-            for known in map(table.of, self.lake.read_files(table.name, [one.name for one in hit])):
-                inside = pc.is_in(known.column("window_start"), windows)
-                parts.append(known.filter(inside))
-                rest.append(known.filter(pc.invert(inside)))
-            merged = table.merged(parts, self.settings.window_s)
-            kept = pa.concat_tables([merged.slice(0, 0), *rest])
-            together = len(kept) <= MERGED_ROWS
-            pieces = [pa.concat_tables([kept, merged])] if together else [kept, merged]
-            new.extend(self.lake.write(table.name, batch, piece) for piece in pieces)
-            return Change(merged.schema, new, hit)
+            self.lake.discard(new)  # of the try before
+            new.clear()
+            hit = overlapping(found, "window_start", *measured.windows_us())
+            if measured.files:
+                work = measured.work(self.lake, batch, hit, window_s, self._engine.cores())
+                about = f"batch {batch}: {measured.count} rows merged into {table.name}"
+                new.extend(one for made in self._engine.run(work, list[Written], about) for one in made)
+            else:
+                known = map(table.of, self.lake.read_files(table.name, [one.name for one in hit]))
+                pieces = replaced(table, measured.rows, known, window_s)
+                new.extend(self.lake.write(table.name, batch, piece) for piece in pieces)
+            _crash.point("batch: gold merged, not committed")
+            return Change(table.schema, new, hit)
 
         if not self.lake.commit(table.name, batch, build, as_known=True):
             self.lake.discard(new)
+        self.lake.discard(measured.files)
 
 
 def task_bytes(ranges: list[Range], cores: int, split_bytes: int) -> int:

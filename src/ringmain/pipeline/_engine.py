@@ -7,11 +7,10 @@ only `engine="local"` runs without.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeVar
 
 import ringmain
 from ringmain.errors import InvalidArgument, SparkUnavailable
-from ringmain.pipeline._work import Report, Work
 from ringmain.spark import _tasks
 from ringmain.spark._session import cores_of, prepare, session
 from ringmain.spark._tasks import Progress
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
 
 EngineName = Literal["spark", "local"]
 NAMES: tuple[EngineName, ...] = ("spark", "local")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 
 class Identity(NamedTuple):
@@ -29,6 +30,17 @@ class Identity(NamedTuple):
     engine: EngineName
     version: str
     application: str
+
+
+class Tasks(Protocol[R_co]):
+    """Tasks of a batch, which have numbers. Picklable; what a task returns is a Struct or a list of them."""
+
+    @property
+    def batch(self) -> int: ...
+
+    def __len__(self) -> int: ...
+
+    def run(self, number: int) -> R_co: ...
 
 
 class Engine(Protocol):
@@ -40,9 +52,9 @@ class Engine(Protocol):
     def cores(self) -> int:
         """How many tasks it runs at once, as far as is known."""
 
-    def run(self, work: Work, about: str, progress: Progress | None = None) -> list[Report]:
-        """Run all tasks of a batch. `about` is shown to those who look at the engine, and `progress` is told how many
-        tasks are done, if that takes long."""
+    def run(self, work: Tasks[R], kind: type[R], about: str, progress: Progress | None = None) -> list[R]:
+        """Run all these tasks, each of which returns one `kind`. `about` is shown to those who look at the engine, and
+        `progress` is told how many tasks are done, if that takes long."""
 
     def spark(self) -> SparkSession:
         """The session for users' functions, which are of DataFrames."""
@@ -60,11 +72,11 @@ class LocalEngine:
     def cores(self) -> int:
         return 1
 
-    def run(self, work: Work, about: str, progress: Progress | None = None) -> list[Report]:
-        reports, due = list[Report](), time.monotonic() + _tasks.PROGRESS_S
-        for number in range(len(work.tasks)):
+    def run(self, work: Tasks[R], kind: type[R], about: str, progress: Progress | None = None) -> list[R]:
+        reports, due = list[R](), time.monotonic() + _tasks.PROGRESS_S
+        for number in range(len(work)):
             if progress is not None and time.monotonic() >= due:
-                progress(number, len(work.tasks))
+                progress(number, len(work))
                 due = time.monotonic() + _tasks.PROGRESS_S
             reports.append(work.run(number))
         return reports
@@ -90,9 +102,9 @@ class SparkEngine:
     def cores(self) -> int:
         return cores_of(self.spark())
 
-    def run(self, work: Work, about: str, progress: Progress | None = None) -> list[Report]:
+    def run(self, work: Tasks[R], kind: type[R], about: str, progress: Progress | None = None) -> list[R]:
         group = f"ringmain batch {work.batch}"
-        return _tasks.run_numbered(self.spark(), len(work.tasks), work.run, Report, group, about, progress)
+        return _tasks.run_numbered(self.spark(), len(work), work.run, kind, group, about, progress)
 
     def spark(self) -> SparkSession:
         if self._session is None:

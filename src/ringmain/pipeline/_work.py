@@ -26,8 +26,8 @@ from ringmain.lake._bronze import BRONZE
 from ringmain.lake._column_types import delta_type
 from ringmain.lake._fields import EPOCH, FIELDS, QUARANTINE, SEQ, measure_fields, measure_reasons
 from ringmain.lake._files import FileSet, Written
-from ringmain.lake._gold import encode
-from ringmain.lake._health import GAPS, GOLD, measure
+from ringmain.lake._gold import MINUTE_US, encode
+from ringmain.lake._health import GAPS, GOLD, HEALTH, measure
 from ringmain.lake._ledger import TopicCount
 from ringmain.lake._names import quarantine_table, silver_table, topic_name
 from ringmain.lake._tables import Tables
@@ -46,6 +46,8 @@ BRONZE_SCHEMA = pa.schema(
 )
 _FIRST_STAYS = ("topic", "epoch", "seq", "record_time", "recorder", "recording", "segment", "row")
 _LONG_RUN = 32  # rows: shorter ones are sorted, longer ones copied, which takes a tenth of the time
+_GOLD_GROUP = 4096  # rows of gold in a file that are read together
+SAMPLED = 500  # rows of gold, of which one tells where to cut them
 _TOGETHER_BYTES = 4 << 20  # smaller ranges are decoded and written together, because each costs about a millisecond
 
 
@@ -59,6 +61,9 @@ class Report(msgspec.Struct):
     files: list[Written] = []
     apart: dict[str, int] = {}  # by host: rows whose times are far from those of the others
     gold: dict[str, bytes] = {}  # by table: rows to merge (lake/_gold.py)
+    gold_files: list[Written] = []  # the same in files, if tasks merge them (_merge.py)
+    gold_sample: dict[str, list[tuple[str, int]]] = {}  # of these, by table: hosts and windows
+    minutes: list[int] = []  # of which it has read messages, numbered from 1970
     left_out: dict[str, int] = {}  # by incident that is read as one: rows beside it
 
     def leave_out(self, key: str, rows: int) -> None:
@@ -157,6 +162,11 @@ class Work:
     copy: bool = False
     within: tuple[int, int] | None = None
     """[since, until) in microseconds: rows of other times go to files of their own."""
+    gold_in_files: bool = False
+    """What is measured for gold goes to files, and not with the reports."""
+
+    def __len__(self) -> int:
+        return len(self.tasks)
 
     def run(self, number: int) -> Report:
         task, made = self.tasks[number], _Made(Report(), FileSet(self.lake, self.batch, self.within), {})
@@ -165,9 +175,7 @@ class Work:
         else:
             self._slice(task, made)
         report = made.report
-        report.gold = {
-            table.name: encode(table.merged(made.gold[table.name])) for table in GOLD if table.name in made.gold
-        }
+        self._give_gold(made)
         report.files, report.apart = made.files.close(), made.files.apart
         for one in report.files:
             kind, _, folder = one.table.partition("/")
@@ -176,6 +184,26 @@ class Work:
                 count.rows_out += one.rows if kind == "silver" else 0
                 count.quarantined += one.rows if kind == "quarantine" else 0
         return report
+
+    def _give_gold(self, made: _Made) -> None:
+        files = FileSet(self.lake, self.batch)
+        for table in GOLD:
+            rows = table.merged(made.gold.get(table.name, ()))
+            if not len(rows):
+                continue
+            windows = rows.column("window_start").cast(pa.int64())
+            if table is HEALTH:
+                made.report.minutes = np.unique(windows.to_numpy() // MINUTE_US).tolist()
+            if not self.gold_in_files:
+                made.report.gold[table.name] = encode(rows)
+                continue
+            some = pa.array(np.arange(0, len(rows), SAMPLED))
+            hosts = pc.fill_null(rows.column("host").take(some), "").to_pylist()
+            made.report.gold_sample[table.name] = [*zip(hosts, windows.take(some).to_pylist(), strict=True)]
+            for part in rows.sort_by([("host", "ascending"), ("window_start", "ascending")]).to_batches(_GOLD_GROUP):
+                files.put(table.name, part)
+                files.end_group()
+        made.report.gold_files = files.close()
 
     def _read(self, task: Task, made: _Made) -> None:
         waiting: list[tuple[str, pa.RecordBatch]] = []  # (recording, rows)
