@@ -11,7 +11,7 @@ PROCESSES := $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
 comma  := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs pages test native test-native test-python test-privileged test-pythons test-spark test-view test-torch test-originals explore check format bench bench-quick clean lab sanitize fuzz aarch64 soak soak-mixed abi recovery cores failing-calls long
+.PHONY: help setup demo docs pages test native test-native test-python test-privileged test-pythons test-spark test-view test-torch test-lerobot test-originals explore check format bench bench-quick clean lab sanitize fuzz aarch64 soak soak-mixed abi recovery cores failing-calls long
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -109,6 +109,13 @@ build/torch/.installed: | $(VENV)/.deps
 
 test-torch: setup build/torch/.installed  ## windows in torch's own DataLoader; installs TORCH=torch==VERSION apart, by default with what GPUs need
 	@PYTHONPATH=build/torch $(BIN)/python -m pytest -m torch tests/datasets $(PYTEST_ARGS)
+
+build/lerobot/.installed: | $(VENV)/.deps
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --target build/lerobot $$($(PYTHON) tools/requirements.py --only lerobot)
+	@touch $@
+
+test-lerobot: setup build/lerobot/.installed  ## data sets written and read by lerobot itself; installs it apart, with its torch: 8 GB
+	@HF_HUB_OFFLINE=1 PYTHONPATH=build/lerobot $(BIN)/python -m pytest -m lerobot tests/datasets tests/recording $(PYTEST_ARGS)
 
 check: $(VENV)/.deps  ## lint, format, types
 	@$(BIN)/ruff check .

@@ -28,6 +28,7 @@ TARGETS = {
     "test-spark": "every test with a real Spark",
     "test-view": "what the viewer's page shows, in a real browser",
     "test-torch": "windows of recordings in torch's own DataLoader",
+    "test-lerobot": "data sets that lerobot itself writes and reads",
     "test-originals": "msgq's and pysyncq's own tests",
     "cores": "what only quiet cores show, where there are any",
     "lab": "every crash point, every pair, every stop",

@@ -27,6 +27,7 @@ import zmq.auth
 import ringmain as rm
 from ringmain._cli.main import COMMANDS, load
 from tests.cli.conftest import PATIENCE_S
+from tests.recording.golden_lerobot import GOLDEN
 
 RUN_BY_THEIR_OWN_TESTS = {
     "call": "test_services.py",
@@ -34,7 +35,13 @@ RUN_BY_THEIR_OWN_TESTS = {
     "query": "test_query.py",
     "view": "../view/test_command.py",
 }
-EXAMPLES = [line for name in COMMANDS if name not in RUN_BY_THEIR_OWN_TESTS for _, line in load(name).EXAMPLES]
+EXAMPLES = [
+    line
+    for name in COMMANDS
+    if name not in RUN_BY_THEIR_OWN_TESTS
+    for _, line in load(name).EXAMPLES
+    if "export" not in line or "--lerobot" not in line  # tests/datasets/test_lerobot.py, which has lerobot
+]
 REPLACED = {
     r"tcp://robot:": "tcp://127.0.0.1:",
     r"--port 9464": "--port 0",
@@ -79,6 +86,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "robot/messages.py").write_text(MESSAGES)
     (tmp_path / "robot/__init__.py").touch()
     (tmp_path / "one.png").write_bytes(b"\x89PNG")
+    shutil.copytree(GOLDEN, tmp_path / "folded")
     zmq.auth.create_certificates(tmp_path, "robot")
     command = tmp_path / "bin/ringmain"
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ringmain "$@"\n')

@@ -19,6 +19,7 @@ from rosbags.rosbag2 import StoragePlugin
 from ringmain._cli.commands import import_
 from ringmain.recording import Recording
 from tests.cli.conftest import Ended
+from tests.recording.golden_lerobot import GOLDEN
 from tests.recording.test_import import add, big_mcap, channel, write_mcap, write_ros1, write_ros2
 
 Run = Callable[..., Ended]
@@ -33,7 +34,8 @@ def test_every_example_runs(ringmain: Run) -> None:
     big_mcap(Path("drive.mcap"), 5)
     write_ros1(Path("old"))
     write_ros2(Path("rosbag2_2026_01_02"), StoragePlugin.MCAP)
-    for (_what, line), messages in zip(import_.EXAMPLES, (5, 30, 30), strict=True):
+    shutil.copytree(GOLDEN, "folded")
+    for (_what, line), messages in zip(import_.EXAMPLES, (5, 30, 30, 40), strict=True):
         ended = ringmain(*shlex.split(line)[1:])
         assert (ended.code, ended.err) == (0, ""), line
         assert f"{messages} messages" in ended.out

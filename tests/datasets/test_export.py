@@ -88,7 +88,7 @@ def test_what_is_interrupted_leaves_nothing(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(KeyboardInterrupt):
         windows(drive(tmp_path / "r")).export(tmp_path / "out" / "all")
     assert list((tmp_path / "out").iterdir()) == []
-    with pytest.raises(rm.InvalidArgument, match="choose 'parquet' or 'tar'"):
+    with pytest.raises(rm.InvalidArgument, match="choose 'parquet', 'tar' or 'lerobot'"):
         windows(tmp_path / "r").export(tmp_path / "all", "csv")  # type: ignore[arg-type]
 
 
@@ -103,3 +103,5 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert (tmp_path / "out" / "train-00000.tar").is_file()
     assert main(["export", str(tmp_path / "lake"), "--table", "pick"]) == 2
     assert main(["export", str(path), str(tmp_path / "x.mcap"), "--tar"]) == 2
+    assert main(["export", str(path), str(tmp_path / "x.mcap"), "--fps", "30"]) == 2
+    assert main(["play", str(path), "--episode", "1"]) == 2

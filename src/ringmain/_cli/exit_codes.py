@@ -55,6 +55,5 @@ def needs(extra: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise CommandError(
-            f"this needs {error.name or 'a module'}, which is not installed: pip install 'ringmain[{extra}]'"
-        ) from None
+        ours = f"this needs {error.name or 'a module'}, which is not installed: pip install 'ringmain[{extra}]'"
+        raise CommandError(str(error) if "pip install" in str(error) else ours) from None

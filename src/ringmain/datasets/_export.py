@@ -1,5 +1,5 @@
 """Episodes as files for other programs: Parquet that Hugging Face's `datasets` loads, pictures as pictures; or tar
-files with a group of files for each step, as WebDataset reads them.
+files with a group of files for each step, as WebDataset reads them; or a LeRobot dataset, see _lerobot.py.
 
     DIRECTORY/train-00000.parquet    columns: episode_index, frame_index, timestamp, episode, host, and the features
     DIRECTORY/train-00000.tar        000003_000017.json, 000003_000017.camera_front.png, ...
@@ -22,12 +22,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ringmain.datasets import _lerobot
 from ringmain.errors import InvalidArgument
 
 if TYPE_CHECKING:
+    from ringmain.datasets._lerobot import Recipe
     from ringmain.datasets._store import Store
 
-Format = Literal["parquet", "tar"]
+Format = Literal["parquet", "tar", "lerobot"]
 FILE_BYTES = 256 << 20
 """About: an episode is never divided."""
 _STEPS = 64  # of which the pixels are in memory at a time
@@ -68,12 +70,14 @@ class _Writer(Protocol):
     def close(self) -> None: ...
 
 
-def export(store: Store, runs: list[int], directory: Path, format: Format) -> Exported:
+def export(store: Store, runs: list[int], directory: Path, format: Format, lerobot: Recipe) -> Exported:
     """The steps of these runs, episode by episode."""
-    if format not in _WRITERS:
-        raise InvalidArgument(f"format={format!r}: choose 'parquet' or 'tar'")
+    if format not in (*_WRITERS, "lerobot"):
+        raise InvalidArgument(f"format={format!r}: choose 'parquet', 'tar' or 'lerobot'")
     if directory.exists():
         raise InvalidArgument(f"{directory} is there already: name a directory that is not")
+    if format == "lerobot":
+        return Exported(*_lerobot.export(store, runs, directory, lerobot))
     draft = directory.with_name(f".{directory.name}.{os.getpid()}")
     draft.mkdir(parents=True)
     writer: _Writer | None = None

@@ -26,6 +26,10 @@ class Feed(Protocol):
     def topics(self) -> tuple[str, ...]:
         """Those that have cells."""
 
+    @property
+    def hz(self) -> float:
+        """How many ticks a second has."""
+
     def spans(self) -> list[Span]:
         """All of them, in order."""
 
@@ -47,6 +51,10 @@ class Gridded:
     @property
     def topics(self) -> tuple[str, ...]:
         return tuple(self.grid.topics)
+
+    @property
+    def hz(self) -> float:
+        return self.grid.hz
 
     def spans(self) -> list[Span]:
         return [

@@ -29,12 +29,14 @@ class Table:
     version: int
     episodes_version: int
     topics: tuple[str, ...]
+    hz: float
 
     @classmethod
     def open(cls, lake: Lake, name: str) -> Table:
         table = lake.table(f"train/{name}")
         found: dict[str, Any] = msgspec.json.decode(table.metadata().configuration[RECIPE])
-        return cls(lake, name, table.version(), lake.table(EPISODES_TABLE).version(), tuple(found["topics"]))
+        episodes_version = lake.table(EPISODES_TABLE).version()
+        return cls(lake, name, table.version(), episodes_version, tuple(found["topics"]), found["hz"])
 
     def _rows(self) -> list[dict[str, Any]]:
         wanted = (pc.field("dataset") == self.name) & (pc.field("state") != "refused")

@@ -26,6 +26,7 @@ from ringmain.datasets._export import Exported, Format, export
 from ringmain.datasets._feed import Feed, open_feed
 from ringmain.datasets._grid import Grid
 from ringmain.datasets._leaves import Features, whole_runs
+from ringmain.datasets._lerobot import DEFAULT_CODEC, Recipe
 from ringmain.datasets._open import Data
 from ringmain.datasets._order import Order
 from ringmain.datasets._store import VERSION, Store, StoredEpisode, StoreWriter
@@ -83,6 +84,7 @@ class Windows:
         feed = open_feed(source, table, grid, episodes)
         features = chosen_features(feed, topics, newest, ages)
         self.length, self.stride, self.tensors = length, stride, tensors
+        self.hz = feed.hz
         self._store = stored(feed, features, None if cache is None else Path(cache))
         self._choose(range(len(self._store.index.runs)))
 
@@ -190,11 +192,26 @@ class Windows:
             parts.append(part)
         return parts
 
-    def export(self, directory: str | Path, format: Format = "parquet") -> Exported:
+    def export(
+        self,
+        directory: str | Path,
+        format: Format = "parquet",
+        *,
+        task: str = "",
+        codec: str = DEFAULT_CODEC,
+        actions: Sequence[str] | None = None,
+    ) -> Exported:
         """Write the steps of these episodes to files of a new directory: "parquet" for Hugging Face's `datasets`,
-        "tar" for WebDataset. Frames and pictures are PNG. A step is written once, whichever windows have it; one with a
-        null is not."""
-        return export(self._store, self._runs.tolist(), Path(directory), format)
+        "tar" for WebDataset, "lerobot" for LeRobot, which must be installed. A step is written once, whichever windows
+        have it; one with a null is not. Frames and pictures are PNG, and videos for LeRobot.
+
+        Of LeRobot alone:
+        task: what was to be done, in words; `{name}` in it is a label of the episode.
+        codec: of videos, as lerobot calls it: libsvtav1, h264, hevc; or png, which loses nothing.
+        actions: which topics are actions. None: `action`, and those that begin with it.
+        """
+        lerobot = Recipe(self.hz, task, codec, actions)
+        return export(self._store, self._runs.tolist(), Path(directory), format, lerobot)
 
     def _copy(self) -> Windows:
         made = object.__new__(type(self))

@@ -5,15 +5,25 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ringmain._cli.arguments import add_incident, add_storage_option
+from ringmain._cli.arguments import add_incident, add_storage_option, positive_seconds, rate
 from ringmain._cli.exit_codes import Exit, UsageError, needs
+
+if TYPE_CHECKING:
+    from ringmain.datasets import Windows
+    from ringmain.lake import Lake
+    from ringmain.recording import Recording
 
 EXAMPLES = [
     ("for Foxglove and PlotJuggler: drive.mcap", "ringmain export --mcap drive"),
     ("for pandas, DuckDB and others", "ringmain export drive drive.parquet 'camera/*'"),
     ("one topic, with its fields as columns", "ringmain export drive imu.parquet imu --decode"),
     ("decoded messages as lines of JSON", "ringmain export drive - imu | jq .data"),
+    (
+        "for LeRobot, 30 steps a second",
+        "ringmain export drive folded --lerobot --fps 30 --task fold state camera action",
+    ),
 ]
 FORMATS = (".mcap", ".parquet", ".jsonl")
 
@@ -31,13 +41,41 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--table", metavar="NAME", help="PATH is a lake: write its data set train/NAME, as Parquet into a new directory"
     )
     parser.add_argument("--tar", action="store_true", help="with --table: tar files, a group of files for each step")
+    parser.add_argument(
+        "--lerobot",
+        action="store_true",
+        help="a LeRobot v3 dataset: of a data set (--table), or of topics, NAME or NAME=WAY as a grid has it (newest)",
+    )
+    parser.add_argument("--fps", type=rate, metavar="N", help="with --lerobot: steps a second")
+    parser.add_argument(
+        "--task",
+        default="",
+        metavar="TEXT",
+        help="with --lerobot: what was to be done; {name} is a label of the episode",
+    )
+    parser.add_argument(
+        "--between", nargs=2, metavar=("BEGIN", "END"), help="with --lerobot: episodes between messages of two topics"
+    )
+    parser.add_argument(
+        "--every", type=positive_seconds, metavar="SECONDS", help="with --lerobot: episodes so long (default: one)"
+    )
+    parser.add_argument("--actions", nargs="+", metavar="TOPIC", help="with --lerobot: the actions (default: action*)")
+    parser.add_argument(
+        "--codec",
+        default="libsvtav1",
+        metavar="NAME",
+        help="with --lerobot: of videos, libsvtav1, h264 or hevc; png loses nothing (default: libsvtav1)",
+    )
     add_incident(parser)
     add_storage_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.table is not None or args.tar:
-        return _export_table(args)
+    of_lerobot = [name for name in ("fps", "task", "between", "every", "actions") if getattr(args, name)]
+    if of_lerobot and not args.lerobot:
+        raise UsageError(f"--{of_lerobot[0]} is for --lerobot")
+    if args.table is not None or args.tar or args.lerobot:
+        return _export_steps(args)
     if args.out is None and not args.mcap:
         raise UsageError("name the file to write (.mcap, .parquet, .jsonl, or - for JSON lines), or use --mcap")
     args.out = args.out or str(Path(args.path)) + ".mcap"
@@ -61,17 +99,66 @@ def run(args: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def _export_table(args: argparse.Namespace) -> int:
-    if args.table is None or args.out is None:
+def _export_steps(args: argparse.Namespace) -> int:
+    if args.out is None or (args.table is None and not args.lerobot):
         raise UsageError("a data set needs its name and a directory: ringmain export LAKE DIR --table NAME")
+    if args.tar and args.lerobot:
+        raise UsageError("--tar and --lerobot are two formats: choose one")
     with needs("lake"):
-        from ringmain.datasets import Windows
-        from ringmain.lake import Lake
-
-        lake = Lake(args.path, dict(args.storage_option))
-        windows = Windows(lake, table=args.table, length=1, topics=args.topic or None)
-        done = windows.export(args.out, "tar" if args.tar else "parquet")
+        windows = _of_table(args) if args.table is not None else _of_topics(args)
     for name, why in windows.left_out.items():
         print(f"left out: {name}: {why}", file=sys.stderr)
+    with needs("video"):
+        if args.lerobot:
+            done = windows.export(args.out, "lerobot", task=args.task, codec=args.codec, actions=args.actions)
+        else:
+            done = windows.export(args.out, "tar" if args.tar else "parquet")
     print(f"{done.episodes} episodes, {done.steps} steps, {done.files} files: {args.out}")
     return Exit.OK
+
+
+def _of_table(args: argparse.Namespace) -> Windows:
+    from ringmain.datasets import Windows
+    from ringmain.lake import Lake
+
+    lake = Lake(args.path, dict(args.storage_option))
+    windows = Windows(lake, table=args.table, length=1, topics=args.topic or None)
+    if args.fps not in (None, windows.hz):
+        raise UsageError(f"--fps {args.fps:g}: {args.table} has {windows.hz:g} steps a second, leave it out")
+    return windows
+
+
+def _of_topics(args: argparse.Namespace) -> Windows:
+    from ringmain.datasets import Episodes, Grid, Windows
+    from ringmain.datasets._open import open_source
+
+    if args.fps is None or not args.topic:
+        raise UsageError(
+            "say how many steps a second has, and what: --fps 30 --task TEXT, and topics after the directory"
+        )
+    ways = {name: way or "newest" for name, _, way in (text.partition("=") for text in args.topic)}
+    grid, data = Grid(hz=args.fps, topics=ways), _recordings_or_lake(args)
+    if args.between:
+        episodes = Episodes(start=args.between[0], end=args.between[1])
+    elif args.every:
+        episodes = Episodes(length_s=args.every)
+    else:
+        source = open_source(data)
+        spans = [(host, source.span(host, ways)) for host in source.hosts()]
+        episodes = Episodes(table=[{"host": host, "begin": s[0], "end": s[1]} for host, s in spans if s is not None])
+    return Windows(data, grid=grid, episodes=episodes, length=1)
+
+
+def _recordings_or_lake(args: argparse.Namespace) -> list[Recording | str | Path] | Lake:
+    from ringmain.errors import RecordingNotFound
+    from ringmain.recording import Recording
+    from ringmain.recording._locations import find_recordings
+
+    options = dict(args.storage_option)
+    try:
+        stores = find_recordings(args.path, storage=options).values()
+    except RecordingNotFound:
+        from ringmain.lake import Lake
+
+        return Lake(args.path, options)
+    return [Recording(s.directory or s.sealed_uri, storage_options=options) for s in stores]

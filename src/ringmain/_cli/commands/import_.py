@@ -1,4 +1,4 @@
-"""`ringmain import`: makes a recording of an MCAP file or a ROS bag."""
+"""`ringmain import`: makes a recording of an MCAP file, a ROS bag or a data set."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from ringmain._cli.arguments import natural
 from ringmain._cli.exit_codes import needs
 from ringmain._cli.text_format import Right, bytes_text, count_text, table
 from ringmain._cli.topic_summary import dump_json
@@ -19,13 +20,17 @@ EXAMPLES = [
     ("an MCAP file", "ringmain import drive.mcap drive"),
     ("a ROS 1 bag", "ringmain import old.bag drive"),
     ("a ROS 2 bag, which is a directory", "ringmain import rosbag2_2026_01_02 drive"),
+    ("one episode of a LeRobot dataset", "ringmain import folded drive --episode 1"),
 ]
 _HEADS = ("TOPIC", "TYPE", "MESSAGES", "BYTES", "NOTE")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("bag", help="an .mcap file, a ROS 1 .bag, or the directory of a ROS 2 bag")
+    parser.add_argument(
+        "bag", help="an .mcap file, a ROS 1 .bag, or the directory of a ROS 2 bag or a data set (LeRobot, Parquet)"
+    )
     parser.add_argument("directory", help="the recording to make; must not exist")
+    parser.add_argument("--episode", type=natural, metavar="N", help="of a data set: only this episode")
     parser.add_argument("--quiet", action="store_true", help="show no progress")
     parser.add_argument("--json", action="store_true", help="print what was imported as a JSON object")
 
@@ -36,7 +41,7 @@ def run(args: argparse.Namespace) -> None:
 
         progress = _Progress(shown=not args.quiet and not args.json and sys.stderr.isatty())
         try:
-            status = import_bag(args.bag, args.directory, progress=progress.show)
+            status = import_bag(args.bag, args.directory, episode=args.episode, progress=progress.show)
         finally:
             progress.end()
     print(dump_json(asdict(status)) if args.json else _summary(status, progress.elapsed_s))

@@ -1,10 +1,13 @@
-"""`ringmain play`: publishes a recording again, with its timing."""
+"""`ringmain play`: publishes a recording again, or an episode of a data set, with its timing."""
 
 from __future__ import annotations
 
 import argparse
 import math
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ringmain._cli.arguments import add_incident, add_moments, add_storage_option, moment, natural, rate
@@ -28,11 +31,18 @@ EXAMPLES = [
     ("from the tenth second to the twentieth", "ringmain play drive --from 10 --to 20"),
     ("as fast as readers read, once there is one", "ringmain play drive --lockstep --wait-readers 1"),
     ("repeatedly", "ringmain play drive --loop"),
+    ("an episode of a LeRobot dataset, for a policy", "ringmain play --lerobot folded --episode 1 --lockstep"),
 ]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", help="the recording's directory")
+    parser.add_argument(
+        "--lerobot",
+        action="store_true",
+        help="PATH is a LeRobot v3 dataset, or Parquet files as Hugging Face has them: play an episode of it",
+    )
+    parser.add_argument("--episode", type=natural, metavar="N", help="with --lerobot: which one (default: 0)")
     parser.add_argument("--topics", nargs="+", metavar="TOPIC", help="names or patterns (default: all)")
     parser.add_argument(
         "--speed", type=_speed, default=1.0, metavar="X", help="2 is twice as fast, inf as fast as possible"
@@ -52,11 +62,32 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     with needs("record"):
-        from ringmain.recording import Player, Recording
-    from ringmain._cli.keyboard import Keyboard
+        import ringmain.recording  # noqa: F401
 
     show_warnings("play")
-    recording = Recording(args.path, storage_options=dict(args.storage_option), incident=args.incident)
+    with _opened(args) as recording:
+        return _play(args, recording)
+
+
+@contextmanager
+def _opened(args: argparse.Namespace) -> Iterator[Recording]:
+    from ringmain.recording import Recording, import_bag
+
+    if not args.lerobot:
+        if args.episode is not None:
+            raise UsageError("--episode is of a data set: use --lerobot, too")
+        yield Recording(args.path, storage_options=dict(args.storage_option), incident=args.incident)
+        return
+    with tempfile.TemporaryDirectory(prefix="ringmain-play-") as directory:
+        with needs("video"):
+            import_bag(args.path, f"{directory}/episode", episode=args.episode or 0)
+        yield Recording(f"{directory}/episode")
+
+
+def _play(args: argparse.Namespace, recording: Recording) -> int:
+    from ringmain._cli.keyboard import Keyboard
+    from ringmain.recording import Player
+
     until = moment("--to", args.until, recording)
     with Player(
         recording,

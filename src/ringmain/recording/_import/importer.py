@@ -1,4 +1,4 @@
-"""`import_bag`: a recording made of an MCAP file or a ROS bag.
+"""`import_bag`: a recording made of an MCAP file, a ROS bag or a dataset.
 
 The invariants owned here: every message of the bag is one row, or the import fails; and the directory appears when the
 recording is complete, so an import that is interrupted or fails leaves none.
@@ -27,10 +27,10 @@ import pyarrow as pa
 
 from ringmain import _names
 from ringmain._contracts import ContractName
-from ringmain.errors import RecordingError
+from ringmain.errors import InvalidArgument, RecordingError, RecordingNotFound
 from ringmain.recording._format import FRAMES
 from ringmain.recording._import.channel import Channel, Conversion, conversion_of
-from ringmain.recording._import.sources import Piece, Source, open_source
+from ringmain.recording._import.sources import Piece, Source, open_bag
 from ringmain.recording._record.row_builder import ring_rows
 from ringmain.recording._record.writer import RecordingWriter
 from ringmain.typed import Schema
@@ -74,11 +74,17 @@ class ImportStatus:
 
 
 def import_bag(
-    bag: str | Path, directory: str | Path, *, progress: Callable[[ImportStatus], None] | None = None
+    bag: str | Path,
+    directory: str | Path,
+    *,
+    episode: int | None = None,
+    progress: Callable[[ImportStatus], None] | None = None,
 ) -> ImportStatus:
     """Make a recording in `directory`, which must not exist, of an .mcap file, a ROS 1 .bag, or the directory of a
-    ROS 2 bag. `progress` is called after every few megabytes. Needs the extra `import`."""
-    source, target = open_source(Path(bag)), Path(directory)
+    ROS 2 bag, a LeRobot dataset, or Parquet files as `datasets` has them. Of a dataset only the `episode` of this
+    number; None: all. `progress` is called after every few megabytes. Needs the extra `import`, for datasets `video`.
+    """
+    source, target = _open_source(Path(bag), episode), Path(directory)
     if target.exists():
         raise RecordingError(f"{target} exists: an import makes a new recording, name another directory")
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -98,6 +104,18 @@ def import_bag(
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
     return status
+
+
+def _open_source(path: Path, episode: int | None) -> Source:
+    if not path.exists():
+        raise RecordingNotFound(f"no bag at {path}: there is no such file or directory")
+    if path.is_dir() and ((path / "meta" / "info.json").exists() or next(path.rglob("*.parquet"), None) is not None):
+        from ringmain.recording._import.lerobot import Dataset  # only data sets need numpy
+
+        return Dataset(path, episode)
+    if episode is not None:
+        raise InvalidArgument(f"{path} has no episodes: a LeRobot data set is a directory with meta/info.json")
+    return open_bag(path)
 
 
 def _umask() -> int:

@@ -1,4 +1,4 @@
-"""Messages from an MCAP file or a ROS bag, in the order of the file.
+"""Messages from an MCAP file, a ROS bag or a dataset, in the order of the file.
 
 MCAP's records are taken apart here and not by its own reader, which makes Python objects for each message and for each
 entry of the indexes: that decides how fast small messages are. For the same reason messages come as columns.
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ringmain.errors import RecordingError, RecordingNotFound
+from ringmain.errors import RecordingError
 from ringmain.recording._import.channel import Channel
 
 _MAGIC = b"\x89MCAP0\r\n"
@@ -63,17 +63,17 @@ class Source:
         raise NotImplementedError
 
 
-def open_source(path: Path) -> Source:
+def open_bag(path: Path) -> Source:
     """An MCAP file, a ROS 1 bag (.bag), or the directory of a ROS 2 bag."""
-    if not path.exists():
-        raise RecordingNotFound(f"no bag at {path}: there is no such file or directory")
     if path.is_dir() or path.suffix == ".bag":
         if path.is_dir() and not (path / "metadata.yaml").exists():
-            raise RecordingError(f"{path} is no ROS 2 bag: it has no metadata.yaml")
+            raise RecordingError(
+                f"{path} is neither a ROS 2 bag nor a dataset: it has no metadata.yaml, meta/info.json or Parquet file"
+            )
         return RosSource(path)
     if path.suffix == ".mcap":
         return McapSource(path)
-    raise RecordingError(f"{path}: expected an .mcap file, a ROS 1 .bag, or the directory of a ROS 2 bag")
+    raise RecordingError(f"{path}: expected an .mcap file, a ROS 1 .bag, or the directory of a ROS 2 bag or a dataset")
 
 
 class McapSource(Source):
