@@ -1,20 +1,14 @@
-// ringmain._ring.NativeClient: the hot half of ringmain.Client. One call whose reply comes within a slice, while no other thread uses
-// the client, runs without Python code; all else is src/ringmain/_service/_client.py.
-#include <charconv>
-
-#include "python/publisher.hpp"
-#include "python/subscriber.hpp"
-#include "python/terms.hpp"
+// ringmain._ring.NativeClient: the hot half of ringmain.Client. A call that a thread waits for runs without Python code,
+// also while others use the client; all else is src/ringmain/_service/_client.py.
+#include "python/client.hpp"
 
 namespace ringmain::py {
 
 namespace {
 
-constexpr int64_t kFirstSlice_ns = 10'000'000;  // then Python code looks whether the server lives
-
 struct ClientState {
-    Ref publisher, subscriber, decoder;
-    bool fast_path_ok = false;  // no other thread or task receives replies
+    std::shared_ptr<PyClientEnd> end;  // none: of a backend in Python
+    Ref decoder;
 };
 
 struct ClientObject {
@@ -23,21 +17,30 @@ struct ClientObject {
 
 ClientState& client_of(PyObject* self) { return *reinterpret_cast<ClientObject*>(self)->state; }
 
-// The reply to request `number`, if it is the next message. nullptr without an exception: it is not, and was not taken.
-PyObject* receive_reply(ClientState& c, SubscriberState& s, uint64_t number, Deadline& deadline) {
-    char text[24];
-    size_t length = static_cast<size_t>(std::to_chars(text, text + sizeof text, number).ptr - text);
-    View view;
-    if (next_message(c.subscriber.get(), s, deadline, view) != 1) return nullptr;
-    if (view.kind_size != length || std::memcmp(view.kind(), text, length) != 0) return nullptr;
-    Ref bytes(PyBytes_FromStringAndSize(reinterpret_cast<const char*>(view.payload()),
-                                        static_cast<Py_ssize_t>(view.size)));
-    if (!bytes) return nullptr;
-    CRASH_POINT("call: reply read, not taken");
-    s.reader->take(view);
-    if (!s.reader->release(s.keep())) return raise_evicted(s);
-    CRASH_POINT("call: reply taken, not returned");
-    return c.decoder ? PyObject_CallFunctionObjArgs(c.decoder.get(), bytes.get(), nullptr) : bytes.release();
+// A call on the stack of the thread that waits for it.
+struct OwnCall : PyCall {
+    std::shared_ptr<PyClientEnd> end;
+    explicit OwnCall(std::shared_ptr<PyClientEnd> of) : end(std::move(of)) {}
+    ~OwnCall() { end->drop(*this); }
+};
+
+PyObject* result_of_call(PyObject* self, const ClientState& c, const OwnCall& call, PyObject* timeout) {
+    if (call.answer == Answer::result) [[likely]]
+        return c.decoder ? PyObject_CallFunctionObjArgs(c.decoder.get(), call.payload.get(), nullptr)
+                         : call.payload.new_ref();
+    Answer answer = call.finished() ? call.answer : Answer::late;
+    return PyObject_CallMethod(self, "_raise_failure", "sOKO", name_of(answer),
+                               call.payload ? call.payload.get() : Py_None, call.number, timeout);
+}
+
+// `Full` names the service, too.
+PyObject* not_sent(PyObject* self) {
+    if (!raised("Full")) return nullptr;
+    SavedError error;
+    error.normalize();
+    Ref service(PyObject_GetAttrString(self, "service"));
+    if (!service || PyObject_SetAttrString(error.value, "service", service.get()) != 0) PyErr_Clear();
+    return nullptr;
 }
 
 PyObject* call(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
@@ -48,50 +51,36 @@ PyObject* call(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject
     if (!parse_arguments("call", args, count, names, kNames, 1, given, 5) ||
         (given[1] && !parse_timeout(given[1], timeout_ns)))
         return nullptr;
-    PyObject* timeout = given[1] ? given[1] : Py_None;
-    SubscriberState* s =
-        c.fast_path_ok ? reinterpret_cast<SubscriberObject*>(c.subscriber.get())->state : nullptr;
-    // Another thread that receives would have to know of this call: then Python code keeps the list of them.
+    PyObject *timeout = given[1] ? given[1] : Py_None, *retry = given[2] ? given[2] : Py_False;
     auto asked = [&](int i, PyObject* usual) { return given[i] && given[i] != usual; };
-    if (!s || s->caller.inside() || !s->attached() || timeout_ns == 0 || asked(2, Py_False) ||
-        asked(3, Py_None) || asked(4, Py_False))
-        return PyObject_CallMethod(self, "_call_slow_path", "OOOOO", given[0], timeout,
-                                   given[2] ? given[2] : Py_False, given[3] ? given[3] : Py_None,
-                                   given[4] ? given[4] : Py_False);
-    Ref known;
-    {
-        Receiving turn(c.subscriber.get(), *s);
-        if (!turn.entered() || !usable_subscriber(c.subscriber.get())) return nullptr;
-        CRASH_POINT("call: topic of replies made, request not sent");
-        CallKind kind(timeout_ns);
-        Ref sent(send_object(c.publisher.get(), given[0], kind, timeout_ns));
-        if (!sent) return nullptr;
-        uint64_t number = PyLong_AsUnsignedLongLong(sent.get());
-        CRASH_POINT("call: request sent, reply not awaited");
-        int64_t slice_ns = std::min(timeout_ns, kFirstSlice_ns);
-        Deadline deadline(slice_ns);
-        PyObject* reply = receive_reply(c, *s, number, deadline);
-        if (reply || PyErr_Occurred()) return reply;  // raised: a reply that no call waits for is ignored
-        // Before another thread may receive: from now on our call is on the list.
-        known = Ref(PyObject_CallMethod(self, "_add_call", "KOL", number, timeout,
-                                        static_cast<long long>(kind.deadline_ns())));
-        if (!known) return nullptr;
+    if (!c.end || timeout_ns == 0 || asked(3, Py_None) || asked(4, Py_False))
+        return PyObject_CallMethod(self, "_call_in_steps", "OOOOO", given[0], timeout, retry,
+                                   given[3] ? given[3] : Py_None, given[4] ? given[4] : Py_False);
+    if (!c.end->receiving().attached()) {  // closed, or inherited through fork
+        Ref open(PyObject_CallMethod(self, "_check_open", nullptr));
+        if (!open) return nullptr;
     }
-    return PyObject_CallMethod(self, "_outcome", "O", known.get());
+    OwnCall own(c.end);
+    int retries = retry == Py_False ? 0 : PyObject_IsTrue(retry);
+    if (retries < 0) return nullptr;
+    own.terms = {deadline_in(timeout_ns), retries != 0};
+    own.end->make_room();
+    CRASH_POINT("call: topic of replies made, request not sent");
+    Lists lists(*own.end, own);
+    Ref sent(send_object(own.end->publisher.get(), given[0], RequestKind(own.terms), timeout_ns, &lists));
+    if (!sent) return not_sent(self);
+    CRASH_POINT("call: request sent, reply not awaited");
+    if (!wait_for_reply(*own.end, own, timeout_ns)) return nullptr;
+    return result_of_call(self, c, own, timeout);
 }
 
-// connect(publisher, subscriber, decoder|None, fast_path_ok)
+// connect(end, decoder|None): an end that is not native is used in steps.
 PyObject* connect(PyObject* self, PyObject* args) {
-    PyObject *publisher, *subscriber, *decoder;
-    int fast_path_ok;
-    if (!PyArg_ParseTuple(args, "OOOp", &publisher, &subscriber, &decoder, &fast_path_ok)) return nullptr;
+    PyObject *end, *decoder;
+    if (!PyArg_ParseTuple(args, "OO", &end, &decoder)) return nullptr;
     ClientState& c = client_of(self);
-    bool native =
-        PyObject_TypeCheck(publisher, publisher_type) && PyObject_TypeCheck(subscriber, subscriber_type);
-    c.publisher = Ref::to(publisher);
-    c.subscriber = Ref::to(subscriber);
+    c.end = client_end_of(end);
     c.decoder = Ref::to(decoder == Py_None ? nullptr : decoder);
-    c.fast_path_ok = fast_path_ok && native;
     Py_RETURN_NONE;
 }
 
@@ -110,7 +99,7 @@ PyMethodDef methods[] = {
     {"call", method(call), METH_FASTCALL | METH_KEYWORDS,
      "call(request, timeout=None, retry=False, *, room_timeout=None, if_idle=False)\n--\n\nSend a request "
      "and wait for its reply."},
-    {"_connect", connect, METH_VARARGS, "Set the endpoints, and whether a call may take the fast path."},
+    {"_connect", connect, METH_VARARGS, "Set the end that calls use, and what decodes replies."},
     {nullptr, nullptr, 0, nullptr}};
 
 PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(create)},
@@ -122,6 +111,40 @@ PyType_Spec spec = {"ringmain._ring.NativeClient", sizeof(ClientObject), 0,
 
 }  // namespace
 
-bool add_client(PyObject* module) { return add_type(module, spec) != nullptr; }
+void raise_stopped(PyClientEnd& end, Outcome how) {
+    SubscriberState& s = end.receiving();
+    if (PyErr_Occurred()) return;
+    if (how == Outcome::stopped)
+        raise("Closed", "the client was closed", 0, s.topic);
+    else
+        (void)result_of(s, how);
+}
+
+bool wait_for_reply(PyClientEnd& end, PyCall& call, int64_t left_ns) {
+    SubscriberState& s = end.receiving();
+    if (s.caller.is_us()) {
+        raise(
+            "InUse",
+            "this thread is in the middle of another call to the same client: a signal handler cannot use it",
+            0, s.topic);
+        return false;
+    }
+    PyClientHost host(end);
+    Outcome how = Outcome::stopped;
+    try {
+        how = end.wait(call, left_ns, host);
+    } catch (const Failure& failure) {
+        raise(failure, s.topic);
+        return false;
+    }
+    if (how == Outcome::ready || how == Outcome::timed_out) [[likely]]
+        return true;
+    raise_stopped(end, how);
+    if (!call.finished() || !raised("Closed")) return false;
+    PyErr_Clear();  // the client was closed, and has said so to the call
+    return true;
+}
+
+bool add_client(PyObject* module) { return add_calls(module) && add_type(module, spec) != nullptr; }
 
 }  // namespace ringmain::py

@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "python/publisher.hpp"
 #include "python/py.hpp"
 #include "python/roster_wait.hpp"
-#include "rule/worker.hpp"
 #include "topic/endpoint.hpp"
 #include "topic/inspection.hpp"
 
@@ -49,65 +47,6 @@ PyObject* work_record(const WorkCounts& work) {
 PyObject* kept_record(const KeptCounts& kept) {
     return Py_BuildValue("{OIOIOK}", KEY("max_kinds"), kept.max_kinds, KEY("kinds"), kept.kinds,
                          KEY("not_kept"), kept.not_kept);
-}
-
-const char* state_of(const Ring& ring, const TopicFile& s, uint64_t seq) {
-    uint64_t commit = ring.header.commit.load(std::memory_order_acquire) & kPositionMask;
-    WorkQueue queue(ring);
-    for (uint64_t at = first_unfinished(s); at < commit && commit - at <= ring.capacity_bytes;) {
-        Envelope envelope = Envelope::load(ring, at);
-        if (envelope.seq == seq) {
-            TaskMark mark = queue.look(at);
-            if (mark.owner == TaskMark::kDone) break;
-            if (mark.owner == TaskMark::kFree) return mark.returns ? "returned" : "free";
-            uint32_t slot = static_cast<uint32_t>(mark.owner - 1);
-            return slot < s.slot_count && slot_taken(s, slot) && slot_alive(s, slot) ? "taken" : "orphaned";
-        }
-        at += envelope.bytes();
-    }
-    return "done";
-}
-
-// message_state(publisher, seq): of a message on a shared contract: "free", "taken" by a living worker, "orphaned" by a dead one,
-// "returned" by a dead one or one that gave it back, or "done".
-PyObject* message_state(PyObject*, PyObject* args) {
-    PyObject* self;
-    unsigned long long seq;
-    if (!PyArg_ParseTuple(args, "O!K", publisher_type, &self, &seq)) return nullptr;
-    PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
-    if (!p->open() || !p->ring().contract.shared) return PyUnicode_FromString("done");
-    return PyUnicode_FromString(state_of(p->ring(), p->participant->topic_file(), seq));
-}
-
-// withdraw(publisher, seqs): takes messages on a shared contract back that no worker has taken; returns how many. It is a worker for
-// that moment, since only what a worker holds is not overwritten meanwhile, but none that is counted or waits for messages.
-PyObject* withdraw(PyObject*, PyObject* args) {
-    PyObject *self, *list;
-    if (!PyArg_ParseTuple(args, "O!O!", publisher_type, &self, &PyList_Type, &list)) return nullptr;
-    std::vector<uint64_t> seqs;
-    for (Py_ssize_t i = 0; i < PyList_Size(list); ++i)
-        seqs.push_back(PyLong_AsUnsignedLongLong(PyList_GetItem(list, i)));
-    if (PyErr_Occurred()) return nullptr;
-    PublisherState* p = reinterpret_cast<PublisherObject*>(self)->state;
-    if (!p->open() || !p->ring().contract.shared) return PyLong_FromLong(0);
-    std::shared_ptr<Directory> directory = p->directory;
-    std::string topic = p->topic;
-    uint64_t epoch = p->participant->topic_file().epoch;
-    long done = 0;
-    try {
-        WithoutGil unlocked;
-        std::unique_ptr<Participant> participant = join_as_reader(directory, topic, "withdraws requests");
-        if (participant && participant->topic_file().epoch == epoch) {
-            Worker worker(ring_of(participant->topic_file()), participant->slot());
-            auto ours = [&](const View& view) { return std::ranges::find(seqs, view.seq) != seqs.end(); };
-            for (View view; worker.take(view, ours) == Status::ok; worker.release(kNoHold))
-                done += worker.finish(view);
-            worker.release(kNoHold);
-        }
-    } catch (const Failure& failure) {
-        return raise(failure);
-    }
-    return PyLong_FromLong(done);
 }
 
 PyObject* inspection(const std::shared_ptr<Directory>& directory, std::string_view topic) {
@@ -309,8 +248,6 @@ PyMethodDef inspect_methods[] = {
     {"inspect", inspect, METH_VARARGS, "An Inspection of a topic."},
     {"inspect_all", inspect_all, METH_VARARGS,
      "The Inspection of each topic in a directory; None: unreadable."},
-    {"message_state", message_state, METH_VARARGS, "What has become of a message on a shared contract."},
-    {"withdraw", withdraw, METH_VARARGS, "Take messages back that no worker has taken."},
     {"peek", peek, METH_VARARGS, "The newest messages of a topic, without joining it."},
     {"topics", topics, METH_VARARGS, "The names of the topics in a directory."},
     {"unlink", unlink, METH_VARARGS, "Remove a topic."},

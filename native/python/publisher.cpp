@@ -15,7 +15,8 @@ namespace {
 [[gnu::always_inline]] inline PyObject* send_bytes(PublisherState& p, const Bytes& data,
                                                    std::string_view kind, Deadline& deadline,
                                                    const uint64_t* explicit_seq = nullptr,
-                                                   int64_t explicit_time_ns = 0) {
+                                                   int64_t explicit_time_ns = 0,
+                                                   BeforeCommit* before = nullptr) {
     uint64_t size = static_cast<uint64_t>(data.size);
     uint64_t envelope = align_up(p.sender.size() + kind.size());
     if (size + envelope > p.largest_bytes) return raise_too_large(p, size, envelope);
@@ -29,6 +30,7 @@ namespace {
         copy_payload(p.copying, w.payload(p.sender.size(), kind.size()), data.data, size);
         w.seal(seq, explicit_seq ? explicit_time_ns : p.clock.now_ns(), size, p.sender, kind);
     }
+    if (before) before->numbered(seq);
     w.commit();
     return PyLong_FromLong(static_cast<long>(seq));
 }
@@ -66,7 +68,8 @@ PyObject* encode(const PublisherState& p, PyObject* object) {
 }
 
 [[gnu::always_inline]] inline PyObject* send_encoded(PyObject* self, PublisherState& p, PyObject* object,
-                                                     std::string_view kind, int64_t timeout_ns) {
+                                                     std::string_view kind, int64_t timeout_ns,
+                                                     BeforeCommit* before = nullptr) {
     Ref encoded;
     if (p.encoder) {
         encoded = Ref(encode(p, object));
@@ -79,7 +82,7 @@ PyObject* encode(const PublisherState& p, PyObject* object) {
     OneAtATime turn(p.caller, &deadline);
     if (turn.late) [[unlikely]]
         return raise_late(p, deadline);
-    return turn.entered && usable(self) ? send_bytes(p, data, kind, deadline) : nullptr;
+    return turn.entered && usable(self) ? send_bytes(p, data, kind, deadline, nullptr, 0, before) : nullptr;
 }
 
 [[gnu::noinline]] PyObject* send_with_options(PyObject* self, PyObject* const* args, Py_ssize_t count,
@@ -527,8 +530,10 @@ PyType_Spec spec = {"ringmain._ring.Publisher", sizeof(PublisherObject), 0,
 
 }  // namespace
 
-PyObject* send_object(PyObject* self, PyObject* object, std::string_view kind, int64_t timeout_ns) {
-    return send_encoded(self, *reinterpret_cast<PublisherObject*>(self)->state, object, kind, timeout_ns);
+PyObject* send_object(PyObject* self, PyObject* object, std::string_view kind, int64_t timeout_ns,
+                      BeforeCommit* before) {
+    return send_encoded(self, *reinterpret_cast<PublisherObject*>(self)->state, object, kind, timeout_ns,
+                        before);
 }
 
 bool add_publisher(PyObject* module) { return (publisher_type = add_type(module, spec)) != nullptr; }

@@ -54,8 +54,17 @@ inline PublisherState* usable(PyObject* self) {
         return p;
     return usable_slow_path(self);
 }
+// Is called with the number of a message that is written, and not yet visible.
+class BeforeCommit {
+  public:
+    virtual void numbered(uint64_t seq) = 0;
+
+  protected:
+    ~BeforeCommit() = default;
+};
 // Encodes the object and sends it; its sequence number, or nullptr: raised.
-PyObject* send_object(PyObject* self, PyObject* object, std::string_view kind, int64_t timeout_ns);
+PyObject* send_object(PyObject* self, PyObject* object, std::string_view kind, int64_t timeout_ns,
+                      BeforeCommit* before = nullptr);
 PyObject* raise_too_large(const PublisherState& p, uint64_t size, uint64_t envelope_bytes);
 // Says why a message cannot be started: always raises. Where the publisher was closed meanwhile, leaves the topic first.
 PyObject* raise_outcome(PublisherState& p, Outcome outcome, const Deadline& deadline);

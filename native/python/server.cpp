@@ -1,12 +1,9 @@
 // ringmain._ring.NativeServer and NativeRequest: the hot half of ringmain.Server and ringmain.Request. A request is taken, read and answered
 // without Python code in between; all that is rare is src/ringmain/_service/.
-#include <charconv>
-
 #include "base/clock.hpp"
 #include "python/publisher.hpp"
 #include "python/subscriber.hpp"
-#include "python/terms.hpp"
-#include "rule/kept.hpp"
+#include "requests/terms.hpp"
 
 namespace ringmain::py {
 
@@ -64,8 +61,6 @@ bool still_there(const RequestState& t) {
     return t.subscriber && reading(t).attached() && reading(t).participant->shared() == t.topic_file;
 }
 
-Terms terms_in(const char* kind, size_t size) { return terms_of({kind, bare_kind_size(kind, size)}); }
-
 // The message that was found, as a request.
 PyObject* new_request(PyObject* self, ServerState& k, SubscriberState& s, const View& view, int64_t now_ns) {
     Ref request(allocate(reinterpret_cast<PyTypeObject*>(k.request_class.get())));
@@ -80,7 +75,7 @@ PyObject* new_request(PyObject* self, ServerState& k, SubscriberState& s, const 
     t->view = view;
     t->taken_ns = k.wall.now_ns();
     t->begun_ns = now_ns;
-    t->terms = terms_in(reinterpret_cast<const char*>(view.kind()), view.kind_size);
+    t->terms = terms_of({reinterpret_cast<const char*>(view.kind()), view.kind_size});
     CRASH_POINT("serve: request taken, not given out");
     s.reader->take(view);
     t->redelivered = s.work->lend();
@@ -188,7 +183,7 @@ PyObject* take_requests(PyObject* self, PyObject* args) {
     return list.release();
 }
 
-// set_up(subscriber|None, request_class, publishers, round_ns, decodes)
+// set_up(subscriber|None, request_class, publishers, round_ns, decodes): are requests taken here?
 PyObject* set_up(PyObject* self, PyObject* args) {
     PyObject *subscriber, *request_class, *publishers;
     long long round_ns;
@@ -205,7 +200,7 @@ PyObject* set_up(PyObject* self, PyObject* args) {
     k.round_ns = round_ns;
     k.decodes = decodes;
     k.upkeep_at_ns = std::min(k.upkeep_at_ns, k.now_ns + k.round_ns);
-    Py_RETURN_NONE;
+    return PyBool_FromLong(native);
 }
 
 PyObject* unanswered(PyObject* self, PyObject*) {
@@ -284,10 +279,8 @@ PyObject* reply(PyObject* self, PyObject* value) {
     RequestState& t = request_of(self);
     ServerState& k = server_of(t.server.get());
     if (PyObject* publisher = t.subscriber ? publisher_to(k, t.sender) : nullptr) {
-        char number[24];
-        char* last = std::to_chars(number, number + sizeof number, t.view.seq).ptr;
         Ref keep(Ref::to(publisher));
-        Ref sent(send_object(publisher, value, {number, static_cast<size_t>(last - number)}, 0));
+        Ref sent(send_object(publisher, value, AnswerKind(t.view.seq, Answer::result), 0));
         if (sent) {
             end(reinterpret_cast<RequestObject*>(self), kReplied, false);
             Py_RETURN_NONE;
@@ -401,7 +394,7 @@ PyObject* bind(PyObject* self, PyObject* args) {
     t.redelivered = redelivered;
     t.taken_ns = taken_ns;
     t.begun_ns = begun_ns;
-    t.terms = terms_in(kind.data(), kind.size());
+    t.terms = terms_of(kind);
     t.open = true;
     server_of(server).open.push_back(reinterpret_cast<RequestObject*>(self));
     Py_RETURN_NONE;

@@ -5,15 +5,11 @@
 
 namespace ringmain::py {
 
-namespace {
-
-// ----------------------------------------------------------------------------------------------- receiving
-
 // Before the first large `bytes`: makes glibc keep freed memory, instead of returning it to the kernel and having every
 // page cleared and mapped again for the next, which costs several times the copy. It uses glibc's own rule: when a large
 // block that was mapped by itself is freed, later blocks up to that size come from the heap, which keeps twice as much.
 // Where the user has set these limits (mallopt, GLIBC_TUNABLES), the rule is off, and this has no effect.
-void keep_large_blocks() {
+static void keep_large_blocks() {
     constexpr size_t kBlock_bytes = 16 << 20;
     static const bool done = [] {
         void* volatile block = std::malloc(kBlock_bytes);  // never touched: address space, not memory
@@ -23,7 +19,7 @@ void keep_large_blocks() {
     (void)done;
 }
 
-[[gnu::noinline]] PyObject* copy_large(const std::byte* from, size_t size) {
+PyObject* copy_large(const std::byte* from, size_t size) {
     keep_large_blocks();
     PyObject* bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size));
     if (!bytes) return nullptr;
@@ -32,6 +28,10 @@ void keep_large_blocks() {
     copy_out(to, from, size);
     return bytes;
 }
+
+namespace {
+
+// ----------------------------------------------------------------------------------------------- receiving
 
 // Copies the message out. A new reference; nullptr without an exception: it was overwritten meanwhile, try again.
 [[gnu::always_inline]] inline PyObject* copy_message(SubscriberState& s, const View& view) {

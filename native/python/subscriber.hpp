@@ -109,6 +109,9 @@ int another_message(SubscriberState& s, View& view);
     return found;
 }
 
+// The bytes of a large message, copied without the GIL; nullptr: raised.
+PyObject* copy_large(const std::byte* from, size_t size);
+
 // If the subscriber has a descriptor, makes it readable exactly while a message is there. Call whenever a message may
 // have been taken.
 void update_descriptor(PyObject* self, SubscriberState& s);

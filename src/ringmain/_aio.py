@@ -67,6 +67,20 @@ class _LoopBell:
             if self._futures.pop(token, None) is not None:
                 self._event.forget(token)
 
+    async def until_any_rung(self, arm: Callable[[_native.Event], list[int]], timeout: float) -> None:
+        """The same of several changes, and no longer than for the timeout. No tokens: there was one already."""
+        tokens = arm(self._event)
+        if not tokens:
+            return
+        future = asyncio.get_running_loop().create_future()
+        self._futures.update(dict.fromkeys(tokens, future))
+        try:
+            await asyncio.wait([future], timeout=timeout)
+        finally:
+            for token in tokens:
+                if self._futures.pop(token, None) is not None:
+                    self._event.forget(token)
+
 
 async def receive(sub: Subscriber[T], timeout: float | None) -> Message[T]:
     """The next message; `Timeout` if there is none in time."""

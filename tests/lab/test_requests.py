@@ -1,7 +1,7 @@
 """Servers and clients die at every step of a request at which one can die, and the others go on.
 
-How: real processes are killed (SIGKILL) at each crash point of `native/python/server.cpp` and `client.cpp`, the first
-time and later: the first reply to a client joins its topic, the later ones do not. Which server has a request is
+How: real processes are killed (SIGKILL) at each crash point of a request (`serve:` and `call:`), the first time and
+later: the first reply to a client joins its topic, the later ones do not. Which server has a request is
 certain, because the next one is started when the victim is dead. Each test prints how long the survivor waited.
 """
 

@@ -24,9 +24,18 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "_topic_info",
         "_message_stream",
         "_screens",
+        "_service._topics",  # what requests and replies say of themselves, on any backend
     ),  # the table of backends, which loads one when it is chosen
     ("_endpoint", "_working", "_publisher", "_subscriber", "_inspect", "_aio", "_syncqueue"),
-    ("backends._python", "backends.shm._backend", "backends.zmq", "backends.fake"),  # the backends themselves
+    # the backends themselves
+    (
+        "backends._python",
+        "backends.shm._backend",
+        "backends.shm._requests",
+        "backends.shm._futures",
+        "backends.zmq",
+        "backends.fake",
+    ),
     ("frames", "_latest", "_bridge", "_bridge_ends", "_service"),
     ("recording",),
     ("lake",),  # needs no Spark

@@ -8,7 +8,7 @@ from pathlib import Path
 NATIVE = Path(__file__).parents[2] / "native"
 
 # From low to high. What blocks stands on the topic; the faces, the binding among them, on what blocks.
-ROOMS = ("base", "format", "rule", "topic", "waiting", "frames", "recorder", "face", "python")
+ROOMS = ("base", "format", "rule", "topic", "waiting", "requests", "frames", "recorder", "face", "python")
 # Each of them uses any room of the library, and none of the others.
 BESIDE = ("explore", "fuzz", "tests")
 # What programs include: it stands on itself, by <ringmain/...>.

@@ -106,20 +106,6 @@ def test_ctrl_c_while_a_reply_is_encoded() -> None:
         assert second.result(PATIENCE_S) == b"picture"
 
 
-def test_ctrl_c_while_a_call_goes_on_the_list() -> None:
-    """The reply does not come within the first slice, and Ctrl-C comes just then."""
-    with rm.Client("infer") as client:
-        listed = client._add_call
-
-        def interrupted(*args: object) -> object:
-            signal.raise_signal(signal.SIGINT)
-            return listed(*args)  # type: ignore[arg-type]
-
-        client._add_call = interrupted  # type: ignore[method-assign,assignment]
-        with pytest.raises(KeyboardInterrupt):
-            client.call(b"", timeout=PATIENCE_S)
-
-
 def test_ctrl_c_while_a_dropped_request_is_failed() -> None:
     """A destructor cannot raise: what interrupts it is raised by the code after it."""
     with rm.Server("infer") as server, rm.Client("infer") as client:

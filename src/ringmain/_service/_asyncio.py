@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ringmain import _native
-from ringmain._aio import _LoopBell, with_room
+from ringmain._aio import with_room
 from ringmain._service import _sending
-from ringmain._service._calls import Call
-from ringmain._service._receiving import SLICE_S
-from ringmain._subscriber import wait
 from ringmain.errors import Closed
 
-_POLL_S = 0.01
-"""How often a task looks for its reply while a thread receives for all."""
-_ROOM_S = 0.001
-"""How often it looks for room on a backend without bells."""
+_SLICE_S = 0.1
+"""So often the tasks of a loop look for servers that died."""
 
 
 async def call(
@@ -27,97 +19,83 @@ async def call(
 ) -> Any:
     """`Client.acall`."""
     client._check_open()
-    client._allow_fast_path(False)
-    sender, receiver = client._sender, client._receiver
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[None] = loop.create_future()
-    done = settles_in_loop(future, loop)
-    call = sender.new_call(timeout, retry, done)
-    room_s = _sending.room_s(call, room_timeout)
+    sender, end, requests = client._sender, client._end, client._requests
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def done(_: Any, error: BaseException | None) -> None:
+        if not future.done():
+            future.set_result(None) if error is None else future.set_exception(error)
+
+    pump = _pump_of(client)
+    call = sender.new_call(timeout, retry, done, pump.waiter)
+    room_s = _sending.room_s(timeout, room_timeout)
     await with_room(
-        lambda: sender.send(request, call, room_s, if_idle, waits=False), lambda: _room(sender.publisher), room_s
+        lambda: sender.send(request, call, room_s, if_idle, waits=False),
+        lambda: requests.wait_for_room(sender.publisher),
+        room_s,
     )
-    _start_pump(client, loop)
-    receiver.notify()  # a thread that receives for all may not know of this call yet
+    pump.add_task()
     try:
-        async with asyncio.timeout(None if call.deadline_s is None else call.deadline_s - sender.clock_s()):
+        left_ns = None if call.deadline_ns is None else call.deadline_ns - requests.monotonic_ns(client._replies)
+        async with asyncio.timeout(None if left_ns is None else left_ns / 1e9):
             await future
     except TimeoutError:
-        if not call.finished:
-            raise sender.timed_out(call) from None
+        if not call.answer:
+            raise sender.failure("late", b"", call.number, timeout) from None
     except asyncio.CancelledError:
-        sender.withdraw(call)
+        sender.withdraw(call.number)
         raise
     finally:
-        client._calls.drop(call)
-    return call.outcome()
+        end.drop(call)
+        pump.waiting -= 1
+    return client._result(call)
 
 
-def _start_pump(client: Any, loop: asyncio.AbstractEventLoop) -> None:
+def _pump_of(client: Any) -> Pump:
+    """Of the running loop."""
+    loop = asyncio.get_running_loop()
     pumps = client._pumps
     for other in [each for each in pumps if each.is_closed()]:
-        del pumps[other]
-    if loop not in pumps or pumps[loop].done():
-        pumps[loop] = loop.create_task(_pump(client))
-        pumps[loop].add_done_callback(lambda task: pumps.get(loop) is task and pumps.pop(loop))
+        client._end.forget(pumps.pop(other).waiter)
+    if loop not in pumps:
+        pumps[loop] = Pump(client)
+    found: Pump = pumps[loop]
+    return found
 
 
-async def _pump(client: Any) -> None:
-    """Receives for the tasks of one loop, while any wait."""
-    receiver = client._receiver
-    with suppress(Closed):
-        while len(client._calls):
-            if receiver.has_thread:
-                await asyncio.sleep(_POLL_S)
-            elif not receiver.receive(0):
-                await ready([receiver.replies], SLICE_S)
-                if not receiver.receive(0):
-                    receiver.give_up_lost(client._calls.all())
+class Pump:
+    """Receives for the tasks of one loop, while any wait and no thread receives for all."""
 
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.waiter = client._end.new_waiter()
+        self.waiting = 0
+        self._task: asyncio.Task[None] | None = None
 
-def settles_in_loop(future: asyncio.Future[None], loop: asyncio.AbstractEventLoop) -> Callable[[Call], None]:
-    """For `Call.done`: wakes the task, also from another thread."""
-    owner = threading.get_ident()
+    def add_task(self) -> None:
+        self.waiting += 1
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._run())
 
-    def wake() -> None:
-        if not future.done():
-            future.set_result(None)
-
-    def done(call: Call) -> None:
+    async def _run(self) -> None:
+        end, requests, loop = self._client._end, self._client._requests, asyncio.get_running_loop()
+        looked_s = loop.time()
         try:
-            if threading.get_ident() == owner:
-                wake()
-            else:
-                loop.call_soon_threadsafe(wake)
-        except RuntimeError:
-            if not loop.is_closed():  # otherwise no task waits there any more
+            while self.waiting:
+                if looks := loop.time() - looked_s > _SLICE_S:
+                    looked_s = loop.time()
+                found = end.receive_now(self.waiter, looks)
+                for call in found:
+                    call.done(call, None)
+                if not found:
+                    await requests.wait_for_tasks(end, self._client._replies, self.waiter, _SLICE_S)
+                elif self.waiting:
+                    await asyncio.sleep(0)  # those that have their replies go on
+        except BaseException as error:
+            with suppress(Closed):
+                for call in end.forget(self.waiter):
+                    call.done(call, error)
+            if not isinstance(error, Closed):
                 raise
-
-    return done
-
-
-async def ready(subscribers: Sequence[Any], timeout: float) -> None:
-    """For asyncio: until one of them may have a message, or the time is up."""
-    if not isinstance(subscribers[0], _native.Subscriber):
-        from ringmain.backends.fake import _virtual_loop
-
-        await _virtual_loop.wait_for_message(subscribers[0], int(timeout * 1e9))
-        return
-    if wait(subscribers, 0):
-        return
-    bell = _LoopBell.of_running_loop()
-    tasks = [asyncio.ensure_future(bell.until_rung(each._arm)) for each in subscribers]
-    try:
-        await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _room(publisher: Any) -> None:
-    """For asyncio: until there may be room."""
-    if isinstance(publisher, _native.Publisher):
-        await _LoopBell.of_running_loop().until_rung(publisher._arm)
-    else:
-        await asyncio.sleep(_ROOM_S)
+        finally:
+            self._client._pumps.pop(loop, None)

@@ -5,19 +5,17 @@ from __future__ import annotations
 import os
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Generic, TypedDict, Unpack, cast, overload
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypedDict, Unpack, cast, overload
 
 from ringmain import _names, _native, backends
 from ringmain._closing import Closing
 from ringmain._endpoint import close_at_exit
 from ringmain._publisher import Publisher
 from ringmain._service import _endpoints, _topics
-from ringmain._service._calls import Call, Calls
 from ringmain._service._draft import Draft
-from ringmain._service._receiving import Receiver
 from ringmain._service._request import Q, R
-from ringmain._service._sending import Sender, room_s
+from ringmain._service._sending import Sender, join_lane, room_s
 from ringmain._subscriber import Subscriber
 from ringmain.backends import Backend
 from ringmain.errors import Closed
@@ -26,6 +24,8 @@ if TYPE_CHECKING:
     import asyncio
     from concurrent.futures import Future
 
+    from ringmain._service._asyncio import Pump
+    from ringmain.backends._requests import CallProtocol, Done, FuturesProtocol
     from ringmain.typed import Schema
 
 _clients: weakref.WeakSet[Client[Any, Any]] = weakref.WeakSet()
@@ -76,7 +76,7 @@ class Client(Closing, _native.NativeClient, Generic[Q, R]):
         backend: Backend | None = None,
     ) -> None:
         self._chosen = _topics.check_service(service, backend)
-        self._backend = backends.get(self._chosen)
+        self._backend, self._requests = backends.get(self._chosen), backends.requests(self._chosen)
         self.service = service
         self._directory = _names.runtime_directory()
         self._options: dict[str, Any] = {
@@ -105,31 +105,24 @@ class Client(Closing, _native.NativeClient, Generic[Q, R]):
         self.id = _topics.new_client(options["name"])
         """What the servers see as the sender of its requests."""
         self._inherited = False
-        self._calls = Calls(self.service, self._decode)
-        self._pumps: dict[asyncio.AbstractEventLoop, asyncio.Task[None]] = {}
+        self._futures: FuturesProtocol | None = None
+        self._pumps: dict[asyncio.AbstractEventLoop, Pump] = {}
         name = _names.participant_name(options["name"])
         common: Any = {"name": name, "spin": options["spin"], "backend": self._chosen}
         lane = {"capacity": options["capacity"], "type": options["request"], "sender": self.id, **common}
-        self._sender = Sender(self.service, self._calls, lane)
         topic = _topics.replies_topic(self.service, self.id)
         capacity = options["reply_capacity"]
+        requests = join_lane(self.service, lane)
         try:
             with Publisher(topic, contract="reliable", capacity=capacity, type=options["reply"], **common):
-                replies = Subscriber(topic, **common)
+                self._replies = Subscriber(topic, **common)
         except BaseException:
-            self._sender.publisher.close()
+            requests.close()
             raise
-        self._receiver = Receiver(self.service, self._calls, self._sender, replies)
-        self._allow_fast_path(True)
+        self._end = self._requests.client_end(requests, self._replies)
+        self._sender = Sender(self.service, requests, self._end)
+        self._connect(self._end, None if self._codec is None else self._codec.decode)
         close_at_exit(self)
-
-    def _allow_fast_path(self, ok: bool) -> None:
-        """Not ok: from now on other threads or tasks receive replies, so every call must be on the list."""
-        decode = None if self._codec is None else self._codec.decode
-        self._connect(self._sender.publisher, self._receiver.replies, decode, ok)
-
-    def _decode(self, payload: bytes) -> Any:
-        return payload if self._codec is None else self._codec.decode(payload)
 
     # ------------------------------------------------------------------------------------- calling
 
@@ -155,17 +148,11 @@ class Client(Closing, _native.NativeClient, Generic[Q, R]):
             retry: if its server dies, another runs the request, perhaps a second time.
             """
 
-    def _call_slow_path(
+    def _call_in_steps(
         self, request: Q, timeout: float | None, retry: bool, room_timeout: float | None, if_idle: bool
     ) -> R:
-        """The native `call` takes this way if another thread or task uses the client, and for what is rare."""
+        """The native `call` takes this way for what is rare, and on a backend in Python."""
         return self._outcome(self._send(request, timeout, retry, room_timeout, if_idle))
-
-    def _add_call(self, number: int, timeout: float | None, deadline_ns: int) -> Call:
-        """The native `call` has sent a request, and its reply was not the next message within its first slice."""
-        call = Call(timeout, None if timeout is None else deadline_ns / 1e9, False)
-        self._calls.add(call, number)
-        return call
 
     def _send(
         self,
@@ -174,14 +161,30 @@ class Client(Closing, _native.NativeClient, Generic[Q, R]):
         retry: bool = False,
         room_timeout: float | None = None,
         if_idle: bool = False,
-        done: Callable[[Call], None] | None = None,
-    ) -> Call:
+        done: Done | None = None,
+        waiter: Any = None,
+    ) -> CallProtocol:
         self._check_open()
-        call = self._sender.new_call(timeout, retry, done)
-        return self._sender.send(request, call, room_s(call, room_timeout), if_idle)
+        call = self._sender.new_call(timeout, retry, done, waiter)
+        return self._sender.send(request, call, room_s(timeout, room_timeout), if_idle)
 
-    def _outcome(self, call: Call) -> R:
-        return cast("R", self._receiver.outcome(call))
+    def _outcome(self, call: CallProtocol) -> R:
+        """Waits for it."""
+        try:
+            self._end.wait(call)
+        finally:
+            self._end.drop(call)
+        return self._result(call)
+
+    def _result(self, call: CallProtocol) -> R:
+        """Decoded by who waits for it, and not by who received it and may be interrupted."""
+        if call.answer != "result":
+            self._raise_failure(call.answer or "late", call.payload, call.number, call.timeout)
+        return cast("R", call.payload if self._codec is None else self._codec.decode(call.payload))
+
+    def _raise_failure(self, answer: str, payload: bytes | None, number: int, timeout: float | None) -> NoReturn:
+        """The native `call` uses it, too."""
+        raise self._sender.failure(answer, payload or b"", number, timeout)
 
     def submit(
         self,
@@ -194,17 +197,12 @@ class Client(Closing, _native.NativeClient, Generic[Q, R]):
     ) -> Future[R]:
         """Send a request; its reply, or the exception that `call` would raise, becomes that of the future. Waits only
         while the ring is full, and with room_timeout=0 not at all. The arguments are those of `call`."""
-        from ringmain._service._futures import DrivenFuture, Future, settles
-
         self._check_open()
-        self._allow_fast_path(False)
-        future: Future[R] = DrivenFuture(self) if self._chosen == "fake" else Future()
-        call = self._send(request, timeout, retry, room_timeout, if_idle, settles(future))
-        if isinstance(future, DrivenFuture):
-            future.call = call
-        else:
-            self._receiver.start_thread()
-        return future
+        if self._futures is None:
+            self._futures = self._requests.futures(self.service, self._end)
+        return self._futures.submit(
+            lambda waiter, done: self._send(request, timeout, retry, room_timeout, if_idle, done, waiter), self._result
+        )
 
     def map(
         self,
@@ -222,7 +220,7 @@ class Client(Closing, _native.NativeClient, Generic[Q, R]):
         if buffersize is not None and buffersize < 1:
             raise ValueError(f"buffersize={buffersize}: 1 or more requests, or None for all")
         self._check_open()
-        return map_requests(self, requests, self._sender.new_call(timeout, retry).deadline_s, buffersize, retry)
+        return map_requests(self, requests, self._sender.new_call(timeout, retry).deadline_ns, buffersize, retry)
 
     async def acall(
         self,
@@ -244,7 +242,7 @@ class Client(Closing, _native.NativeClient, Generic[Q, R]):
         """A request of `size` bytes that is written in place: for large arrays. See `Draft`."""
         self._check_open()
         call = self._sender.new_call(timeout, retry)
-        return Draft(self, self._sender.reserve(size, call, room_s(call, room_timeout)), call)
+        return Draft(self, self._sender.reserve(size, call, room_s(timeout, room_timeout)), call)
 
     def wait_for_servers(self, count: int = 1, timeout: float | None = None) -> int:
         """Wait until so many servers take requests; returns how many there are."""
@@ -255,12 +253,12 @@ class Client(Closing, _native.NativeClient, Generic[Q, R]):
     def reply_schema(self) -> Schema | None:
         """What the replies look like, once a server of a typed service has replied."""
         self._check_open()
-        return self._receiver.replies.schema
+        return self._replies.schema
 
     @property
     def in_flight(self) -> int:
         """Requests that have no reply yet."""
-        return len(self._calls)
+        return self._end.in_flight
 
     # ------------------------------------------------------------------------------------- closing
 
@@ -279,13 +277,14 @@ class Client(Closing, _native.NativeClient, Generic[Q, R]):
         if self._closed:
             return
         self._closed = True
-        self._allow_fast_path(False)
-        if not self._inherited:  # in a forked child, other threads wait for nothing, and may have died with a lock
-            self._receiver.end_calls()
         self._leave()
 
     def _leave(self) -> None:
-        self._receiver.close()
+        if not self._inherited:  # in a forked child, no other thread waits
+            self._end.close()
+        self._replies.close()
+        if self._futures is not None and not self._inherited:
+            self._futures.join()
         publisher = self._sender.publisher
         publisher.close()
         if not self._inherited:
@@ -318,7 +317,6 @@ def _rebuild(cls: type[Client[Q, R]], directory: str, service: str, options: dic
 def _after_fork() -> None:
     for client in _clients:
         client._inherited = True
-        client._allow_fast_path(False)
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 if TYPE_CHECKING:
     from ringmain._native import Reservation
-    from ringmain._service._calls import Call
     from ringmain._service._client import Client
+    from ringmain.backends._requests import CallProtocol
 
 R = TypeVar("R")
 
@@ -17,7 +17,7 @@ class Draft(Generic[R]):
     """`with client.reserve(size) as buffer: ...` sends when the block is left; `result()` of the draft waits for the
     reply. An exception in the block drops the request. Other clients wait to send until the block is left."""
 
-    def __init__(self, client: Client[Any, R], reservation: Reservation, call: Call) -> None:
+    def __init__(self, client: Client[Any, R], reservation: Reservation, call: CallProtocol) -> None:
         self._client, self._reservation, self._call = client, reservation, call
 
     @property
@@ -35,12 +35,10 @@ class Draft(Generic[R]):
         if kind is not None:
             self._reservation.discard()
             return
-        calls = self._client._calls
-        with calls.sending:
-            calls.add(self._call, self._reservation.commit())
+        self._client._end.commit(self._reservation, self._call)
 
     def result(self) -> R:
         """The reply. Raises what `call` would."""
-        if self._call.number < 0:
+        if not self._call.sent:
             raise ValueError("the request was not sent: leave its block first")
         return self._client._outcome(self._call)

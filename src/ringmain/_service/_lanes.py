@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ringmain import _native, backends
+from ringmain import backends
 from ringmain._publisher import Publisher
 from ringmain._service import _endpoints
 from ringmain._service._endpoints import lanes_of
@@ -21,10 +21,10 @@ class Lanes:
 
     def __init__(self, service: str, type_: Any, capacity: int | str | None, options: dict[str, Any]) -> None:
         self._service, self._type, self._options = service, type_, options
-        self._backend = backends.get(options["backend"])
+        self._backend, self._requests = backends.get(options["backend"]), backends.requests(options["backend"])
         self.subscribers: list[Subscriber] = []
         self._refused: set[tuple[str, int]] = set()
-        self._directory_seen = -1
+        self._changes_seen: int | None = None
         # The topic exists from now on, with its schema: clients and `ringmain list` find it.
         creator = Publisher(
             service, contract="work", capacity=capacity, type=type_, name=options["name"], backend=options["backend"]
@@ -39,12 +39,10 @@ class Lanes:
     def look_for_more(self) -> None:
         """Join lanes that clients have opened since. One that cannot be joined, such as a topic of another contract or
         type that has this name, is left alone."""
-        first = self.subscribers[0]
-        if isinstance(first, _native.Subscriber):
-            seen = first._directory_count()
-            if seen == self._directory_seen:
-                return
-            self._directory_seen = seen
+        seen = self._requests.changes(self.subscribers[0])
+        if seen is not None and seen == self._changes_seen:
+            return
+        self._changes_seen = seen
         joined = {subscriber.topic for subscriber in self.subscribers}
         for lane in lanes_of(self._service):
             if lane.name not in joined and (lane.name, lane.epoch) not in self._refused:
@@ -56,13 +54,13 @@ class Lanes:
     def take(self, most: int, timeout: float) -> list[Any]:
         """Leases of up to so many requests. Waits for the first; none if the time is up."""
         if len(self.subscribers) == 1:
-            return _endpoints.borrow_many(self.subscribers[0], most, timeout)
-        deadline_s = _endpoints.monotonic_ns(self.subscribers[0]) / 1e9 + timeout
+            return self._requests.borrow_many(self.subscribers[0], most, timeout)
+        deadline_s = self._requests.monotonic_ns(self.subscribers[0]) / 1e9 + timeout
         while True:
             found: list[Any] = []
             for subscriber in self.subscribers:
-                found += _endpoints.borrow_many(subscriber, most - len(found), 0)
-            left_s = deadline_s - _endpoints.monotonic_ns(self.subscribers[0]) / 1e9
+                found += self._requests.borrow_many(subscriber, most - len(found), 0)
+            left_s = deadline_s - self._requests.monotonic_ns(self.subscribers[0]) / 1e9
             if found or left_s <= 0:
                 self.subscribers.append(self.subscribers.pop(0))  # the next call begins with another lane
                 return found
@@ -72,9 +70,7 @@ class Lanes:
         """`take` for asyncio."""
         found = self.take(most, 0)
         if not found and timeout > 0:
-            from ringmain._service import _asyncio
-
-            await _asyncio.ready(self.subscribers, timeout)
+            await self._requests.wait_for_requests(self.subscribers, timeout)
             found = self.take(most, 0)
         return found
 

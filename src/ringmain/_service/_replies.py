@@ -10,10 +10,10 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, Self
 
-from ringmain import _inspect, _names, _native
+from ringmain import _inspect, backends
 from ringmain._publisher import Publisher
 from ringmain._service._endpoints import has_readers
 from ringmain._service._topics import Outcome, kind_of_reply, replies_topic
@@ -224,13 +224,10 @@ class Replies:
 
     def remove_left(self) -> None:
         """Remove the topics of clients that died before any server replied to them."""
-        if self._backend != "shm":
-            return
-        directory = _names.runtime_directory()
-        for name in _native.topics(directory):
+        requests = backends.requests(self._backend)
+        for name in requests.topic_names():
             if name.startswith(replies_topic(self._service, "")):
-                with suppress(RingmainError, ValueError):
-                    _native.unlink_if_dead(directory, name)
+                requests.unlink_if_dead(name)
 
     def abandon(self) -> None:
         """In a forked child: what was not sent is the parent's to send. The publishers join again by themselves."""

@@ -1,74 +1,67 @@
-"""`Sender`: a client's way to the servers. Sends its requests, and asks what has become of them."""
+"""`Sender`: a client's way to the servers. Sends its requests, and says what has become of those without a result."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ringmain import _inspect
 from ringmain._publisher import Publisher
-from ringmain._service import _endpoints, _topics
-from ringmain._service._calls import Call, Calls
+from ringmain._service import _topics
 from ringmain._service._service_info import why_no_reply
-from ringmain.errors import Busy, Full, RosterFull, Timeout, TopicNotFound, WaitedFor
+from ringmain.errors import (
+    Busy,
+    Closed,
+    Full,
+    RequestFailed,
+    RingmainError,
+    RosterFull,
+    ServerGone,
+    Timeout,
+    TopicNotFound,
+    WaitedFor,
+)
 
 if TYPE_CHECKING:
     from ringmain._native import Reservation
-
-_LONGEST_SEND_S = 0.01
-"""For so long a call that does not wait for room waits for another thread that sends."""
+    from ringmain.backends._requests import CallProtocol, ClientEndProtocol, Done
 
 
 class Sender:
-    """Of one client, to one lane of a service. `options` are those of its publisher."""
+    """Of one client, to one lane of a service."""
 
-    def __init__(self, service: str, calls: Calls, options: dict[str, Any]) -> None:
-        self._service, self._calls = service, calls
-        self.publisher = _join_lane(service, options)
+    def __init__(self, service: str, publisher: Publisher, end: ClientEndProtocol) -> None:
+        self._service, self.publisher, self._end = service, publisher, end
 
-    def clock_s(self) -> float:
-        return _endpoints.monotonic_ns(self.publisher) / 1e9
-
-    def new_call(self, timeout: float | None, retry: bool, done: Callable[[Call], None] | None = None) -> Call:
+    def new_call(
+        self, timeout: float | None, retry: bool, done: Done | None = None, waiter: Any = None
+    ) -> CallProtocol:
         if timeout is not None and not timeout > 0:
             raise ValueError(
                 f"timeout={timeout:g}: a reply takes more than 0 s; None is no limit. To send only if there is room at "
                 "once, pass room_timeout=0; only if a server is free, if_idle=True"
             )
-        if timeout is not None and timeout >= _topics.FOREVER_S:
-            timeout = None
-        call = Call(timeout, None if timeout is None else self.clock_s() + timeout, retry)
-        call.done = done
-        return call
+        return self._end.new_call(timeout, retry, done, waiter)
 
-    def send(self, request: Any, call: Call, room_s: float | None, if_idle: bool, *, waits: bool = True) -> Call:
+    def send(
+        self, request: Any, call: CallProtocol, room_s: float | None, if_idle: bool, *, waits: bool = True
+    ) -> CallProtocol:
         """`waits`: for room. A task does not: it gets `Full`, and comes again."""
-        kind = _topics.kind_of_request(call.deadline_s, call.retry)
         if if_idle:
             self._check_idle()
-        wait_s = room_s if waits else 0
-        # A thread that waits for room has it for as long. Otherwise it is had for the time of a send.
-        if not self._calls.sending.acquire(timeout=-1 if wait_s is None else max(wait_s, _LONGEST_SEND_S)):
-            raise Full(
-                f"no room for a request to service '{self._service}'",
-                service=self._service,
-                timeout=wait_s,
-                reason="another thread of its client waits for it",
-            )
         try:
-            self._calls.add(call, self.publisher.send(request, kind, wait_s))
+            self._end.send(request, call, room_s if waits else 0)
         except Full as full:
             full.service = self._service
             if room_s != 0:
                 raise
             raise self._busy(f"it has no room, {full.reason}", full.participants) from None
-        finally:
-            self._calls.sending.release()
         return call
 
-    def reserve(self, size: int, call: Call, room_s: float | None) -> Reservation:
-        kind = _topics.kind_of_request(call.deadline_s, call.retry)
+    def reserve(self, size: int, call: CallProtocol, room_s: float | None) -> Reservation:
+        kind = _topics.kind_of_request(call.deadline_ns, call.retry)
         return self.publisher.reserve(size, kind=kind, timeout=room_s)
 
     def _check_idle(self) -> None:
@@ -88,34 +81,38 @@ class Sender:
         what = f"service '{self._service}' is busy"
         return Busy(what, topic=self.publisher.topic, service=self._service, reason=reason, participants=participants)
 
-    def is_late(self, call: Call) -> bool:
-        return call.deadline_s is not None and self.clock_s() >= call.deadline_s
+    def failure(self, answer: str, payload: bytes, number: int, timeout: float | None) -> RingmainError:
+        """What a call without a result raises. The request of one that is late is taken back."""
+        service = self._service
+        text = payload.decode(errors="replace")
+        if answer == "failed":
+            return RequestFailed(text, service=service)
+        if answer == "gone":
+            return ServerGone(f"service '{service}': {text}", service=service)
+        if answer == "lost":
+            gone = f"service '{service}': the server that had the request died, or left without an answer"
+            return ServerGone(gone, service=service)
+        if answer == "closed":
+            return Closed(f"the client of service '{service}' was closed", service=service)
+        reason = why_no_reply(service, self.publisher.topic, self._end.request_state(number))
+        self.withdraw(number)
+        what = f"no reply of service '{service}'"
+        return Timeout(what, topic=self.publisher.topic, service=service, timeout=timeout, reason=reason)
 
-    def is_lost(self, call: Call) -> bool:
-        """Has the server died that had it, so that none will answer?"""
-        return not call.retry and _endpoints.message_state(self.publisher, call.number) in ("returned", "orphaned")
-
-    def timed_out(self, call: Call) -> Timeout:
-        """What a call that is late raises. Its request is taken back."""
-        state = _endpoints.message_state(self.publisher, call.number)
-        reason = why_no_reply(self._service, self.publisher.topic, state)
-        self.withdraw(call)
-        what = f"no reply of service '{self._service}'"
-        return Timeout(what, topic=self.publisher.topic, service=self._service, timeout=call.timeout, reason=reason)
-
-    def withdraw(self, call: Call) -> None:
+    def withdraw(self, number: int) -> None:
         """No caller waits for it any more: its room is for others, unless a server has it already."""
-        if _endpoints.message_state(self.publisher, call.number) == "free":
-            _endpoints.withdraw(self.publisher, [call.number])
+        if self._end.request_state(number) == "free":
+            with suppress(RingmainError):  # of a topic that was removed or is full of participants: then it stays
+                self._end.withdraw(number)
 
 
-def room_s(call: Call, room_timeout: float | None) -> float | None:
+def room_s(timeout: float | None, room_timeout: float | None) -> float | None:
     """How long to wait for room: no longer than for the reply."""
-    limits = [each for each in (room_timeout, call.timeout) if each is not None and each < _topics.FOREVER_S]
+    limits = [each for each in (room_timeout, timeout) if each is not None and each < _topics.FOREVER_S]
     return min(limits, default=None)
 
 
-def _join_lane(service: str, options: dict[str, Any]) -> Publisher:
+def join_lane(service: str, options: dict[str, Any]) -> Publisher:
     for lane in itertools.count(1):
         topic = _topics.lane_topic(service, lane)
         try:

@@ -8,9 +8,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, Unpack, overload
 
-from ringmain import _names, _native
+from ringmain import _names, _native, backends
 from ringmain._closing import Closing
-from ringmain._service import _endpoints
 from ringmain._service._lanes import SLICE_S, Lanes
 from ringmain._service._replies import Replies
 from ringmain._service._report import Reporter
@@ -69,6 +68,7 @@ class Server(Closing, _native.NativeServer, Generic[Q, R]):
         backend: Backend | None = None,
     ) -> None:
         chosen = check_service(service, backend)
+        self._requests = backends.requests(chosen)
         self.service = service
         self._directory = _names.runtime_directory()
         self._options: dict[str, Any] = {
@@ -191,7 +191,7 @@ class Server(Closing, _native.NativeServer, Generic[Q, R]):
         return self._of_leases(self._lanes.take(most, timeout))
 
     def _of_leases(self, leases: list[Any]) -> list[Request[Q, R]]:
-        taken_ns, begun_ns = _endpoints.wall_ns(self._lanes.subscribers[0]), self._now_ns()
+        taken_ns, begun_ns = self._requests.wall_ns(self._lanes.subscribers[0]), self._now_ns()
         requests = [Request.of_lease(self, lease, taken_ns, begun_ns) for lease in leases]
         return [request for request in requests if self._is_to_be_computed(request)]
 
@@ -211,11 +211,10 @@ class Server(Closing, _native.NativeServer, Generic[Q, R]):
     def _arm(self) -> None:
         """Tell the native module where requests come from and replies go, and whether anything else is due."""
         lanes = self._lanes.subscribers
-        self._one_lane = len(lanes) == 1 and isinstance(lanes[0], _native.Subscriber)
         pause_s = self._replies.pause_s
         round_ns = 0 if self._inherited else int(1e9 * (SLICE_S if pause_s is None else pause_s))
-        subscriber = lanes[0] if self._one_lane else None
-        self._set_up(subscriber, Request, self._replies.publishers, round_ns, self._decodes)
+        subscriber = lanes[0] if len(lanes) == 1 else None
+        self._one_lane = self._set_up(subscriber, Request, self._replies.publishers, round_ns, self._decodes)
 
     def _begin_round(self) -> None:
         """What is due besides requests."""
@@ -243,7 +242,7 @@ class Server(Closing, _native.NativeServer, Generic[Q, R]):
         return payload if self._codec is None else self._codec.decode(payload)
 
     def _now_ns(self) -> int:
-        return _endpoints.monotonic_ns(self._lanes.subscribers[0])
+        return self._requests.monotonic_ns(self._lanes.subscribers[0])
 
     def _clock_s(self) -> float:
         return self._now_ns() / 1e9

@@ -75,9 +75,9 @@ def new_client(name: str | None) -> str:
     return f"{readable or 'client'}-{secrets.token_hex(6)}"
 
 
-def kind_of_request(deadline_s: float | None, retry: bool) -> str:
-    """`deadline_s`: when the client gives up, by the monotonic clock. The native module reads it: `terms.hpp`."""
-    limit = "" if deadline_s is None or deadline_s >= FOREVER_S else f" until {int(deadline_s * 1e9)}ns"
+def kind_of_request(deadline_ns: int | None, retry: bool) -> str:
+    """`deadline_ns`: when the client gives up, by the monotonic clock. The native module reads it: `terms.hpp`."""
+    limit = "" if deadline_ns is None else f" until {deadline_ns}ns"
     return f"call{limit}{' retry' if retry else ''}"
 
 

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 from ringmain.backends._protocols import BackendProtocol, PublisherProtocol, SubscriberProtocol
+from ringmain.backends._requests import RequestsProtocol
 
 __all__ = [
     "BACKENDS",
@@ -24,12 +25,14 @@ __all__ = [
     "BackendProtocol",
     "EndpointType",
     "PublisherProtocol",
+    "RequestsProtocol",
     "SubscriberProtocol",
     "check_no_address",
     "choose",
     "default",
     "get",
     "make",
+    "requests",
     "visible",
     "wait",
 ]
@@ -44,15 +47,17 @@ class Row(NamedTuple):
     """Its `BACKEND` is the object with the face of `BackendProtocol`."""
     native: bool = False
     """Its endpoints are `Publisher` and `Subscriber` themselves, not objects of another class."""
+    requests: str | None = None
+    """Its `REQUESTS` is the object with the face of `RequestsProtocol`; None: it has no requests."""
     isolated: bool = False
     """Its topics exist in one process, on a clock of their own. While it is chosen, `topics`, `info`, `unlink` and
     `clean` see only its topics, and `wait` cannot mix its subscribers with others."""
 
 
 TABLE: dict[Backend, Row] = {
-    "shm": Row("ringmain.backends.shm._backend", native=True),
+    "shm": Row("ringmain.backends.shm._backend", native=True, requests="ringmain.backends.shm._requests"),
     "zmq": Row("ringmain.backends.zmq._backend"),
-    "fake": Row("ringmain.backends.fake._backend", isolated=True),
+    "fake": Row("ringmain.backends.fake._backend", isolated=True, requests="ringmain.backends.fake._requests"),
 }
 BACKENDS: tuple[Backend, ...] = tuple(TABLE)
 VARIABLE = "RINGMAIN_BACKEND"
@@ -77,6 +82,14 @@ def get(name: Backend) -> BackendProtocol:
     """The backend's object, loaded when it is first needed."""
     backend: BackendProtocol = importlib.import_module(TABLE[name].module).BACKEND
     return backend
+
+
+def requests(name: Backend) -> RequestsProtocol:
+    """What `Server` and `Client` use of a backend that has requests."""
+    module = TABLE[name].requests
+    assert module is not None, name
+    found: RequestsProtocol = importlib.import_module(module).REQUESTS
+    return found
 
 
 def visible() -> list[BackendProtocol]:

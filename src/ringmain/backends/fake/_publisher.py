@@ -156,7 +156,7 @@ class FakePublisher(FakeEndpoint, PythonPublisher):
         return self._ring.next_sequence
 
     def _message_state(self, seq: int) -> MessageState:
-        """As the native `message_state`. A killed worker gives back what it had at once, so none is orphaned."""
+        """As the native `request_state`. A killed worker gives back what it had at once, so none is orphaned."""
         record = next((record for record in self._ring.records.values() if record.seq == seq), None)
         if record is None or record.done:
             return "done"
