@@ -31,17 +31,10 @@ _LOST, _PAYLOAD = SCHEMA.get_field_index("lost"), SCHEMA.get_field_index("payloa
 Life: TypeAlias = "tuple[str, int]"  # topic, epoch
 
 
-class Keeping(NamedTuple):
-    """Of a life whose topic keeps kinds: of how many, and where its recording began."""
-
-    kinds: int
-    first_seq: int
-
-
-def lives_that_keep(meta: Meta | None) -> dict[Life, Keeping]:
-    """The lives in a recording whose topics keep kinds."""
+def lives_that_keep(meta: Meta | None) -> dict[Life, int]:
+    """The lives in a recording whose topics keep the last message of kinds, and of how many kinds."""
     topics = meta.topics if meta is not None else []
-    return {(t.name, t.epoch): Keeping(t.properties.kept_kinds, t.first_seq) for t in topics if t.properties.kept_kinds}
+    return {(topic.name, topic.epoch): kinds for topic in topics if (kinds := topic.properties.kept_kinds)}
 
 
 class _Row(NamedTuple):
@@ -171,7 +164,7 @@ def unpacked(carried: bytes) -> pa.RecordBatch:
 
 def latched_by(
     segments: Iterable[Segment],
-    keeping: Mapping[Life, Keeping],
+    keeping: Mapping[Life, int],
     before_ns: int | None = None,
     end: Position | None = None,
 ) -> tuple[Latched, list[Damage]]:
@@ -183,19 +176,18 @@ def latched_by(
         return latched, damage
     topics = pa.array(sorted({topic for topic, _ in keeping}), pa.string())
     for number, segment in enumerate(segments):
-        for life, rows in _by_life(unpacked(segment.latched)):
-            if number:  # what is a row of the window is not latched
-                never_a_row = pc.less(rows.column("seq"), keeping[life].first_seq if life in keeping else 0)
-                rows = rows.filter(pc.or_(_is_before(rows, before_ns), never_a_row))
-            if len(rows) and life in keeping:
-                latched.add_earlier(life, keeping[life].kinds, rows)
+        carried = unpacked(segment.latched)
+        if number:  # the first carries what is latched when the rows begin, in the window or before
+            carried = carried.filter(_is_before(carried, before_ns))
+        for life, rows in _by_life(carried):
+            latched.add_earlier(life, keeping.get(life, 0), rows)
         damage += segment.damage
         stop = end.row if end is not None and segment.number == end.segment else segment.end_row
         for index, run in enumerate(segment.runs):
             if run.row < stop and (before_ns is None or run.min_ns < before_ns):
                 try:
                     for life, rows in _rows_of(segment, index, stop, topics, before_ns):
-                        latched.add(life, keeping[life].kinds if life in keeping else 0, rows)
+                        latched.add(life, keeping.get(life, 0), rows)
                 except RecordingCorrupt as error:
                     damage.append(Damage(segment.number, run.row, run.end_row, 0, str(error)))
         segment.close()
