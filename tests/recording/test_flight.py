@@ -124,6 +124,26 @@ def test_incidents_are_slices_of_the_whole_under_overlapping_triggers_and_retent
     assert len(list(path.glob("0*.parquet"))) <= 2, "the next recorder deletes what nothing pins any more"
 
 
+def test_a_trigger_rests_for_its_cooldown_also_that_of_the_recorder_before(tmp_path: Path) -> None:
+    """A message of the kind each second, and a recorder that is followed by another after the fifth."""
+    triggers = [
+        rm.Trigger(kind="a: k0", before_s=0, after_s=0, cooldown_s=3, name="three"),
+        rm.Trigger(kind="a: k0", before_s=0, after_s=2, name="as long as after_s"),
+        rm.Trigger(kind="a: k0", before_s=0, after_s=0, name="a second at least"),
+    ]
+    for seconds in (range(5), range(5, 10)):
+        with RecordingWriter(tmp_path / "flight", fsync="never") as writer:
+            flight = Flight(writer, triggers, recorder="recorder", sync=False)
+            for second in seconds:
+                flight.see("a", batch(2 * second, [second * SECOND_NS, second * SECOND_NS + SECOND_NS // 2]), b"")
+    fired: dict[str, list[int]] = {}
+    for incident in rm.Recording(tmp_path / "flight").incidents():
+        fired.setdefault(incident.name, []).append((incident.trigger_ns - START_NS) // SECOND_NS)
+    assert fired["three"] == [0, 3, 6, 9]
+    assert fired["as long as after_s"] == [0, 2, 4, 6, 8]
+    assert fired["a second at least"] == list(range(10))
+
+
 def test_an_incident_has_what_only_another_one_had_kept_and_says_what_was_deleted(tmp_path: Path, until: Until) -> None:
     """Retention by size counts segments as deleted, and leaves the files of those that another incident pins."""
     path = tmp_path / "flight"

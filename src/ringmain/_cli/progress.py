@@ -8,7 +8,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Self, TextIO
 
-from ringmain._cli.text_format import Right, bytes_text, count_text, rate_text, table
+from ringmain._cli.text_format import Right, bytes_text, count_of, count_text, rate_text, table
 
 if TYPE_CHECKING:
     from ringmain.recording import Player, PlayerStatus, RecorderStatus
@@ -125,7 +125,7 @@ def summary(status: RecorderStatus) -> str:
 
 def _incidents(status: RecorderStatus) -> str:
     """What triggers have kept, and what is wrong with them."""
-    kept = f", {status.incidents} incidents kept" if status.incidents else ""
+    kept = f", {count_of(status.incidents, 'incident')} kept" if status.incidents else ""
     still = f" ({status.incidents_open} not over)" if status.incidents_open else ""
     return kept + still + "".join(f"\ntrigger {problem}" for problem in status.trigger_problems)
 

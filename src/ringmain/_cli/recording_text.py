@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from ringmain._cli.text_format import Right, bold, bytes_text, count_text, duration_text, rate_text, table
+from ringmain._cli.text_format import Right, bold, bytes_text, count_of, count_text, duration_text, rate_text, table
 from ringmain.errors import SchemaError
 from ringmain.recording import Incident, Recording
-from ringmain.recording._format import FRAMES
+from ringmain.recording._format import FRAMES, LATCHED
 from ringmain.recording._meta import TopicMeta
 from ringmain.typed import Schema
 
@@ -17,7 +17,8 @@ _HEADS = ("TOPIC", "TYPE", "CONTRACT", "MESSAGES", "HZ", "BYTES", "LOST")
 
 def recording_dict(recording: Recording, location: str) -> dict[str, Any]:
     """What is in a recording, as JSON."""
-    segments, schemas = recording.segments(), recording.schemas()
+    segments = [segment for segment in recording.segments() if segment.number != LATCHED]
+    schemas = recording.schemas()
     known: dict[str, list[TopicMeta]] = {}
     for (name, _), meta in schemas.items():
         known.setdefault(name, []).append(meta)
@@ -45,6 +46,7 @@ def recording_dict(recording: Recording, location: str) -> dict[str, Any]:
         "unsealed": sum(not segment.sealed for segment in segments),
         "messages": sum(topic["messages"] for topic in topics),
         "lost": sum(topic["lost"] for topic in topics),
+        "latched": recording.latched,
         "topics": topics,
         "incidents": [_incident_dict(one) for one in recording.incidents()],
     }
@@ -66,6 +68,7 @@ def _incident_dict(incident: Incident) -> dict[str, Any]:
 def describe_recording(known: dict[str, Any]) -> str:
     """The same in a few lines and a table."""
     unsealed = f", {known['unsealed']} not sealed" if known["unsealed"] else ""
+    latched = f", {known['latched']} latched before the window" if known["latched"] else ""
     lines = [f"{bold(known['path'])}: recording of {known['recorder'] or 'an unknown recorder'}"]
     if known["start_ns"] is not None:
         lines += [
@@ -74,8 +77,8 @@ def describe_recording(known: dict[str, Any]) -> str:
             f"  end       {_time_text(known['end_ns'])}",
         ]
     lines += [
-        f"  size      {bytes_text(known['size_bytes'])} in {known['segments']} segments{unsealed}",
-        f"  messages  {known['messages']}, {known['lost']} lost",
+        f"  size      {bytes_text(known['size_bytes'])} in {count_of(known['segments'], 'segment')}{unsealed}",
+        f"  messages  {known['messages']}, {known['lost']} lost{latched}",
         "",
     ]
     rows = [

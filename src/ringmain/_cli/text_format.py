@@ -21,6 +21,11 @@ def bytes_text(count: float) -> str:
     return f"{count:.0f} {_BYTES[unit]}" if unit == 0 or count >= 100 else f"{count:.1f} {_BYTES[unit]}"
 
 
+def count_of(count: int, what: str) -> str:
+    """1 -> '1 segment', 2 -> '2 segments'."""
+    return f"{count} {what}{'s' * (count != 1)}"
+
+
 def count_text(count: float) -> str:
     """12345678 -> '12.3M'. Numbers below 10,000 stay whole."""
     if count < 10_000:

@@ -138,6 +138,16 @@ class Recording:
                 total += segment.rows if segment is not None else 0
         return total
 
+    @property
+    def latched(self) -> int:
+        """How many of its messages were latched before the window: of an incident."""
+        total = 0
+        for ref in self.segments():
+            if ref.number == LATCHED:
+                with self.opened(ref) as segment:
+                    total += segment.rows if segment is not None else 0
+        return total
+
     def schemas(self) -> dict[tuple[str, int], TopicMeta]:
         """The contract and schema of each life of each topic."""
         self.meta = read_meta(self.store) or self.meta

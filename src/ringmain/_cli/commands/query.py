@@ -68,6 +68,10 @@ def _open_lake(args: argparse.Namespace, no_recording: RecordingNotFound) -> tup
         raise no_recording from None
     lake = Lake(args.path, dict(args.storage_option))
     names = lake.tables()
+    if args.incident is not None and names:
+        raise CommandError("--incident is for a recording: in SQL on a lake, join gold.incidents by host and time")
+    if args.incident is not None:
+        raise no_recording
     if not names:
         raise CommandError(
             f"neither a recording nor a lake at {args.path}: make one with ringmain record or ringmain pipeline run",
