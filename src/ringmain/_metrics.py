@@ -59,6 +59,7 @@ FAMILIES = {
     "ringmain_pipeline_rows_out_total": Family("counter", "Rows that are in the tables of topics."),
     "ringmain_pipeline_quarantined_total": Family("counter", "Rows that did not decode, and are in quarantine."),
     "ringmain_pipeline_duplicates_total": Family("counter", "Copies of rows that were dropped."),
+    "ringmain_pipeline_lost_total": Family("counter", "Messages that the recorders did not get."),
     "ringmain_pipeline_damaged_total": Family("counter", "Rows of recordings that are damaged and were skipped."),
     "ringmain_pipeline_batches_total": Family("counter", "Batches that are done."),
     "ringmain_pipeline_batch_seconds_total": Family("counter", "How long all batches took."),

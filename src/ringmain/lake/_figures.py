@@ -13,6 +13,7 @@ _COUNTS = {
     "rows_out": "ringmain_pipeline_rows_out_total",
     "quarantined": "ringmain_pipeline_quarantined_total",
     "duplicates": "ringmain_pipeline_duplicates_total",
+    "lost": "ringmain_pipeline_lost_total",
 }
 
 
