@@ -19,7 +19,7 @@ import pytest
 
 from ringmain.lake import Lake
 from ringmain.lake._health import FIELDS, GOLD, HEALTH, QUARANTINE, SENDERS
-from ringmain.pipeline import Pipeline, _merge, _work
+from ringmain.pipeline import Pipeline, _merge
 from ringmain.testing import crash_points, die_at
 from tests.spark.recordings import START_NS, rows, schema_of, writer
 
@@ -57,7 +57,7 @@ def as_tasks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Every batch is merged by tasks, many for each table. How many each job has had."""
     monkeypatch.setattr(_merge, "AS_TASKS_ROWS", 0)
     monkeypatch.setattr(_merge, "PART_ROWS", 7)
-    monkeypatch.setattr(_work, "SAMPLED", 2)
+    monkeypatch.setattr(_merge, "SAMPLED", 2)
     jobs: list[int] = []
     work = _merge.Measured.work
 
@@ -107,8 +107,8 @@ def test_a_driver_that_is_killed(point: str, tmp_path: Path) -> None:
     record(tmp_path / "recs", range(6))
     program = """
 import sys
-from ringmain.pipeline import Pipeline, _merge, _work
-_merge.AS_TASKS_ROWS, _merge.PART_ROWS, _work.SAMPLED = 0, 7, 2
+from ringmain.pipeline import Pipeline, _merge
+_merge.AS_TASKS_ROWS, _merge.PART_ROWS, _merge.SAMPLED = 0, 7, 2
 Pipeline().run(*sys.argv[1:], engine="local")
 """
 

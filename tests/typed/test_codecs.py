@@ -367,7 +367,7 @@ def test_the_guide_runs() -> None:
     """Every Python block of the guide, in order, in one fresh process, with warnings as errors."""
     guide = Path(__file__).parents[2] / "docs" / "guide" / "typed.md"
     blocks = re.findall(r"^```python\n(.*?)^```$", guide.read_text(), re.DOTALL | re.MULTILINE)
-    assert len(blocks) == 8
+    assert len(blocks) == 9
     script = f"import sys; sys.path[:0] = {sys.path!r}\n" + "\n".join(blocks)
     command = [sys.executable, "-W", "error", "-c", script]
     done = subprocess.run(command, timeout=120, capture_output=True, text=True)

@@ -96,7 +96,7 @@ def table_comment(table: str) -> str | None:
 
 
 def commented(table: str, schema: pa.Schema) -> pa.Schema:
-    """The columns of a table with what they are about; fields of messages stay as they are."""
+    """The columns of a table with what they are about; a field of messages has what its type says of it."""
     return pa.schema([_commented(table, f) for f in schema])
 
 
@@ -108,7 +108,11 @@ def _commented(table: str, column: pa.Field) -> pa.Field:
         about = _MESSAGES.get(column.name)
     elif table in TABLES and table.startswith("gold/"):
         about = _GOLD.get(column.name) or _MESSAGES.get(column.name)
-    return column if about is None else column.with_metadata({**(column.metadata or {}), "comment": about})
+    return with_comment(column, about)
+
+
+def with_comment(column: pa.Field, about: str | None) -> pa.Field:
+    return column.with_metadata({**(column.metadata or {}), "comment": about}) if about else column
 
 
 def comments_of(schema: pa.Schema) -> dict[str, str]:

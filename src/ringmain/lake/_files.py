@@ -69,7 +69,7 @@ class FileSet:
         inside = pc.and_(pc.greater_equal(at, self._within[0]), pc.less(at, self._within[1]))
         outside = rows.filter(pc.invert(inside))
         if len(outside):
-            for one in outside.column(_HOST).value_counts().to_pylist():
+            for one in outside.column(_HOST).cast(pa.string()).value_counts().to_pylist():
                 self.apart[one["values"]] = self.apart.get(one["values"], 0) + one["counts"]
             self.put(table, outside, apart=True)
             rows = rows.filter(inside)
@@ -111,7 +111,10 @@ class _OpenFile:
         self._table, self._name, self._waiting, self._bytes = table, name, list[pa.RecordBatch](), 0
         self._sink = open_sink(f"{table}/{name}")
         self._meta: list[pq.FileMetaData] = []
-        self._writer = pq.ParquetWriter(self._sink, schema, metadata_collector=self._meta, **_encoding(schema))
+        # Texts may come as dictionaries, as which readers must not take them: so Arrow's own schema stays out.
+        self._writer = pq.ParquetWriter(
+            self._sink, schema, metadata_collector=self._meta, store_schema=False, **_encoding(schema)
+        )
 
     def add(self, rows: pa.RecordBatch) -> None:
         self.rows += len(rows)
@@ -138,7 +141,7 @@ def _encoding(schema: pa.Schema) -> dict[str, Any]:
     """How columns are written. Whole numbers and times differ little from row to row; texts are often the same. By
     default pyarrow tries a dictionary on every column, which takes twice the processor time and more space."""
     whole = [f.name for f in schema if pa.types.is_integer(f.type) or pa.types.is_timestamp(f.type)]
-    texts = [f.name for f in schema if pa.types.is_string(f.type)]
+    texts = [f.name for f in schema if pa.types.is_string(f.type) or pa.types.is_dictionary(f.type)]
     deltas = dict.fromkeys(whole, "DELTA_BINARY_PACKED")
     return {"compression": "zstd", "use_dictionary": texts, "column_encoding": deltas}
 

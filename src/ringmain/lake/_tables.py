@@ -56,6 +56,7 @@ class Change(NamedTuple):
     remove: Sequence[TableFile] = ()
     bounded: Sequence[str] | None = None  # by default those of BOUNDED or DECODED
     properties: Mapping[str, str] = {}  # of a new table, besides
+    about: str = ""  # likewise, in the words of a user
 
     def configuration(self) -> dict[str, str | None]:
         """Of a new table: how its log is kept, and which columns have bounds in it. Readers take a column without
@@ -140,8 +141,8 @@ class Tables:
         return None if found is None else found.schema
 
     def comments(self, name: str) -> dict[str, str]:
-        """What a table's columns are about, with units, by their names: those of ours, in tables that were made since
-        they say so."""
+        """What a table's columns are about, with units, by their names: those of ours, and fields whose type says it
+        (`Meta(description=..., extra={"unit": ...})`), each as it was said when the table got the column."""
         return comments_of(self.existing(name).schema)
 
     def files(self, name: str) -> list[TableFile]:
@@ -253,7 +254,7 @@ class Tables:
             try:
                 DeltaTable.create(
                     self._address(name), Schema.from_arrow(commented(name, change.schema)), "ignore", name=name,
-                    description=table_comment(name),
+                    description="; ".join(filter(None, (table_comment(name), change.about))),
                     configuration=change.configuration(), storage_options=self.storage_options or None,
                     raise_if_key_not_exists=False,
                 )  # fmt: skip

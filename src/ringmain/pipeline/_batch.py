@@ -79,10 +79,9 @@ class BatchRun:
         tasks = self._tasks(batch.batch, ranges, shared)
         window_us = int(self.settings.window_s * 1e6)
         stretch = main_stretch(ranges, time.time_ns() // 1000)
-        in_files = expected_rows(ranges, lives, typed, window_us) >= _merge.AS_TASKS_ROWS
-        work = Work(
-            self.lake, batch.batch, window_us, tasks, scan, typed, shared, self.settings.copy, stretch, in_files
-        )
+        as_tasks = expected_rows(ranges, lives, typed, window_us) >= _merge.AS_TASKS_ROWS
+        sampled = _merge.SAMPLED if as_tasks else 0
+        work = Work(self.lake, batch.batch, window_us, tasks, scan, typed, shared, self.settings.copy, stretch, sampled)
         topics = len({topic for item in ranges for topic, _ in lives.get(item.key, {})})
         rows, size = sum(one.rows for one in batch.recordings), sum(item.bytes for item in ranges)
         batch.engine, batch.engine_version, batch.application = self._engine.start()
@@ -102,9 +101,9 @@ class BatchRun:
             files.setdefault(written.table, []).append(written)
         gold = [measured for table in GOLD if (measured := Measured.of(table, reports))]
         minutes = sorted({minute for report in reports for minute in report.minutes})
-        schemas = {silver_table(topic): columns.schema for topic, columns in typed.items()}
+        silver = {silver_table(topic): columns for topic, columns in typed.items()}
         with ThreadPoolExecutor(_COMMITS_AT_ONCE) as pool:
-            list(pool.map(lambda item: self._append(batch.batch, schemas, *item), files.items()))
+            list(pool.map(lambda item: self._append(batch.batch, silver, *item), files.items()))
             _crash.point("batch: silver committed, gold not")
             list(pool.map(lambda measured: self._merge(batch.batch, measured), gold))
         more(files, minutes)
@@ -112,6 +111,7 @@ class BatchRun:
         batch.state, batch.seconds = DONE, batch.seconds + time.monotonic() - began
         first = self.ledger.done(batch)
         _crash.point("batch: done, recordings not told")
+        self._engine.show(batch.batch, _come_to(batch, [one for made in files.values() for one in made]))
         return first
 
     def _check_files(self, reports: list[Report]) -> None:
@@ -173,10 +173,12 @@ class BatchRun:
                     tasks.append(Task(part, lo, hi, _grouped(known, lo, hi)))
         return tuple(tasks)
 
-    def _append(self, batch: int, schemas: dict[str, pa.Schema], table: str, files: list[Written]) -> None:
+    def _append(self, batch: int, silver: dict[str, Columns], table: str, files: list[Written]) -> None:
         fixed = {"gold": GAPS.schema, "quarantine": QUARANTINE_SCHEMA, "bronze": BRONZE_SCHEMA}
-        schema = fixed.get(table.partition("/")[0]) or schemas.get(table, RAW_SCHEMA)
-        self.lake.commit(table, batch, lambda found: Change(schema, files), as_known=True)
+        columns = silver.get(table)
+        schema = fixed.get(table.partition("/")[0]) or (RAW_SCHEMA if columns is None else columns.schema)
+        about = "" if columns is None else columns.about
+        self.lake.commit(table, batch, lambda found: Change(schema, files, about=about), as_known=True)
 
     def _merge(self, batch: int, measured: Measured) -> None:
         """Replace the rows of these windows by what they have come to."""
@@ -200,6 +202,17 @@ class BatchRun:
         if not self.lake.commit(table.name, batch, build, as_known=True):
             self.lake.discard(new)
         self.lake.discard(measured.files)
+
+
+def _come_to(batch: Batch, files: list[Written]) -> str:
+    count = TopicCount("")
+    for one in batch.topics:
+        count.add(one)
+    return (
+        f"batch {batch.batch} is done: {count.rows_in} rows in = {count.rows_out} out + {count.quarantined} "
+        f"quarantined + {count.duplicates} duplicates, {count.lost} lost at source; {len(files)} files of "
+        f"{len({one.table for one in files})} tables, {sum(one.size for one in files)} bytes; {batch.seconds:.1f} s"
+    )
 
 
 def task_bytes(ranges: list[Range], cores: int, split_bytes: int) -> int:

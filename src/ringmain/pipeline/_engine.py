@@ -56,6 +56,9 @@ class Engine(Protocol):
         """Run all these tasks, each of which returns one `kind`. `about` is shown to those who look at the engine, and
         `progress` is told how many tasks are done, if that takes long."""
 
+    def show(self, batch: int, about: str) -> None:
+        """Tell those who look at the engine what a batch has come to."""
+
     def spark(self) -> SparkSession:
         """The session for users' functions, which are of DataFrames."""
 
@@ -81,6 +84,9 @@ class LocalEngine:
             reports.append(work.run(number))
         return reports
 
+    def show(self, batch: int, about: str) -> None:
+        pass
+
     def spark(self) -> SparkSession:
         raise SparkUnavailable('steps and aligned tables are made by Spark, and engine="local" runs without it')
 
@@ -103,8 +109,10 @@ class SparkEngine:
         return cores_of(self.spark())
 
     def run(self, work: Tasks[R], kind: type[R], about: str, progress: Progress | None = None) -> list[R]:
-        group = f"ringmain batch {work.batch}"
-        return _tasks.run_numbered(self.spark(), len(work), work.run, kind, group, about, progress)
+        return _tasks.run_numbered(self.spark(), len(work), work.run, kind, _group(work.batch), about, progress)
+
+    def show(self, batch: int, about: str) -> None:
+        _tasks.show(self.spark(), _group(batch), about)
 
     def spark(self) -> SparkSession:
         if self._session is None:
@@ -118,6 +126,11 @@ class SparkEngine:
         from pyspark.errors import PySparkException
 
         return (PySparkException,)
+
+
+def _group(batch: int) -> str:
+    """The group of all its jobs."""
+    return f"ringmain batch {batch}"
 
 
 def choose_engine(name: str, spark: SparkSession | None, master: str | None, *, brief: bool) -> Engine:

@@ -35,6 +35,7 @@ from ringmain.recording._plan import Range
 MERGED_ROWS = 20_000  # a merged file of gold that grows beyond this is left alone, but for late rows
 AS_TASKS_ROWS = 500_000
 """From so many rows of gold in a batch on they are merged by tasks."""
+SAMPLED = 500  # rows of a table that a task has measured, of which one tells where to cut them
 PART_ROWS = 50_000  # of a table that a task merges
 At: TypeAlias = tuple[str, int]  # (host, start of a window in µs), by which rows are parted
 

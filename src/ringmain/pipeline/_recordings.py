@@ -22,7 +22,7 @@ from ringmain.recording._locations import Found, address_of, covers, look_for, l
 from ringmain.recording._meta import read_meta
 from ringmain.recording._offsets import At, Offsets, Tracker
 from ringmain.recording._plan import SPLIT_BYTES, Range
-from ringmain.recording._scan import Scan, source_schema
+from ringmain.recording._scan import Scan, source_schema, with_dictionaries
 from ringmain.recording._segment.store import reading, shown
 
 Life = tuple[str, int]
@@ -45,7 +45,7 @@ class Reading:
     """Of flight recordings, only the incidents whose ids match."""
 
     def scan(self, consumer: str) -> Scan:
-        schema = source_schema(None, True, True)
+        schema = with_dictionaries(source_schema(None, True, True))
         return Scan(schema, fail_on_loss=self.fail_on_loss, max_payload=self.max_payload, consumer=consumer)
 
 

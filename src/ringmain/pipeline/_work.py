@@ -12,7 +12,7 @@ a copy of one that is.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
@@ -22,8 +22,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ringmain import typed
 from ringmain.lake._bronze import BRONZE
 from ringmain.lake._column_types import delta_type
+from ringmain.lake._comments import with_comment
 from ringmain.lake._fields import EPOCH, FIELDS, QUARANTINE, SEQ, measure_fields, measure_reasons
 from ringmain.lake._files import FileSet, Written
 from ringmain.lake._gold import MINUTE_US, encode
@@ -47,7 +49,6 @@ BRONZE_SCHEMA = pa.schema(
 _FIRST_STAYS = ("topic", "epoch", "seq", "record_time", "recorder", "recording", "segment", "row")
 _LONG_RUN = 32  # rows: shorter ones are sorted, longer ones copied, which takes a tenth of the time
 _GOLD_GROUP = 4096  # rows of gold in a file that are read together
-SAMPLED = 500  # rows of gold, of which one tells where to cut them
 _TOGETHER_BYTES = 4 << 20  # smaller ranges are decoded and written together, because each costs about a millisecond
 
 
@@ -87,6 +88,9 @@ class Columns:
     it does not matter which of them a batch has."""
 
     decoding: Decoding
+    comments: Mapping[str, str] = field(default_factory=dict)
+    """What the newest schema that says so says of a field, by column."""
+    about: str = ""
 
     @classmethod
     def of(cls, topic: str, lives: Mapping[int, bytes], there: pa.Schema | None) -> Columns:
@@ -106,11 +110,13 @@ class Columns:
                     name = f"{column.name}_v{version}"
                 own[f.name] = name
                 chosen[name] = known.setdefault(name, wanted)
-        return cls(Decoding(topic, dict(lives), pa.schema(list(chosen.items())), renamed))
+        comments, about = _said(lives, renamed)
+        return cls(Decoding(topic, dict(lives), pa.schema(list(chosen.items())), renamed), comments, about)
 
     @property
     def schema(self) -> pa.Schema:
-        return pa.schema([*_ENVELOPE, *self.decoding.fields])
+        fields = (with_comment(f, self.comments.get(f.name)) for f in self.decoding.fields)
+        return pa.schema([*_ENVELOPE, *fields])
 
     def measured(self, epoch: int, field: str) -> bool:
         """Does a life have this field, or the field of which it is one? Those of other lives are null in its rows."""
@@ -119,7 +125,18 @@ class Columns:
 
     def apply(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array]:
         decoded, reasons = self.decoding.apply(rows)
-        return pa.RecordBatch.from_arrays([*_envelope(rows), *decoded], schema=self.schema), reasons
+        return pa.RecordBatch.from_arrays([*_envelope(rows), *decoded], names=self.schema.names), reasons
+
+
+def _said(lives: Mapping[int, bytes], renamed: Mapping[bytes, Mapping[str, str]]) -> tuple[dict[str, str], str]:
+    """What schemas say of the columns, and of the whole."""
+    comments, about = dict[str, str](), ""
+    for _, data in sorted(lives.items()):
+        if data:
+            schema, columns = typed.Schema.from_bytes(data), renamed[data]
+            comments |= {columns[one.name]: one.about for one in schema.fields if one.about and one.name in columns}
+            about = schema.about or about
+    return comments, about
 
 
 def _fits(type_: pa.DataType, column: pa.DataType | None) -> bool:
@@ -162,8 +179,9 @@ class Work:
     copy: bool = False
     within: tuple[int, int] | None = None
     """[since, until) in microseconds: rows of other times go to files of their own."""
-    gold_in_files: bool = False
-    """What is measured for gold goes to files, and not with the reports."""
+    gold_sampled: int = 0
+    """What is measured for gold goes to files, and of so many rows one tells where to cut it; 0: it goes with the
+    reports."""
 
     def __len__(self) -> int:
         return len(self.tasks)
@@ -194,10 +212,10 @@ class Work:
             windows = rows.column("window_start").cast(pa.int64())
             if table is HEALTH:
                 made.report.minutes = np.unique(windows.to_numpy() // MINUTE_US).tolist()
-            if not self.gold_in_files:
+            if not self.gold_sampled:
                 made.report.gold[table.name] = encode(rows)
                 continue
-            some = pa.array(np.arange(0, len(rows), SAMPLED))
+            some = pa.array(np.arange(0, len(rows), self.gold_sampled))
             hosts = pc.fill_null(rows.column("host").take(some), "").to_pylist()
             made.report.gold_sample[table.name] = [*zip(hosts, windows.take(some).to_pylist(), strict=True)]
             for part in rows.sort_by([("host", "ascending"), ("window_start", "ascending")]).to_batches(_GOLD_GROUP):
@@ -214,7 +232,7 @@ class Work:
                 made.report.read[item.key] = made.report.read.get(item.key, 0) + len(rows)
                 if self.copy:
                     named = [*rows.columns, pa.repeat(pa.scalar(item.key), len(rows))]
-                    made.files.add(BRONZE, pa.RecordBatch.from_arrays(named, schema=BRONZE_SCHEMA))
+                    made.files.add(BRONZE, pa.RecordBatch.from_arrays(named, names=BRONZE_SCHEMA.names))
                 waiting.append((item.key, rows))
                 size += rows.nbytes
                 if size >= _TOGETHER_BYTES:
@@ -246,7 +264,10 @@ class Work:
 
     def _slice(self, task: Task, made: _Made) -> None:
         """The rows of shared lives in a slice of time, each once."""
-        scan = replace(self.scan, topics=tuple(self.shared.lives), since_ns=task.since_ns, until_ns=task.until_ns)
+        plain = source_schema(None, True, True)  # rows are looked for and sorted by what texts say
+        scan = replace(
+            self.scan, schema=plain, topics=tuple(self.shared.lives), since_ns=task.since_ns, until_ns=task.until_ns
+        )
         found = []
         for item in task.ranges:
             for rows in scan.read(item):
@@ -287,7 +308,7 @@ class Work:
             count.lost += pc.sum(lossy.column("lost")).as_py()
             named = ("publish_time", "topic", "recorder", "epoch", "seq", "lost", "host")
             columns = [lossy.column(name) for name in named]
-            files.add(GAPS.name, pa.RecordBatch.from_arrays(columns, schema=GAPS.schema))
+            files.add(GAPS.name, pa.RecordBatch.from_arrays(columns, names=GAPS.schema.names))
 
     def _write(self, made: _Made, topic: str, rows: pa.RecordBatch) -> None:
         if not len(rows):
@@ -295,14 +316,14 @@ class Work:
         columns = self.typed.get(topic)
         if columns is None:
             raw = [*_envelope(rows), rows.column("payload")]
-            made.files.add(silver_table(topic), pa.RecordBatch.from_arrays(raw, schema=RAW_SCHEMA))
+            made.files.add(silver_table(topic), pa.RecordBatch.from_arrays(raw, names=RAW_SCHEMA.names))
             return
         good, reasons = columns.apply(rows)
         if reasons.null_count < len(reasons):
             bad = reasons.is_valid()
             good = good.filter(pc.invert(bad))
             wrong = [*_envelope(rows), rows.column("payload"), reasons]
-            refused = pa.RecordBatch.from_arrays(wrong, schema=QUARANTINE_SCHEMA).filter(bad)
+            refused = pa.RecordBatch.from_arrays(wrong, names=QUARANTINE_SCHEMA.names).filter(bad)
             made.add({QUARANTINE.name: measure_reasons(topic, refused, _REASON.name, self.window_us)})
             made.files.add(quarantine_table(topic), refused)
         if len(good):

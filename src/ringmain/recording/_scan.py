@@ -95,6 +95,7 @@ class Scan:
             if damage.row < wanted_range.end and end > wanted_range.first:
                 gaps.note(damage.segment, max(damage.row, wanted_range.first), end, damage)
 
+        segment.dictionaries = any(pa.types.is_dictionary(f.type) for f in self.schema)
         try:
             for row, batch in segment.batches(
                 wanted_range.first,
@@ -157,7 +158,7 @@ class Scan:
             elif ours[name] == "segment":
                 arrays.append(pa.repeat(pa.scalar(source.ref.number, pa.int64()), len(batch)))
             elif ours[name] == HOST.name:
-                arrays.append(pa.repeat(pa.scalar(host), len(batch)))
+                arrays.append(_repeated(host, len(batch), self.schema.field(name).type))
             elif ours[name] == "row":
                 arrays.append(rows)
             elif ours[name] == LATCHED_COLUMN.name:
@@ -166,7 +167,7 @@ class Scan:
                 assert kept is not None
                 arrays.append(kept.of(source.ref.number, rows, batch).cast(self.schema.field(name).type))
             else:
-                arrays.append(batch.column(ours[name]))
+                arrays.append(_as(batch.column(ours[name]), self.schema.field(name).type))
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _with_lives(self, store: Store, batch: pa.RecordBatch) -> Decoding:
@@ -175,6 +176,17 @@ class Scan:
         if all(epoch in self.decoding.lives for epoch in pc.unique(batch.column("epoch")).to_pylist()):
             return self.decoding
         return replace(self.decoding, lives={**self.decoding.lives, **lives_of([store], self.decoding.topic)})
+
+
+def _repeated(text: str, count: int, type_: pa.DataType) -> pa.Array:
+    if not pa.types.is_dictionary(type_):
+        return pa.repeat(pa.scalar(text), count)
+    return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, type_.index_type), count), pa.array([text]))
+
+
+def _as(column: pa.Array, type_: pa.DataType) -> pa.Array:
+    """A text as a dictionary, if that is wanted and it is none."""
+    return column.dictionary_encode() if pa.types.is_dictionary(type_) and column.type != type_ else column
 
 
 def _pieces(batch: pa.RecordBatch, rows: pa.Array | None) -> Iterator[tuple[pa.RecordBatch, pa.Array | None]]:
@@ -255,6 +267,12 @@ def known_topics(stores: Iterable[Store]) -> list[str]:
                 ).topics()
             )
     return sorted(found)
+
+
+def with_dictionaries(schema: pa.Schema) -> pa.Schema:
+    """The same columns, with texts as dictionaries: what is done with texts that are mostly the same costs less so."""
+    texts = pa.dictionary(pa.int32(), pa.string())
+    return pa.schema([f.with_type(texts) if pa.types.is_string(f.type) else f for f in schema])
 
 
 def source_schema(

@@ -98,6 +98,21 @@ def run_on_rows(
     return [msgspec.msgpack.decode(bytes(row.report), type=kind) for row in rows]
 
 
+def show(spark: SparkSession, group: str, about: str) -> None:
+    """An entry in Spark's pages, if it has pages: a query of no task, for its description. Numbers that tasks of Python
+    know have no other place there: their accumulators have no names, and Spark shows no metrics of `observe`."""
+    wanted = ("spark.ui.enabled", "true"), ("spark.eventLog.enabled", "false")
+    if is_connect(spark) or all(spark.conf.get(name, usual) != "true" for name, usual in wanted):
+        return
+
+    def ask() -> None:
+        label_jobs(spark, group, about)
+        spark.sql("values (0)").collect()
+
+    with ThreadPoolExecutor(1) as pool:  # the label is of the thread
+        pool.submit(ask).result()
+
+
 def _tasks_done(spark: SparkSession, group: str) -> tuple[int, int]:
     """Of the group's jobs that run: (tasks that are done, all tasks). A client of Spark Connect cannot ask."""
     if is_connect(spark):

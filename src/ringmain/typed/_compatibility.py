@@ -40,7 +40,7 @@ def compatible(writer: Schema, reader: Schema, *, topic: str | None = None) -> N
 
 def differences(writer: Schema, reader: Schema) -> list[str]:
     """Why `reader` cannot read what `writer` sends, one line per field; empty if it can."""
-    if reader.codec == "bytes" or writer == reader:
+    if reader.codec == "bytes" or writer == reader or writer.without_abouts() == reader.without_abouts():
         return []
     if (writer.codec, writer.version) != (reader.codec, reader.version):
         return [

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import inspect
 
 from ringmain.typed import _model
+from ringmain.typed._abouts import about_class, abouts
 from ringmain.typed._aliases import without_alias
 
 _LIMITS = ("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern", "tz")
@@ -104,6 +105,7 @@ class _Description:
         self._names[cls] = name
         optional = _omittable(info)
         hints = typing.get_type_hints(cls) if any(map(_has_array, info.fields)) else {}
+        about = abouts(info)
         fields = tuple(
             _model.Field(
                 name=field.name,
@@ -112,16 +114,19 @@ class _Description:
                 wire_name=field.encode_name if field.encode_name != field.name else None,
                 omittable=field.name in optional,
                 default=_default(field),
+                about=about.get(field.name, ""),
             )
             for field in info.fields
         )
         if isinstance(info, inspect.StructType):
             self.records[name] = _model.Record(
-                base, fields, info.array_like, info.forbid_unknown_fields, info.tag_field, info.tag
+                base, fields, info.array_like, info.forbid_unknown_fields, info.tag_field, info.tag, about_class(cls)
             )
         else:
             named_tuple = isinstance(info, inspect.NamedTupleType)
-            self.records[name] = _model.Record(base, fields, positional=named_tuple, closed=named_tuple)
+            self.records[name] = _model.Record(
+                base, fields, positional=named_tuple, closed=named_tuple, about=about_class(cls)
+            )
         return name
 
 

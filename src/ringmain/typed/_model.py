@@ -72,7 +72,8 @@ Type: TypeAlias = Scalar | Array | Tuple | Map | Union | Choice | Ref
 
 
 class Field(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A field. `wire_name` is set if it differs from the name; `omittable` if a writer may leave the field out."""
+    """A field. `wire_name` is set if it differs from the name; `omittable` if a writer may leave the field out. `about`
+    is for people, and says nothing of the wire."""
 
     name: str
     type: Type
@@ -80,6 +81,7 @@ class Field(msgspec.Struct, frozen=True, omit_defaults=True):
     wire_name: str | None = None
     omittable: bool = False
     default: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    about: str = ""
 
     @property
     def key(self) -> str:
@@ -95,6 +97,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     closed: bool = False
     tag_field: str | None = None
     tag: str | int | None = None
+    about: str = ""
 
 
 ANY = Scalar("any")

@@ -36,6 +36,20 @@ class Schema(msgspec.Struct, frozen=True, omit_defaults=True):
         """The fields of the root record; empty if messages are not records."""
         return self.records[self.root.record].fields if isinstance(self.root, _model.Ref) else ()
 
+    @property
+    def about(self) -> str:
+        """What the root record is about, for people."""
+        return self.records[self.root.record].about if isinstance(self.root, _model.Ref) else ""
+
+    def without_abouts(self) -> Schema:
+        """What it says of the wire alone."""
+        plain = msgspec.structs.replace
+        records = {
+            name: plain(record, about="", fields=tuple(plain(field, about="") for field in record.fields))
+            for name, record in self.records.items()
+        }
+        return plain(self, records=records)
+
     def _words(self) -> Iterator[_model.Type]:
         """All types in it."""
         words = [self.root, *(f.type for r in self.records.values() for f in r.fields)]

@@ -265,7 +265,9 @@ class ParquetSegment(Segment):
                     f"{where}: column {name} does not pass its checksum; repair() sets such rows aside"
                 )
         wanted = list(columns)
-        with pq.ParquetFile(pa.PythonFile(fetched, "r"), metadata=self.footer.metadata) as file:
+        texts = [f.name for f in SCHEMA if pa.types.is_string(f.type)] if self.dictionaries else None
+        source = pa.PythonFile(fetched, "r")
+        with pq.ParquetFile(source, metadata=self.footer.metadata, read_dictionary=texts) as file:
             batches: list[pa.RecordBatch] = file.read_row_group(index, columns=wanted).select(wanted).to_batches()
         return batches
 
