@@ -11,6 +11,7 @@ follow  500 batches of 10,000 messages in five topics, while they are recorded
 fleet   1,000 small recordings in one run
 hosts   what the driver does for a window of 250, 500 and 1,000 hosts with 50 topics each: planning, merging,
         committing; the tasks are not counted
+many    20 new messages beside 5,000 recordings that are read
 merge   gold of 500 hosts with 50 topics in 10 windows, merged by the driver and by tasks of Spark, by turns
 s3      the messages to a lake on disk and to one on S3 (moto, on loopback), by turns
 """
@@ -263,6 +264,24 @@ def fleet(root: Path, messages: int, rounds: int) -> None:
     pipeline("1,000 small recordings", 200_000, root / "fleet", root / "fleet-lake", **ENGINE)
 
 
+MANY, MANY_TARGET_S = 5000, 0.5
+
+
+def many(root: Path, messages: int, rounds: int) -> None:
+    for n in range(MANY):
+        _record_host(root / "many" / f"host{n}", n, topics=1)
+    Pipeline().run(root / "many", root / "many-lake", engine="local", **QUIET)
+    costs = list[float]()
+    for n in range(5):
+        _record_host(root / "many" / f"new{n}", MANY + n, 20, topics=1)
+        costs.append(
+            pipeline(f"20 new beside {MANY:,} recordings", 20, root / "many", root / "many-lake", engine="local").cpu_s
+        )
+    found = statistics.median(costs)
+    met = "met" if found <= MANY_TARGET_S else "MISSED"
+    print(f"{'  median':<49} {found:8.2f} CPU s; target: at most {MANY_TARGET_S} s, {met}")
+
+
 HOSTS, LIVES_TARGET_S = (250, 500, 1000), 10.0
 
 
@@ -306,14 +325,14 @@ def merge(root: Path, messages: int, rounds: int) -> None:
     spark.stop()
 
 
-def _record_host(path: Path, host: int, count: int = 2, step_ns: int = 1_000_000) -> None:
+def _record_host(path: Path, host: int, count: int = 2, step_ns: int = 1_000_000, topics: int = 50) -> None:
     made = RecordingWriter(path, recorder=path.name, fsync="never", flush_interval_s=1000)
     times = [START_NS + host * 1000 + n * step_ns for n in range(count)]
     columns = [range(count), times, [path.name] * count, [""] * count, [0] * count, [b"some bytes"] * count]
     rows = pa.RecordBatch.from_arrays(
         [pa.array(column, f.type) for column, f in zip(columns, RING_SCHEMA, strict=True)], schema=RING_SCHEMA
     )
-    for topic in range(50):
+    for topic in range(topics):
         made.append(f"topic{topic}", 1 + host, rows, record_time_ns=times[-1] + 1_000_000)
     made.close()
 
@@ -377,7 +396,7 @@ def s3(root: Path, messages: int, rounds: int) -> None:
     spark.stop()
 
 
-PARTS = {part.__name__: part for part in (job, scale, late, follow, fleet, hosts, merge, s3)}
+PARTS = {part.__name__: part for part in (job, scale, late, follow, fleet, many, hosts, merge, s3)}
 
 
 def main() -> None:

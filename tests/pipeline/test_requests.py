@@ -51,6 +51,7 @@ def test_with_nothing_to_do_recordings_are_listed_and_not_opened(
     with s3_log.noted() as asked:
         assert pipeline.run(uri, lake, engine="local").rows_in == 1
     assert {one.path.split("/")[3] for one in of(asked, f"/lakes/{tmp_path.name}/")} == {str(count)}
+    assert len(of(asked, f"prefix={tmp_path.name}%2F")) == 1, "when all of it is read, it does not look again"
     assert lake.to_arrow("silver/imu").num_rows == count + 1
 
 

@@ -76,6 +76,12 @@ class Recordings:
         self._has_looked = True
         self._offsets.stop_at_end()
 
+    def all_read(self) -> bool:
+        """Is nothing left of what was there when it was told to stop at the end?"""
+        ends = {key: one.end for key, one in self._known.items()}
+        target = self._offsets.target
+        return target is not None and all(ends.get(key) == str(position) for key, position in target.items())
+
     def start(self, consumer: str) -> At:
         """Where the next batch begins, in the recordings that there are now."""
         if not self._has_looked:

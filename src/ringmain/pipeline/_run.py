@@ -219,6 +219,7 @@ class _Run:
         self._batches = BatchRun(lake, settings, engine, tell)
         self._ledger = self._batches.ledger
         self._done = -1  # the newest batch that is done
+        self._has_read = False  # a batch, in this run
         self._version: int | None = None  # of the ledger, when its positions were read
         self._positions = Positions(lake, self._ledger)
         last = lake.check_version(self._ledger)
@@ -248,6 +249,8 @@ class _Run:
         last = self._ledger.last() if self._first is None else self._first[0]
         self._first = None
         last = self._remember(last)
+        if self._has_read and last is not None and last.state == DONE and self._recordings.all_read():
+            return None  # what came meanwhile is for the next run
         if last is not None and last.state == BEGUN:
             self._ledger.refuse_second(last)
             batch, start, end = last, _positions(last, "begin"), _positions(last, "end")
@@ -275,7 +278,7 @@ class _Run:
         self._positions.advance(batch)
         self._positions.write(batch.batch, now=batch.lake_version < COMPLETE_BEFORE)
         self._compact(batch)
-        self._done, self._version = batch.batch, self._ledger.version()
+        self._done, self._version, self._has_read = batch.batch, self._ledger.version(), True
         return batch
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
 
 from pyarrow import fs as pafs
@@ -51,7 +52,7 @@ class Found:
     """It is what this one has."""
     has_incidents: bool = False
 
-    @property
+    @cached_property
     def address(self) -> str:
         """Without a name and password that are in a URI."""
         address = shown(self.location) if "://" in self.location else str(Path(self.location).absolute())
@@ -127,8 +128,10 @@ def look_for(path: str, *, must_exist: bool = True, storage: Mapping[str, str] |
     base = _fixed_part(path)
     found: dict[str, Found] = {}
     for candidate in sorted(glob.glob(path)) if glob.has_magic(path) else [path]:
+        above = os.path.relpath(candidate, base)
         for directory, state, has_incidents in _recordings_below(candidate):
-            key = os.path.relpath(directory, base)
+            inside = directory[len(candidate) :].lstrip("/")  # `relpath` of thousands of them takes a second
+            key = inside if above == SELF and inside else os.path.join(above, inside).rstrip("/")
             found[key] = Found(directory, state, storage or {}, has_incidents=has_incidents)
     if not found and (must_exist or not Path(base).is_dir()):
         raise RecordingNotFound(
@@ -221,9 +224,10 @@ def _recordings_below(directory: str) -> Iterator[tuple[str, str, bool]]:
             listed = list(entries)
     except OSError:
         return
-    if any(_shows(entry.name) and not entry.is_dir() for entry in listed):
-        state = _state(_described(entry) for entry in listed if _matters(entry.name) or entry.name == INCIDENTS)
-        yield directory, state, any(entry.name == INCIDENTS for entry in listed)
+    shows = [entry for entry in listed if _shows(entry.name)]
+    if any(not entry.is_dir() for entry in shows):
+        more = [entry for entry in listed if entry.name in (RETIRED, INCIDENTS)]
+        yield directory, _state(map(_described, shows + more)), any(entry.name == INCIDENTS for entry in more)
         return  # everything inside a recording belongs to it
     for folder in sorted(entry.path for entry in listed if entry.is_dir(follow_symlinks=False)):
         yield from _recordings_below(folder)

@@ -132,7 +132,7 @@ class Offsets:
         self.ends: dict[str, Position] = {}  # after all rows that `advance` has seen, of each
         self.consumer = consumer
         self._fail_on_loss = fail_on_loss
-        self._target: dict[str, Position] | None = None
+        self.target: dict[str, Position] | None = None  # where to stop
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "trackers": {}}  # open segments are not copied
@@ -153,7 +153,7 @@ class Offsets:
 
     def stop_at_end(self) -> None:
         """From now on nothing is read that is not there yet."""
-        self._target = {key: Position.parse(text) for key, text in self.end().items()}
+        self.target = {key: Position.parse(text) for key, text in self.end().items()}
 
     def advance(self, start: At, max_rows: int | None = None, max_bytes: int | None = None) -> At:
         """How far a batch from `start` reads within these limits."""
@@ -163,8 +163,8 @@ class Offsets:
             begin = self.begin(tracker, at.get(key))
             plans = tracker.plans(begin, self.gaps(tracker))
             self.ends[key] = Position(plans[-1].ref.number, plans[-1].end_row) if plans else begin
-            if self._target is not None:
-                plans = _up_to(plans, self._target.get(key, begin))
+            if self.target is not None:
+                plans = _up_to(plans, self.target.get(key, begin))
             waiting.append((key, begin, plans))
         for index, (key, begin, plans) in enumerate(waiting):
             # The shares are equal. What one recording does not use goes to the next ones.
