@@ -249,6 +249,13 @@ def test_two_processes_upload_to_one_address_at_once(tmp_path: Path, attempt: in
     assert not list(location.glob("*.tmp"))
 
 
+def test_a_segment_that_is_uploaded_in_the_moment_it_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was here when it was looked for, and is not when it is read."""
+    record(tmp_path / "r", 0, 2, (tmp_path / "store").as_uri()).close()
+    monkeypatch.setattr(Path, "exists", lambda path: True)
+    assert [m.seq for m in rm.Recording(tmp_path / "r")] == list(range(20))
+
+
 @pytest.mark.parametrize("flaw", ["cut short", "changed"])
 def test_what_the_store_does_not_give_back_stays_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until: Until, flaw: str

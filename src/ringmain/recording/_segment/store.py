@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -216,13 +216,14 @@ class SegmentRef:
                 return StreamSegment(self.stream_path, self.number)
             except FileNotFoundError:
                 pass  # sealed since it was listed
-        try:
-            filesystem, path = self.location()
-            source = filesystem.open_input_file(path)
-        except FileNotFoundError as error:
+        for filesystem, path in self._places():
+            with suppress(FileNotFoundError):  # uploaded since it was listed, and removed here
+                source = filesystem.open_input_file(path)
+                break
+        else:
             raise RecordingNotFound(
                 f"segment {self.number:09d} is no longer at {path}: it was deleted, by retention or by hand"
-            ) from error
+            )
         if not known or isinstance(filesystem, pafs.LocalFileSystem):
             return ParquetSegment(self.number, source)
         segment = ParquetSegment(self.number, source, _FOOTERS.get((self.store, path)))
@@ -244,8 +245,15 @@ class SegmentRef:
         here = self.store.directory / sealed_name(self.number) if self.store.directory is not None else None
         if here is not None and self.store.sealed_uri and here.exists():
             return pafs.LocalFileSystem(), str(here)
+        *_, stored = self._places()
+        return stored
+
+    def _places(self) -> Iterator[tuple[pafs.FileSystem, str]]:
+        """Where the sealed file may be: in the directory until it is uploaded, and where it stays."""
+        if self.store.directory is not None and self.store.sealed_uri:
+            yield pafs.LocalFileSystem(), str(self.store.directory / sealed_name(self.number))
         filesystem, directory = self.store.filesystem()
-        return filesystem, f"{directory}/{self.stored_name}"
+        yield filesystem, f"{directory}/{self.stored_name}"
 
     @property
     def stored_name(self) -> str:
