@@ -338,6 +338,29 @@ def test_from_when(tmp_path: Path) -> None:
         rm.Subscriber("t", since="1h")
 
 
+def test_from_an_incident_also_when_all_around_it_is_deleted(tmp_path: Path, until: Until) -> None:
+    """By its name, or itself: what it has, what is left of the recording, and the ring; the hole between is counted."""
+    path, options = tmp_path / "r", {"flush_interval_s": 0.01, "fsync": "never"}
+    with rm.Publisher("t", contract="reliable", capacity=4096) as pub:
+        with rm.Recorder(path, "t", before_s=60, after_s=0, segment_bytes=500, keep_bytes=2000, **options) as recorder:  # type: ignore[arg-type]
+            for n in range(300):
+                if n == 10:
+                    until(lambda: recorder.status().messages == 10)
+                    rm.trigger(path, "early on")
+                    until(lambda: recorder.status().incidents == 1 and not recorder.status().incidents_open)
+                pub.send(b"%d" % n)
+                until(lambda n=n: n % 20 or recorder.status().messages == n + 1)
+        pub.send(b"300")
+        (incident,) = rm.Recording(path).incidents()
+        left = next(iter(rm.Recording(path))).seq
+        assert left > 20
+        for since in ("request", incident):
+            with rm.Subscriber("t", since=since, recording=path) as sub:
+                got = drain(sub, 300)
+                assert [m.seq for m in got] == [*range(10), *range(left, 301)]
+                assert sub.lost == got[10].lost == left - 10
+
+
 def test_what_has_no_history(tmp_path: Path) -> None:
     with RecordingWriter(tmp_path / "r") as writer:
         writer.declare("jobs", epoch=1, contract="work")

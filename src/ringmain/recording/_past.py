@@ -7,6 +7,7 @@ row after it.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -43,14 +44,17 @@ class Past:
         self.recording = recording if isinstance(recording, Recording) else Recording(recording)
         self._since_ns: int | None = None
         self._skip, self._position = 0, None
+        self._incident: Incident | None = None
         if isinstance(since, int) and not isinstance(since, bool):
             self._skip, self._position = _last(self.recording, topic, since)
         else:
-            self._since_ns = _since_ns(self.recording, since)
+            found = _since(self.recording, since)
+            self._incident = found if isinstance(found, Incident) else None
+            self._since_ns = found.start_ns if isinstance(found, Incident) else found
         self._lives: dict[int, TopicMeta] = {}
         self._check_lives()
         self._next: dict[int, int] = {}  # by epoch: the next message; the last epoch is that of the newest given
-        self._coming = self._read_on()
+        self._coming: Iterator[tuple[int, pa.RecordBatch]] = itertools.chain(self._of_incident(), self._read_on())
 
     def take(self) -> tuple[int, pa.RecordBatch] | None:
         """(epoch, rows) that come next; None at the end of what is recorded by now."""
@@ -96,6 +100,13 @@ class Past:
         lives = self._lives if epoch is None else {epoch: self._lives[epoch]} if epoch in self._lives else {}
         return lives[max(lives)].schema if lives else b""
 
+    def _of_incident(self) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """What it has, also of what is deleted around it; those that are left there come again, and are left out."""
+        if self._incident is not None:
+            kept = self.recording.of_incident(self._incident)
+            for _, batch in kept.batches(topics=self._topic, columns=_COLUMNS, latched=False):
+                yield from _lives_in(batch)
+
     def _read_on(self) -> Iterator[tuple[int, pa.RecordBatch]]:
         """(epoch, rows as the ring has them) of what is recorded from the position on, by now."""
         try:
@@ -104,8 +115,7 @@ class Past:
             ):
                 last = where[len(where) - 1].as_py()
                 self._position = Position(last["segment"], last["row"] + 1)
-                for epoch in pc.unique(batch.column("epoch")).to_pylist():
-                    yield epoch, _as_ring(batch.filter(pc.equal(batch.column("epoch"), epoch)))
+                yield from _lives_in(batch)
         except RecordingNotFound:  # retention was faster than we: what it has deleted is counted as lost
             first = read_retired(self.recording.store).first_segment
             if self._position is not None and self._position.segment >= first:
@@ -140,9 +150,10 @@ def _last(recording: Recording, topic: str, messages: int) -> tuple[int, Positio
     return 0, None
 
 
-def _since_ns(recording: Recording, since: Since) -> int:
+def _since(recording: Recording, since: Since) -> int | Incident:
+    """A publish time, or the incident."""
     if isinstance(since, Incident):
-        return since.start_ns
+        return since
     if isinstance(since, datetime):
         return as_ns(since) or 0
     if isinstance(since, timedelta):
@@ -153,8 +164,14 @@ def _since_ns(recording: Recording, since: Since) -> int:
     try:
         span_s = float(since.removesuffix(unit)) * _SPANS_S[unit]
     except (ValueError, KeyError):
-        return find_incident(recording.store, since).start_ns
+        return find_incident(recording.store, since)
     return time.time_ns() - round(span_s * 1e9)
+
+
+def _lives_in(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """(epoch, rows as a ring has them) of each life."""
+    for epoch in pc.unique(batch.column("epoch")).to_pylist():
+        yield epoch, _as_ring(batch.filter(pc.equal(batch.column("epoch"), epoch)))
 
 
 def _as_ring(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -7,6 +7,7 @@ or with `skip_damage=True` are left out and listed in `Recording.damage`; none i
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import importlib
 import time
@@ -89,6 +90,12 @@ class Recording:
         self._path, self._skip_damage, self._decode = path, skip_damage, decode
         if self.meta is None and not list_segments(self.store):
             raise RecordingNotFound(f"no recording at {path}: neither meta.json nor a segment is there")
+
+    def of_incident(self, incident: Incident) -> Recording:
+        """What an incident of it has."""
+        found = copy.copy(self)
+        found.store, found.incident, found.damage = store_of(self.store, incident), incident, []
+        return found
 
     def __repr__(self) -> str:
         return f"Recording({shown(str(self._path))!r})"
