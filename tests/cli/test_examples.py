@@ -199,11 +199,11 @@ def prepare(line: str, desk: Path, kept: Path) -> None:
         (desk / "recordings").mkdir()
         shutil.copytree(desk / "drive", desk / "recordings/drive")
         (desk / "rules.toml").write_text("[[rule]]\nmax_loss = 1.0\n")
-    if line.startswith("ringmain pipeline"):
-        path, limit_s = desk / "flights/one", time.monotonic() + PATIENCE_S
+    if line.startswith("ringmain pipeline") or "--incident" in line:
+        path, limit_s = desk / ("flights/one" if "pipeline" in line else "flight"), time.monotonic() + PATIENCE_S
         with rm.Publisher("imu") as imu, rm.Recorder(path, keep_bytes=1 << 30, before_s=10, after_s=0) as recorder:
             imu.send(b"x")
-            rm.trigger(path, "an example")
+            rm.trigger(path, "an example", name="braking")
             while not recorder.status().incidents:
                 assert time.monotonic() < limit_s
                 time.sleep(0.01)

@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pyarrow as pa
@@ -142,6 +143,23 @@ def test_a_trigger_rests_for_its_cooldown_also_that_of_the_recorder_before(tmp_p
     assert fired["three"] == [0, 3, 6, 9]
     assert fired["as long as after_s"] == [0, 2, 4, 6, 8]
     assert fired["a second at least"] == list(range(10))
+
+
+def test_a_trigger_fires_again_after_the_wall_clock_was_set_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By an hour. It rests for its cooldown, and not until the clock has come as far again."""
+    now_s = [0.0]
+    monkeypatch.setattr(f"{Flight.__module__}.time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    with RecordingWriter(tmp_path / "flight", fsync="never") as writer:
+        trigger = rm.Trigger(kind="a: k0", before_s=0, after_s=0, cooldown_s=3)
+        flight = Flight(writer, [trigger], recorder="recorder", sync=False)
+        for second in range(12):
+            now_s[0] = float(second)
+            at_s = second if second < 5 else second - 3600
+            flight.see("a", batch(second, [at_s * SECOND_NS]), b"")
+    found = [(one.trigger_ns - START_NS) // SECOND_NS for one in rm.Recording(tmp_path / "flight").incidents()]
+    assert found == [6 - 3600, 9 - 3600, 0, 3]
 
 
 def test_an_incident_has_what_only_another_one_had_kept_and_says_what_was_deleted(tmp_path: Path, until: Until) -> None:

@@ -31,6 +31,7 @@ EXAMPLES = [
     ("from the tenth second to the twentieth", "ringmain play drive --from 10 --to 20"),
     ("as fast as readers read, once there is one", "ringmain play drive --lockstep --wait-readers 1"),
     ("repeatedly", "ringmain play drive --loop"),
+    ("what a flight recorder kept", "ringmain play flight --incident braking"),
     ("an episode of a LeRobot dataset, for a policy", "ringmain play --lerobot folded --episode 1 --lockstep"),
 ]
 
@@ -54,7 +55,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--original", action="store_true", help="keep sequence numbers and times as recorded")
     parser.add_argument("--paused", action="store_true", help="pause before the first message; space resumes")
     parser.add_argument("--wait-readers", type=natural, default=0, metavar="N", help="wait for N readers on each topic")
-    parser.add_argument("--capacity", metavar="BYTES", help="of the rings (default: fits the largest message)")
+    parser.add_argument("--capacity", metavar="BYTES", help="of the rings (default: as recorded)")
     parser.add_argument("--json", action="store_true", help="print the totals as a JSON object")
     add_incident(parser)
     add_storage_option(parser)

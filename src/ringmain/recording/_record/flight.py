@@ -50,7 +50,7 @@ class Flight:
         self._before_s, self._after_s = before_s, after_s
         self._longest_before_ns = round(max([before_s, *(trigger.before_s for trigger in triggers)]) * 1e9)
         self._watched: dict[str, list[Watched]] = {}
-        self._not_before_ns: dict[Trigger, int] = {}
+        self._resting: dict[Trigger, tuple[int, float]] = {}  # when it last fired, and on our clock until when it rests
         self._recorded_to_ns: dict[str, int] = {}  # by topic: the newest publish time
         self._heard_s: dict[str, float] = {}  # by topic that is alive: when, on our clock, its last batch came
         self._dead: set[tuple[str, int, int]] = set()
@@ -90,19 +90,27 @@ class Flight:
             ring = ring.set_column(len(ring.columns) - 1, RING_SCHEMA.field("data"), payloads)
         for each in watched:
             trigger = each.trigger
-            while (at_ns := each.first_in(ring, schema, self._not_before_ns.get(trigger, 0))) is not None:
+            while (at_ns := each.first_in(ring, schema, self._rests_until_ns(trigger, newest_ns))) is not None:
                 self._fire(trigger, f"{trigger.what} {trigger.text} on {topic}", at_ns)
                 if trigger.pause_ns == 0:
                     break  # once a batch
 
     def _fire(self, trigger: Trigger, why: str, at_ns: int) -> None:
-        if at_ns >= self._not_before_ns.get(trigger, 0):
+        if at_ns >= self._rests_until_ns(trigger, at_ns):
             self._rest(trigger, at_ns)
             self._begin(incidents.incident_id(at_ns, trigger.title), trigger.title, why, at_ns,
                         trigger.before_s, trigger.after_s)  # fmt: skip
 
     def _rest(self, trigger: Trigger, at_ns: int) -> None:
-        self._not_before_ns[trigger] = max(self._not_before_ns.get(trigger, 0), at_ns + trigger.pause_ns)
+        self._resting[trigger] = at_ns, time.monotonic() + trigger.pause_ns / 1e9
+
+    def _rests_until_ns(self, trigger: Trigger, newest_ns: int) -> int:
+        """Before this it does not fire. Where times up to `newest_ns` are before the one that it fired at, the wall
+        clock was set back: then it rests as long as on our clock."""
+        fired_ns, over_s = self._resting.get(trigger, (0, 0.0))
+        if fired_ns == 0 or (newest_ns < fired_ns and time.monotonic() >= over_s):
+            return 0
+        return fired_ns + trigger.pause_ns
 
     def tick(self, taps: Callable[[], Iterable[Tap | FrameTap]]) -> None:
         """Do what is due, some twenty times a second."""
