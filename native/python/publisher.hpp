@@ -54,6 +54,20 @@ inline PublisherState* usable(PyObject* self) {
         return p;
     return usable_slow_path(self);
 }
+
+// The methods of the type that do not send.
+namespace publisher_options {
+PyObject* set_sender(PyObject* self, PyObject* name);
+PyObject* arm(PyObject* self, PyObject* event);
+PyObject* open(PyObject* self, PyObject* args, PyObject* named);
+PyObject* close(PyObject* self, PyObject*);
+PyObject* wait_for_readers(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names);
+PyObject* describe(PyObject* self, PyObject*);
+PyObject* get_schema(PyObject* self, PyObject*);
+PyObject* set_schema(PyObject* self, PyObject* schema);
+PyObject* set_encoder(PyObject* self, PyObject* args);
+}  // namespace publisher_options
+
 // Is called with the number of a message that is written, and not yet visible.
 class BeforeCommit {
   public:

@@ -1,33 +1,8 @@
 // ringmain._ring.Subscriber: the hot half of a subscriber. The rest is src/ringmain/_subscriber.py.
+// Here it receives; subscriber_options.cpp has its other methods.
 #include "python/subscriber.hpp"
 
-#include <cstdlib>
-
 namespace ringmain::py {
-
-// Before the first large `bytes`: makes glibc keep freed memory, instead of returning it to the kernel and having every
-// page cleared and mapped again for the next, which costs several times the copy. It uses glibc's own rule: when a large
-// block that was mapped by itself is freed, later blocks up to that size come from the heap, which keeps twice as much.
-// Where the user has set these limits (mallopt, GLIBC_TUNABLES), the rule is off, and this has no effect.
-static void keep_large_blocks() {
-    constexpr size_t kBlock_bytes = 16 << 20;
-    static const bool done = [] {
-        void* volatile block = std::malloc(kBlock_bytes);  // never touched: address space, not memory
-        std::free(block);
-        return true;
-    }();
-    (void)done;
-}
-
-PyObject* copy_large(const std::byte* from, size_t size) {
-    keep_large_blocks();
-    PyObject* bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size));
-    if (!bytes) return nullptr;
-    char* to = PyBytes_AsString(bytes);
-    WithoutGil unlocked;
-    copy_out(to, from, size);
-    return bytes;
-}
 
 namespace {
 
@@ -334,217 +309,6 @@ PyObject* recv_into(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
     }
 }
 
-// ------------------------------------------------------------------------------------- opening and closing
-
-bool parse_start(const char* text, Start& start) {
-    std::string_view value = text;
-    if (value != "next" && value != "oldest" && value != "newest") {
-        PyErr_Format(PyExc_ValueError, "start is 'next', 'oldest' or 'newest', not '%s'", text);
-        return false;
-    }
-    start = value == "next" ? Start::next : value == "oldest" ? Start::oldest : Start::newest;
-    return true;
-}
-
-bool parse_on_lap(const char* text, Start& on_lap) {
-    std::string_view value = text;
-    if (value != "next" && value != "oldest") {
-        PyErr_Format(PyExc_ValueError, "on_lap is 'next' or 'oldest', not '%s'", text);
-        return false;
-    }
-    on_lap = value == "next" ? Start::next : Start::oldest;
-    return true;
-}
-
-bool parse_observe(const char* text, ObserveMode& observe) {
-    std::string_view value = text;
-    if (value != "never" && value != "pipes" && value != "always") {
-        PyErr_Format(PyExc_ValueError, "observe is 'never', 'pipes' or 'always', not '%s'", text);
-        return false;
-    }
-    observe = value == "never"   ? ObserveMode::never
-              : value == "pipes" ? ObserveMode::pipes
-                                 : ObserveMode::always;
-    return true;
-}
-
-// open(directory, topic, start, on_lap, conflate, name, spin_ns, observe)
-PyObject* open(PyObject* self, PyObject* args) {
-    SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
-    const char *directory, *topic, *start, *on_lap, *name, *observe = "never";
-    int conflate;
-    long long spin_ns;
-    if (!PyArg_ParseTuple(args, "sssspsL|s", &directory, &topic, &start, &on_lap, &conflate, &name, &spin_ns,
-                          &observe) ||
-        !parse_start(start, s->start) || !parse_on_lap(on_lap, s->on_lap) ||
-        !parse_observe(observe, s->observe))
-        return nullptr;
-    s->topic_str = Ref(PyUnicode_FromString(topic));
-    if (!s->topic_str) return nullptr;
-    s->directory_path = directory;
-    s->topic = topic;
-    s->name = name;
-    s->conflate = conflate;
-    s->spin.set(spin_ns);
-    s->closing = false;
-    s->closed = false;  // before attach(), which calls _attached()
-    int attached;
-    int64_t end_ns = monotonic_ns() + RosterLock::kPatience_ns;
-    do attached = PyErr_CheckSignals() == 0 ? attach(self, *s) : -1;
-    while (attached == 0 && !s->roster_locked.empty() && monotonic_ns() < end_ns);
-    if (attached == 1 || (attached == 0 && s->roster_locked.empty())) Py_RETURN_NONE;
-    s->closed = true;
-    if (attached == 0) raise("Timeout", s->roster_locked, 0, s->topic);
-    return nullptr;
-}
-
-PyObject* close(PyObject* self, PyObject*) {
-    SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
-    if (s->closed) Py_RETURN_NONE;
-    auto lent = [s] { return !s->leases.empty() && s->attached(); };
-    auto refuse = [s] {
-        return raise("InUse", "topic '" + s->topic +
-                                  "' cannot be closed: a borrowed message, or a view of one, is still "
-                                  "in use");
-    };
-    if (lent()) return refuse();
-    s->closing = true;  // a thread that waits inside gives up, and closes for us
-    s->sleepers.wake();
-    if (s->caller.is_us()) Py_RETURN_NONE;
-    OneAtATime turn(s->caller);
-    bool refused = turn.entered && !s->closed && lent();
-    if (turn.entered && !s->closed && !refused) leave_topic(*s);
-    s->closing = false;
-    if (refused) return refuse();
-    if (!turn.entered) return nullptr;
-    Py_RETURN_NONE;
-}
-
-bool read_names(PyObject* iterable, std::vector<std::string>& names) {
-    Ref iterator(PyObject_GetIter(iterable));
-    if (!iterator) return false;
-    std::vector<std::string> read;
-    while (Ref item{PyIter_Next(iterator.get())}) {
-        std::string_view text;
-        if (!text_of(item.get(), text)) return false;
-        read.emplace_back(text);
-    }
-    if (PyErr_Occurred()) return false;
-    names = std::move(read);
-    return true;
-}
-
-bool read_screen(PyObject* ignored, PyObject* only, Screen& screen) {
-    Screen read;
-    if (!read_names(ignored, read.ignored)) return false;
-    if (only != Py_None && !read_names(only, read.only.emplace())) return false;
-    screen = std::move(read);
-    return true;
-}
-
-// screen(ignored_senders, ignored_kinds, only_senders, only_kinds); only_...: None for all
-PyObject* screen(PyObject* self, PyObject* args) {
-    SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
-    PyObject *senders, *kinds, *only_senders, *only_kinds;
-    if (!PyArg_ParseTuple(args, "OOOO", &senders, &kinds, &only_senders, &only_kinds) ||
-        !read_screen(senders, only_senders, s->senders) || !read_screen(kinds, only_kinds, s->kinds))
-        return nullptr;
-    s->slow_path = s->needs_slow_path();
-    if (s->work) s->work->worker.look_again();
-    Py_RETURN_NONE;
-}
-
-PyObject* set_max_deliveries(PyObject* self, PyObject* count) {
-    uint64_t most = 0;
-    if (!parse_count("max_deliveries", count, most)) return nullptr;
-    reinterpret_cast<SubscriberObject*>(self)->state->max_deliveries = static_cast<uint32_t>(most);
-    Py_RETURN_NONE;
-}
-
-// reject(object): gives back a message that was received; False: it is none of them.
-PyObject* reject_received(PyObject* self, PyObject* object) {
-    SubscriberState* s = usable_subscriber(self);
-    if (!s) return nullptr;
-    OneAtATime turn(s->caller);
-    if (!turn.entered || !usable_subscriber(self)) return nullptr;
-    return PyBool_FromLong(s->work && s->attached() && reject(*s, object));
-}
-
-PyObject* give_back_all(PyObject* self, PyObject*) {
-    SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
-    // While a thread is inside a receiving call there is nothing: the call finished what came before it.
-    if (!s->closed && s->work && s->attached() && !s->work->received.empty())
-        s->work->give_back_received(s->leases);
-    Py_RETURN_NONE;
-}
-
-PyObject* set_decoder(PyObject* self, PyObject* decoder) {
-    SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
-    s->decoder = Ref::to(decoder == Py_None ? nullptr : decoder);
-    Py_RETURN_NONE;
-}
-
-PyObject* describe(PyObject* self, PyObject*) {
-    SubscriberState* s = usable_subscriber(self);
-    if (!s) return nullptr;
-    if (!s->attached()) Py_RETURN_NONE;
-    const TopicFile& topic_file = s->participant->topic_file();
-    return Py_BuildValue("{sssKsKsIsKsO}", "contract", traits(topic_file.contract).name, "capacity_bytes",
-                         topic_file.capacity_bytes, "epoch", topic_file.epoch, "slot", s->participant->slot(),
-                         "generation", s->participant->generation(), "frames",
-                         topic_file.has_frames() ? Py_True : Py_False);
-}
-
-PyObject* get_schema(PyObject* self, PyObject*) {
-    SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
-    return s->attached() ? schema_of(s->participant->topic_file()) : PyBytes_FromStringAndSize("", 0);
-}
-
-PyObject* fileno(PyObject* self, PyObject*) {
-    SubscriberState* s = usable_subscriber(self);
-    if (!s) return nullptr;
-    if (!s->event) {
-        OneAtATime turn(s->caller);
-        if (!turn.entered || !usable_subscriber(self)) return nullptr;
-        try {
-            auto event = std::make_shared<Event>();
-            int64_t token = watch_for_message(self, *s, event);
-            if (token < 0) return nullptr;
-            if (token == 0) event->ring(0);
-            s->event_token = static_cast<uint64_t>(token);
-            s->event = std::move(event);
-        } catch (const Failure& failure) {
-            return raise(failure);
-        }
-    }
-    return PyLong_FromLong(s->event->fd());
-}
-
-// directory_count(): how often topics were created or removed, modulo 2^32; for wait().
-PyObject* directory_count(PyObject* self, PyObject*) {
-    SubscriberState* s = usable_subscriber(self);
-    if (!s) return nullptr;
-    return PyLong_FromUnsignedLong(s->directory ? s->directory->changes() : 0);
-}
-
-// raise_timeout(timeout): raises what recv(timeout) would, for a caller that waited elsewhere.
-PyObject* timed_out(PyObject* self, PyObject* timeout) {
-    int64_t timeout_ns;
-    if (!parse_timeout(timeout, timeout_ns)) return nullptr;
-    return raise_timeout(*reinterpret_cast<SubscriberObject*>(self)->state, Deadline(timeout_ns));
-}
-
-// arm(event): rings the event when there may be a message. Returns its token; 0: there is one already.
-PyObject* arm(PyObject* self, PyObject* event) {
-    SubscriberState* s = usable_subscriber(self);
-    if (!s) return nullptr;
-    if (!check_event(event)) return nullptr;
-    OneAtATime turn(s->caller);
-    if (!turn.entered || !usable_subscriber(self)) return nullptr;
-    int64_t token = watch_for_message(self, *s, event_of(event));
-    return token < 0 ? nullptr : PyLong_FromLongLong(token);
-}
-
 // ------------------------------------------------------------------------------------------------ the type
 
 PyObject* get_lost(PyObject* self, void*) {
@@ -588,22 +352,25 @@ PyMethodDef methods[] = {
      "raises Timeout."},
     {"recv_into", method(recv_into), METH_FASTCALL | METH_KEYWORDS,
      "recv_into(buffer, timeout=None)\n--\n\nCopy the next message into a buffer; returns its size."},
-    {"fileno", fileno, METH_NOARGS,
+    {"fileno", subscriber_options::fileno, METH_NOARGS,
      "fileno()\n--\n\nA descriptor that is readable while a message is there, for select and event loops."},
-    {"_raise_timeout", timed_out, METH_O, "Raise what recv(timeout) would."},
-    {"_arm", arm, METH_O, "Ring an Event when there may be a message."},
-    {"_open", open, METH_VARARGS, "Join the topic, if it is there."},
-    {"_close", close, METH_NOARGS, "Leave the topic."},
-    {"_screen", screen, METH_VARARGS, "Set which senders and kinds to skip."},
-    {"_set_max_deliveries", set_max_deliveries, METH_O,
+    {"_raise_timeout", subscriber_options::timed_out, METH_O, "Raise what recv(timeout) would."},
+    {"_arm", subscriber_options::arm, METH_O, "Ring an Event when there may be a message."},
+    {"_open", subscriber_options::open, METH_VARARGS, "Join the topic, if it is there."},
+    {"_close", subscriber_options::close, METH_NOARGS, "Leave the topic."},
+    {"_screen", subscriber_options::screen, METH_VARARGS, "Set which senders and kinds to skip."},
+    {"_set_max_deliveries", subscriber_options::set_max_deliveries, METH_O,
      "After how many deliveries to call _send_dead_letter; 0: never."},
-    {"_reject", reject_received, METH_O, "Give back a message that was received."},
-    {"_give_back_all", give_back_all, METH_NOARGS, "Give back all that was received and not finished."},
-    {"_set_decoder", set_decoder, METH_O, "Set what turns bytes into an object, or None."},
-    {"_describe", describe, METH_NOARGS, "An EndpointRecord, or None before the topic exists."},
-    {"_directory_count", directory_count, METH_NOARGS,
+    {"_reject", subscriber_options::reject_received, METH_O, "Give back a message that was received."},
+    {"_give_back_all", subscriber_options::give_back_all, METH_NOARGS,
+     "Give back all that was received and not finished."},
+    {"_set_decoder", subscriber_options::set_decoder, METH_O,
+     "Set what turns bytes into an object, or None."},
+    {"_describe", subscriber_options::describe, METH_NOARGS,
+     "An EndpointRecord, or None before the topic exists."},
+    {"_directory_count", subscriber_options::directory_count, METH_NOARGS,
      "Changes when topics are created or removed; for wait()."},
-    {"_schema", get_schema, METH_NOARGS, "The topic's schema, as bytes."},
+    {"_schema", subscriber_options::get_schema, METH_NOARGS, "The topic's schema, as bytes."},
     {nullptr, nullptr, 0, nullptr}};
 
 PyGetSetDef attributes[] = {{"lost", get_lost, nullptr, "Messages lost since it was opened.", nullptr},

@@ -124,6 +124,23 @@ void note_objects(SubscriberState& s, PyObject* list);
 // False: it is not one of ours, and nothing was raised.
 bool reject(SubscriberState& s, PyObject* object);
 
+// The methods of the type that do not receive.
+namespace subscriber_options {
+PyObject* open(PyObject* self, PyObject* args);
+PyObject* close(PyObject* self, PyObject*);
+PyObject* screen(PyObject* self, PyObject* args);
+PyObject* set_max_deliveries(PyObject* self, PyObject* count);
+PyObject* reject_received(PyObject* self, PyObject* object);
+PyObject* give_back_all(PyObject* self, PyObject*);
+PyObject* set_decoder(PyObject* self, PyObject* decoder);
+PyObject* describe(PyObject* self, PyObject*);
+PyObject* get_schema(PyObject* self, PyObject*);
+PyObject* fileno(PyObject* self, PyObject*);
+PyObject* directory_count(PyObject* self, PyObject*);
+PyObject* timed_out(PyObject* self, PyObject* timeout);
+PyObject* arm(PyObject* self, PyObject* event);
+}  // namespace subscriber_options
+
 // A receiving call: one at a time, and the descriptor is updated afterwards.
 class Receiving {
     PyObject* self_;
