@@ -216,7 +216,7 @@ class SegmentRef:
                 return StreamSegment(self.stream_path, self.number)
             except FileNotFoundError:
                 pass  # sealed since it was listed
-        for filesystem, path in self._places():
+        for filesystem, path in self._locations():
             with suppress(FileNotFoundError):  # uploaded since it was listed, and removed here
                 source = filesystem.open_input_file(path)
                 break
@@ -245,10 +245,10 @@ class SegmentRef:
         here = self.store.directory / sealed_name(self.number) if self.store.directory is not None else None
         if here is not None and self.store.sealed_uri and here.exists():
             return pafs.LocalFileSystem(), str(here)
-        *_, stored = self._places()
+        *_, stored = self._locations()
         return stored
 
-    def _places(self) -> Iterator[tuple[pafs.FileSystem, str]]:
+    def _locations(self) -> Iterator[tuple[pafs.FileSystem, str]]:
         """Where the sealed file may be: in the directory until it is uploaded, and where it stays."""
         if self.store.directory is not None and self.store.sealed_uri:
             yield pafs.LocalFileSystem(), str(self.store.directory / sealed_name(self.number))
