@@ -19,6 +19,8 @@ from bench.versus import in_directory
 
 SIZE = 32
 READERS = (1, 60)
+IN_THE_RING = 16_000
+"""Messages of that size that a ring of 1 MiB has room for."""
 
 
 def _between(what: str, each_second: int) -> Callable[[float], float]:
@@ -37,37 +39,67 @@ class FromCpp(Single):
     """Python receives as in its own row; who sends is the C++ program."""
 
     def run(self, messages: list[bytes], count: int) -> float:
+        """Messages a second while both are at it."""
+        return self._run(messages, count, 1, lambda sender, ready: ready())
+
+    def drain(self, messages: list[bytes], count: int, rounds: int) -> float:
+        """The same of the receiver alone: it begins when `count` messages are in the ring, so often."""
+
+        def once_sent(sender: subprocess.Popen[str], ready: pair.Ready) -> None:
+            _expect(sender, "sent")
+            ready()
+
+        return self._run(messages, count, rounds, once_sent)
+
+    def _run(self, messages: list[bytes], count: int, rounds: int, begin: Callable[..., None]) -> float:
         words = [str(FACE), "send", "lane/0", str(count), *(message.hex() for message in messages)]
 
-        def sending(ready: pair.Ready) -> float:
+        def sending(ready: pair.Ready) -> None:
             with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as sender:
                 assert sender.stdin
-                assert sender.stdout
-                if sender.stdout.readline() != "ready\n":
-                    raise pair.Wrong("the C++ program did not begin")
+                _expect(sender, "ready")
+                ready()  # the receiver can open the topic
+                for _ in range(rounds):
+                    ready()  # it has all of the round before
+                    sender.stdin.write("send\n")
+                    sender.stdin.flush()
+                    begin(sender, ready)
                 ready()
-                start = time.perf_counter()
-                sender.stdin.write("send\n")
-                sender.stdin.flush()
-                ready()  # the receiver has all
-            return start
 
         def receiving(ready: pair.Ready) -> float:
+            taken_s = 0.0
+            ready()
             with self.receiver(0) as receive:
+                for _ in range(rounds):
+                    ready()
+                    ready()
+                    start = time.perf_counter()
+                    self.consume(receive, messages, count)
+                    taken_s += time.perf_counter() - start
                 ready()
-                self.consume(receive, messages, count)
-                end = time.perf_counter()
-                ready()
-                return end
+            return taken_s
 
-        start, end = pair.run_all([sending, receiving])
-        return count / float(end - start)
+        _, taken_s = pair.run_all([sending, receiving])
+        return rounds * count / float(taken_s)
+
+
+def _expect(sender: subprocess.Popen[str], line: str) -> None:
+    assert sender.stdout
+    if sender.stdout.readline() != f"{line}\n":
+        raise pair.Wrong(f"the C++ program did not say that it is {line}")
 
 
 def _to_python(seconds: float) -> float:
     messages = pair.pool(SIZE)
     count = max(1, int(4_000_000 * seconds) // len(messages)) * len(messages)
     return in_directory(lambda directory: FromCpp(directory, SIZE).run(messages, count))
+
+
+def _drained(seconds: float) -> float:
+    messages = pair.pool(SIZE)
+    count = len(messages) * (IN_THE_RING // len(messages))
+    rounds = max(1, int(4_000_000 * seconds) // count)
+    return in_directory(lambda directory: FromCpp(directory, SIZE).drain(messages, count, rounds))
 
 
 def face_cells() -> list[Cell]:
@@ -79,4 +111,5 @@ def face_cells() -> list[Cell]:
         Cell("queue of two processes, round trip", "ns", _between("queue-roundtrip", 100_000), True),
         *(Cell(f"C++ publish to {readers} readers", "ns", _publish(readers)) for readers in READERS),
         Cell("C++ → Python 32 B", "messages/s", _to_python, True, False),
+        Cell("Python reads what C++ has sent, 32 B", "messages/s", _drained, True, False),
     ]

@@ -7,7 +7,7 @@
 //   face queue-throughput COUNT  the same of the queue, whose two sides share a ring of slots and an index each
 //   face queue-roundtrip COUNT
 //   face publish READERS COUNT   a send on `bus` with so many readers, ns
-//   face send TOPIC COUNT HEX... sends these messages in turn, once a line has come on standard input, and ends with the next
+//   face send TOPIC COUNT HEX... sends so many of these messages, in turn, for each line on standard input, and then says "sent"
 //
 // With two CPUs at the end, each process stays on its own. Prints one number. Topics are in RINGMAIN_DIR.
 #include <sys/wait.h>
@@ -231,12 +231,11 @@ int send(const char* topic, uint64_t count, int argc, char** hexed) {
             message.push_back(static_cast<std::byte>(std::stoi(digits.substr(at, 2), nullptr, 16)));
     }
     ringmain::Publisher publisher = Topic::open(topic);
-    std::puts("ready");
-    std::fflush(stdout);
-    std::string line;
-    std::getline(std::cin, line);
-    for (uint64_t i = 0; i < count; ++i) publisher.send(messages[i % messages.size()], {}, kPatience).value();
-    std::getline(std::cin, line);
+    auto say = [](const char* what) { std::puts(what), std::fflush(stdout); };
+    say("ready");
+    for (std::string line; std::getline(std::cin, line); say("sent"))
+        for (uint64_t i = 0; i < count; ++i)
+            publisher.send(messages[i % messages.size()], {}, kPatience).value();
     return 0;
 }
 

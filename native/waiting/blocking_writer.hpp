@@ -57,6 +57,35 @@ Outcome wait_for_readers(const std::shared_ptr<TopicFile>& file, int64_t wanted,
     }
 }
 
+// A writer that is faster than the reader it waits for fills each gap at once, and waits again: it looks at all holds for a few
+// messages, and each look takes the line of the hold away from the reader. So after some such waits in a row it lets room gather before
+// it goes on, as a reader does with messages.
+class GathersRoom {
+#if defined(RINGMAIN_EXPLORE)
+    static constexpr int kShortWaits = INT32_MAX;
+#else
+    static constexpr int kShortWaits = 16;  // in a row
+#endif
+    static constexpr uint64_t kFewBytes = 512;  // written from one wait to the next
+    static constexpr int kPauses = 64;          // one to three microseconds
+    static constexpr int kWaitsWithout = 256;   // after a pause in which little came
+    uint64_t waited_for_ = 0;                   // the last time, up to there
+    int short_waits_ = 0;                       // negative: so many to go
+
+  public:
+    // The room that was waited for is there. noinline, like all that is rare.
+    [[gnu::noinline]] void before_going_on(const TopicFile& s, const Obstacle& o) {
+        uint64_t written = o.end - std::exchange(waited_for_, o.end);
+        short_waits_ = written < kFewBytes ? short_waits_ + 1 : std::min(short_waits_, 0);
+        if (short_waits_ < kShortWaits) return;
+        const Word<uint64_t>& hold = s.slot(o.slot).hold;
+        // relaxed, both: compared with each other.
+        uint64_t before = hold.load(std::memory_order_relaxed);
+        for (int i = 0; i < kPauses; ++i) pause();
+        if (hold.load(std::memory_order_relaxed) - before < 2 * written) short_waits_ = -kWaitsWithout;
+    }
+};
+
 // One thread at a time, and while it waits others change nothing of it.
 struct BlockingWriter {
     std::unique_ptr<Participant> participant;
@@ -68,6 +97,7 @@ struct BlockingWriter {
     uint32_t membership_seen = 0;       // `membership` then
     uint32_t readers_seen = 0;          // and so many took part
     bool spins_for_room = true;  // of the wait for room under way: not again after a whole slice in vain
+    GathersRoom gathers_room;
     static constexpr uint64_t kNeverEnough = UINT64_MAX;
 
     const Ring& ring() const { return writer->ring(); }
@@ -183,6 +213,7 @@ class RoomWait {
         // without the roster lock, which a stopped process may have.
         if (gone(s, o)) {
             w_.spins_for_room = true;
+            if (!o.is_turn && !w_.spin.asked_for()) w_.gathers_room.before_going_on(s, o);
         } else if (!o.is_turn || !w_.writer->take_idle_turn()) {
             w_.participant->own().waits_for.store(o.slot + 1,
                                                   std::memory_order_relaxed);  // relaxed: for observers
