@@ -394,3 +394,36 @@ def test_what_is_uploaded_stays_as_it_was_begun(tmp_path: Path) -> None:
     RecordingWriter(tmp_path / "s", sealed_uri=(tmp_path / "store").as_uri(), upload="incidents").close()
     with pytest.raises(ValueError, match="begun with upload='incidents', which cannot change to 'all'"):
         RecordingWriter(tmp_path / "s", upload="all")
+
+
+@pytest.mark.parametrize("then", [None, b"another"], ids=["deleted", "replaced"])
+def test_a_file_that_changes_while_it_is_read(
+    then: bytes | None, door: Door, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was there when it was opened, and then it is gone, or another: what is there is read, and no error."""
+    store = Store(None, uri)
+    filesystem, directory = store.filesystem()
+
+    def write(data: bytes) -> None:
+        with filesystem.open_output_stream(f"{directory}/f.json") as sink:
+            sink.write(data)
+
+    class Changing:
+        """The file system, and somebody who is quicker than the reader."""
+
+        def __init__(self) -> None:
+            self.left = 1
+
+        def open_input_stream(self, path: str) -> Any:
+            stream = filesystem.open_input_stream(path)
+            if self.left:
+                self.left -= 1
+                filesystem.delete_file(path)
+                if then is not None:
+                    write(then)
+            return stream
+
+    write(b"what is there at first")
+    changing = Changing()
+    monkeypatch.setattr(Store, "filesystem", lambda _: (changing, directory))
+    assert store.read("f.json") == then

@@ -113,7 +113,8 @@ def _layout(kinds: Mapping[str, tuple[str, tuple[int, ...]]], actions: Sequence[
     labels = None if actions is None else {label_of(topic) for topic in actions}
     unknown = (labels or set()) - {name.partition(".")[0] for name in kinds}
     if unknown:
-        raise InvalidArgument(f"no topic {', '.join(sorted(unknown))} to be an action: there are {', '.join(kinds)}")
+        wanted = ", ".join(sorted(unknown))
+        raise InvalidArgument(f"no topic {wanted} to be an action: there are {', '.join(kinds)}", topic=wanted)
     for name, (dtype, shape) in kinds.items():
         label = name.partition(".")[0]
         is_action = label.split("_")[0] == "action" if labels is None else label in labels

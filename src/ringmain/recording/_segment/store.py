@@ -104,11 +104,22 @@ class Store:
             except FileNotFoundError:
                 return None
         filesystem, path = self.filesystem()
-        try:
-            with filesystem.open_input_stream(f"{path}/{name}") as source:
-                return bytes(source.read())
-        except FileNotFoundError:
-            return None
+        for is_last in (False, True):
+            try:
+                source = filesystem.open_input_stream(f"{path}/{name}")
+            except FileNotFoundError:
+                return None
+            # Deleted or replaced since it was opened, it is an error, or pyarrow fills up with zeros, which no JSON has: once more.
+            try:
+                with source:
+                    data = bytes(source.read())
+            except OSError:
+                if is_last:
+                    raise
+            else:
+                if is_last or b"\0" not in data:
+                    return data
+        return None
 
     def names_in(self, folder: str) -> list[str]:
         """The JSON files of a folder beside the segments."""
