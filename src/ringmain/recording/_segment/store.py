@@ -109,7 +109,7 @@ class Store:
                 source = filesystem.open_input_stream(f"{path}/{name}")
             except FileNotFoundError:
                 return None
-            # Deleted or replaced since it was opened, it is an error, or filled up with zeros, which no JSON has: once more.
+            # Deleted or replaced meanwhile, it is an error, or filled up with zeros, which no JSON has: once more.
             try:
                 with source:
                     data = bytes(source.read())
