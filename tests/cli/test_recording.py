@@ -204,3 +204,25 @@ def test_a_recorder_that_keeps_less_than_an_incident_wants_is_refused(ringmain, 
     assert ended.err.count("\n") == 1
     assert "has the 30 s before its trigger, but only 10 s are kept (keep_age_s, --keep): keep as much" in ended.err
     assert not (tmp_path / "r").exists()
+
+
+def test_what_is_asked_of_a_recorder_never_begins_a_recording(ringmain, tmp_path, monkeypatch):
+    """A directory that is not there, or that no recorder writes to, or a text without quotes."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    for words, code, says in (
+        (("trigger", "no-such", "now"), 3, "there is no directory 'no-such' of a recorder"),
+        (("trigger", "empty", "now"), 1, "no recorder runs on empty"),
+        (("trigger", "empty", "operator", "pressed"), 2, "takes a directory and a text, in quotes"),
+        (("trigger", "empty"), 2, "takes a directory and a text, in quotes; to record topics of these names, give -o"),
+        (("forget", "no-such", "1"), 3, "there is no directory 'no-such' of a recorder"),
+        (("forget", "empty", "1"), 3, "there is no incident '1'"),
+    ):
+        ended = ringmain("record", *words)
+        assert (ended.code, ended.err.count("\n"), ended.out) == (code, 1, ""), (words, ended)
+        assert says in ended.err
+    assert [one.name for one in tmp_path.rglob("*")] == ["empty"]
+    with rm.Publisher("trigger") as trigger:
+        trigger.send(b"1")
+        ended = ringmain("record", "trigger", "trigg*", "empty", "-o", "r", "--oldest", "--messages", "1")
+    assert len(Recording(tmp_path / "r")) == 1

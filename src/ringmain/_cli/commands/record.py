@@ -47,8 +47,8 @@ _INCIDENTS = "incidents"
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "topic", nargs="*",
-        help="names or patterns, like 'camera/*' (default: all); or the words `trigger DIR TEXT`: have the recorder of "
-        "DIR keep an incident, of now; or `forget DIR INCIDENT`: remove one",
+        help="names or patterns, like 'camera/*' (default: all); or, without -o, the words `trigger DIR TEXT`: have "
+        "the recorder of DIR keep an incident, of now; or `forget DIR INCIDENT`: remove one",
     )  # fmt: skip
     parser.add_argument(
         "-o", "--output", metavar="DIR", help="the directory, new or to be continued (default: recording-DATE-TIME)"
@@ -114,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
         import ringmain.recording  # noqa: F401
     if args.upload not in (None, _INCIDENTS):
         return _upload(args)
-    if len(args.topic) == 3 and args.topic[0] in ("trigger", "forget") and Path(args.topic[1]).is_dir():
+    if len(args.topic) > 1 and args.topic[0] in ("trigger", "forget") and args.output is None:
         return _incident(*args.topic)
     path = args.output or time.strftime("recording-%Y%m%d-%H%M%S")
     recorder = _recorder(args, path)
@@ -192,11 +192,18 @@ def _triggers(args: argparse.Namespace) -> list[Trigger]:
         raise UsageError(f"--trigger: {error}") from None
 
 
-def _incident(what: str, directory: str, text: str) -> int:
-    """Words and not options, as one says them; a topic of such a name is recorded when it is given in another way."""
+def _incident(what: str, directory: str, *text: str) -> int:
+    """Words and not options, as one says them. A directory that is not there, or a text without quotes, is a mistake,
+    and must not begin a recording of topics of these names: that takes -o."""
+    from ringmain.errors import RecordingNotFound
     from ringmain.recording import forget, trigger
 
-    print(trigger(directory, text) if what == "trigger" else f"removed {forget(directory, text)}")
+    if len(text) != 1:
+        wanted = "text, in quotes" if what == "trigger" else "incident"
+        raise UsageError(f"{what} takes a directory and a {wanted}; to record topics of these names, give -o")
+    if not Path(directory).is_dir():
+        raise RecordingNotFound(f"there is no directory {directory!r} of a recorder")
+    print(trigger(directory, text[0]) if what == "trigger" else f"removed {forget(directory, text[0])}")
     return Exit.OK
 
 
