@@ -131,6 +131,60 @@ def test_a_publisher_at_full_speed_while_segments_are_sealed(
     assert not batches or list((tmp_path / "store").glob("*.parquet"))
 
 
+@pytest.mark.parametrize("way", ["recv", "batches", "asyncio"])
+def test_a_ring_that_holds_less_than_the_recorder_flushes_at_once(
+    tmp_path: Path, in_thread: InThread, until: Until, way: str
+) -> None:
+    """Nothing is lost: what has left the ring at the seam is in the recording a moment later. The publisher waits for
+    the recorder alone, which has each message then, and the ring holds fifty."""
+
+    def publish() -> None:
+        sent, last = 0, 1 << 40
+        while sent < last:
+            pub.send_many([b"x"] * 20)
+            sent += 20
+            while recorder.status().messages < sent:
+                pass
+            if not end and any(reader.name == "late" for reader in rm.info("t").readers):
+                last = sent + 1000
+                end.append(last)
+
+    async def receive(sub: rm.Subscriber[Any]) -> None:
+        while not end or given[-1] < end[0] - 1:
+            given.append((await sub.arecv_message(timeout=PATIENCE_S)).seq)
+
+    given, end = list[int](), list[int]()
+    with rm.Publisher("t", capacity=4096) as pub:
+        with rm.Recorder(tmp_path / "r", "t", flush_interval_s=0.2, fsync="never") as recorder:
+            done = in_thread(publish)
+            until(lambda: recorder.status().messages > 100)
+            with rm.Subscriber("t", since="1h", recording=tmp_path / "r", name="late") as sub:
+                if way == "asyncio":
+                    asyncio.run(receive(sub))
+                while not end or given[-1] < end[0] - 1:
+                    if way == "batches":
+                        given += pa.record_batch(sub.recv_batch(timeout=PATIENCE_S)).column("seq").to_pylist()
+                    else:
+                        given.append(sub.recv_message(timeout=PATIENCE_S).seq)
+                assert sub.try_recv() is None
+                assert (given, sub.lost, sub.live) == (list(range(end[0])), 0, True)
+            done()
+
+
+def test_a_message_is_borrowed_once_it_is_live(tmp_path: Path, until: Until) -> None:
+    with rm.Publisher("t") as pub:
+        record(tmp_path / "r", pub, until, range(3))
+        with rm.Subscriber("t", since="1h", recording=tmp_path / "r") as sub:
+            with pytest.raises(Unsupported, match="and borrow once"):
+                sub.borrow(timeout=0)
+            assert len(sub.recv_many(10)) == 3
+            assert sub.try_recv() is None
+            assert sub.live
+            pub.send(b"3")
+            with sub.borrow(timeout=PATIENCE_S) as message:
+                assert bytes(message.data) == b"3"
+
+
 READER = """
 import sys, ringmain as rm
 with rm.Subscriber("t", since="1h", recording=sys.argv[1], name="reader") as sub:

@@ -6,7 +6,8 @@ with the ring.
 The invariants owned here: of each life of the topic, messages given + messages counted as lost = the number of messages
 from the first given to the newest; those that neither the recording nor the ring has are counted at the *seam*, in
 `lost` of the first message after it. Until it joins, the topic does not know of it: no writer waits for a reader of
-history. What the recording gives is in _past.py.
+history. Where the ring has lapped it before all that it had taken was given, the recording is asked again; it is past
+the seam once nothing waits. What the recording gives is in _past.py, what waits of the ring in _seam.py.
 """
 
 from __future__ import annotations
@@ -32,31 +33,12 @@ from ringmain.errors import Closed, DecodeError, RingmainError, Timeout, Unsuppo
 from ringmain.recording._format import RING_SCHEMA
 from ringmain.recording._past import Past, Since
 from ringmain.recording._reader import Recording
-from ringmain.recording._record.continuity import lost_in
+from ringmain.recording._seam import EMPTY, Ahead, HistoryBatch
 
 _SEAM_S = 2.0  # for what the recorder has taken and not written yet; a recorder flushes ten times a second
 _EVERY_S = 0.02  # the recording is looked at so often then
-_AT_THE_SEAM = 1024  # messages of the ring that are taken at once there
-_LOST, _DATA = (RING_SCHEMA.get_field_index(name) for name in ("lost", "data"))
-_EMPTY = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in RING_SCHEMA], schema=RING_SCHEMA)
-
-
-class HistoryBatch:
-    """What `recv_batch` of a subscriber with `since=` gives: like a `Batch`, from the recording or the ring."""
-
-    def __init__(self, rows: pa.RecordBatch, epoch: int) -> None:
-        self._rows, self.epoch = rows, epoch
-        self.lost = lost_in(rows)
-        self.nbytes = int(pc.sum(pc.binary_length(rows.column(_DATA))).as_py() or 0)
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __arrow_c_array__(self, requested_schema: object = None) -> object:
-        return self._rows.__arrow_c_array__(requested_schema)
-
-    def __arrow_c_schema__(self) -> object:
-        return self._rows.schema.__arrow_c_schema__()
+_LISTED, _LISTED_BYTES = 256, 1 << 20  # rows that become Python objects at once: of one by one, each takes 10 us
+_LOST = RING_SCHEMA.get_field_index("lost")
 
 
 class HistorySubscriber(Screened, AsyncIteration, Closing):
@@ -92,12 +74,17 @@ class HistorySubscriber(Screened, AsyncIteration, Closing):
         self._closed = False
         self._screen_by(ignore_senders, ignore_kinds, only_senders, only_kinds)
         self._past = Past(topic, since, recording, self._codec)
-        self._rows = _EMPTY  # what is given next, of the recording or of the ring at the seam
+        self._rows = EMPTY  # what is given next, of the recording or of the ring at the seam
         self._row, self._epoch = 0, 0
-        self._over = False  # has all of the recording been given that came before the ring?
-        self._settled = False  # has the ring's first message come? Then it alone counts what is lost.
-        self._first: tuple[int, int] | None = None  # (epoch, sequence) of the first message of the ring for us
+        self._listed: list[dict[str, Any]] = []  # the next of them
+        self._of_ring = False  # are they of the ring?
+        self._over = False  # has all of the recording been given that comes before the ring's next message?
+        self._settled = False  # is it past the seam? Then the ring alone counts what is lost.
+        self._ahead: Ahead | None = None
+        self._joined_at: tuple[int, int] | None = None  # (epoch, sequence) of the first message of the ring for us
+        self._reaching: tuple[int, int] | None = None  # up to this one the recording is read
         self._deadline_s = self._look_s = 0.0
+        self._is_last_look = self._gave_up = False  # at the recording, for what comes before that message
         self._carried = self._lost = self._live_before = 0
         self._gave_past = False  # was the last message one of the recording?
         close_at_exit(self)
@@ -107,7 +94,7 @@ class HistorySubscriber(Screened, AsyncIteration, Closing):
     @property
     def live(self) -> bool:
         """Is it past the seam, in the ring? False: what it gives next is from the recording, as far as is known."""
-        return self._over and (self._settled or not self._has_rows())
+        return self._over and (self._of_ring or not self._has_rows())
 
     @property
     def lost(self) -> int:
@@ -135,10 +122,8 @@ class HistorySubscriber(Screened, AsyncIteration, Closing):
         """The next message, or None at once."""
         self._check_open()
         while self._fill():
-            row = self._rows.slice(self._row, 1).to_pylist()[0]
-            self._row += 1
-            self._gave_past = not self._settled
-            if (message := self._given(row)) is not None:
+            self._gave_past = not self._of_ring
+            if (message := self._given(self._next_row())) is not None:
                 return message
         message = self._live.try_recv_message() if self._settled and self._live is not None else None
         self._gave_past = self._gave_past and message is None
@@ -190,7 +175,7 @@ class HistorySubscriber(Screened, AsyncIteration, Closing):
             self._check_open()
             if self._fill():
                 taken = self._rows.slice(self._row, max_messages)
-                self._row += len(taken)
+                self._pass(len(taken))
                 if len(batch := self._batch(taken)):
                     return batch
                 continue
@@ -200,12 +185,12 @@ class HistorySubscriber(Screened, AsyncIteration, Closing):
                     return HistoryBatch(pa.record_batch(found), found.epoch)
             left_s = None if deadline_s is None else deadline_s - time.monotonic()
             if left_s is not None and left_s <= 0:
-                return HistoryBatch(_EMPTY, 0)
+                return HistoryBatch(EMPTY, 0)
             _wait_for_all([self], left_s)
 
     def borrow(self, timeout: float | None = None) -> _native.Lease:
         """As `Subscriber.borrow`, past the seam."""
-        if not self._settled or self._has_rows() or self._live is None:
+        if self._fill() or not self._settled or self._live is None:
             raise Unsupported(
                 "a message of a recording is not in the ring: receive it, and borrow once sub.live is true"
             )
@@ -229,10 +214,12 @@ class HistorySubscriber(Screened, AsyncIteration, Closing):
                 return await _aio.receive(self._live, left_s)
             if left_s == 0:
                 self._raise_timeout(timeout)
-            if self._over and self._live is not None:
-                await _aio.until_changed(self._live, left_s)
+            if not self._over:
+                left_s = _EVERY_S if left_s is None else min(_EVERY_S, left_s)
+            if (ring := _ring_of(self)) is not None:
+                await _aio.until_changed(ring, left_s)
             else:
-                await asyncio.sleep(_EVERY_S if left_s is None else min(_EVERY_S, left_s))
+                await asyncio.sleep(left_s or 0.0)
         return message
 
     async def arecv(self, timeout: float | None = None) -> Any:
@@ -253,33 +240,51 @@ class HistorySubscriber(Screened, AsyncIteration, Closing):
     def _has_rows(self) -> bool:
         return self._row < len(self._rows)
 
+    def _next_row(self) -> dict[str, Any]:
+        if not self._listed:
+            rows = len(self._rows) - self._row
+            most = max(1, min(_LISTED, rows, rows * _LISTED_BYTES // max(1, self._rows.nbytes)))
+            self._listed = self._rows.slice(self._row, most).to_pylist()[::-1]
+        self._row += 1
+        return self._listed.pop()
+
+    def _pass(self, rows: int) -> None:
+        self._row += rows
+        del self._listed[-rows:]
+
     def _fill(self) -> bool:
-        """Are there rows to give? Reads on, joins the topic at the recording's end, and takes the ring's first
-        messages."""
+        """Are there rows to give? Reads on, joins the topic at the recording's end, and takes what the ring has."""
         while not self._has_rows():
             if self._settled:
                 return False
-            if self._over:
-                return self._take_from_ring()
-            found = self._past.take()
-            if found is not None:
-                self._epoch, self._rows = found
-                self._row = 0
-            elif self._live is None:
+            if self._ahead is not None and self._is_the_rings_turn(self._ahead):
+                if self._ahead.first() is None:
+                    self._settle()
+                    return False
+                self._give(*self._ahead.pop(), of_ring=True)
+            elif (found := self._past.take()) is not None:
+                self._give(*found, of_ring=False)
+            elif self._ahead is None:
                 self._join()
                 self._past.look_again()
-            elif self._has_reached_the_ring() or time.monotonic() >= self._deadline_s:
-                self._over = True
+            elif self._is_last_look:
+                self._gave_up = True
             elif time.monotonic() < self._look_s:
                 return False
             else:
-                self._look_s = time.monotonic() + _EVERY_S
+                now_s = time.monotonic()
+                self._look_s, self._is_last_look = now_s + _EVERY_S, self._past.is_over or now_s >= self._deadline_s
                 self._past.look_again()
         return True
 
+    def _give(self, epoch: int, rows: pa.RecordBatch, *, of_ring: bool) -> None:
+        if of_ring:
+            rows = self._past.new(epoch, rows)  # without those that the recording gave, with what the seam has lost
+        self._epoch, self._rows, self._row, self._listed, self._of_ring = epoch, rows, 0, [], of_ring
+
     def _join(self) -> None:
         self._live = Subscriber(self.topic, **self._live_options)
-        self._deadline_s = time.monotonic() + _SEAM_S
+        self._ahead = Ahead(self._live)
         there = self._live._describe()
         if there is None:
             return
@@ -289,24 +294,26 @@ class HistorySubscriber(Screened, AsyncIteration, Closing):
             return
         for each in seen["participants"]:
             if each["slot"] == there["slot"] and seen["epoch"] == there["epoch"]:
-                self._first = (there["epoch"], each["sequence"])
+                self._joined_at = (there["epoch"], each["sequence"])
 
-    def _has_reached_the_ring(self) -> bool:
-        """Has everything been read that was recorded before the first message that the ring has for us?"""
-        return (self._first is not None and self._past.has_reached(*self._first)) or self._past.is_over
+    def _is_the_rings_turn(self, ahead: Ahead) -> bool:
+        """Has everything been given that was recorded before the ring's next message, or will it not come?"""
+        ahead.take_in()
+        reaching = ahead.first() or self._joined_at
+        if reaching != self._reaching or not self._deadline_s:
+            self._reaching, self._deadline_s = reaching, time.monotonic() + _SEAM_S
+            self._is_last_look = self._gave_up = False
+        self._over = self._gave_up or (reaching is not None and self._past.has_reached(*reaching))
+        return self._over
 
-    def _take_from_ring(self) -> bool:
-        """The ring's first messages, without those that the recording gave, and with what the seam has lost."""
-        assert self._live is not None
-        while len(batch := self._live.recv_batch(_AT_THE_SEAM)):
-            rows = self._past.new(batch.epoch, pa.record_batch(batch))
-            if len(rows):
-                self._epoch, self._rows, self._row = batch.epoch, rows, 0
-                self._settled, self._live_before = True, self._live.lost
-                for name, names in self._screens().items():
-                    setattr(self._live, name, names)
-                return True
-        return False
+    def _settle(self) -> None:
+        """Nothing of the ring waits. Its next message is the first that the native reader gives, unless what is lost
+        before that one is not known yet: a message tells it."""
+        if self._live is not None and (self._of_ring or not self._gave_up):
+            self._settled = self._of_ring = True
+            self._live_before = self._live.lost
+            for name, names in self._screens().items():
+                setattr(self._live, name, names)
 
     # ------------------------------------------------------------------------------------- helpers
 
@@ -354,7 +361,7 @@ class HistorySubscriber(Screened, AsyncIteration, Closing):
             row = self._rows.slice(self._row, 1)
             if self._wanted(row).all():
                 return True
-            self._row += 1
+            self._pass(1)
             self._batch(row)
         return False
 
@@ -405,7 +412,7 @@ def _wait_for_all(subscribers: Sequence[Any], timeout: float | None) -> list[Any
 
 
 def _ring_of(each: Any) -> Any:
-    """What is waited for: nothing of one that is still in its recording."""
+    """What is waited for: nothing of one that is still in its recording, or for which enough waits."""
     if not isinstance(each, HistorySubscriber):
         return each
-    return each._live if each._over else None
+    return None if each._ahead is None or each._ahead.is_full else each._live
