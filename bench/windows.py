@@ -2,8 +2,12 @@
 
 The other sides have the same cells in a Parquet file, with the pictures as their bytes: pandas as one would write it,
 the table in memory and a stack of 16 rows; and `datasets` of Hugging Face, if it is there, in numpy's format. All give
-arrays; of a batch, every byte is copied once more. The pixels are in memory on all sides, so what is measured is what a
-window costs besides the reading of its pixels. The seconds are those of the processor.
+arrays, and the batches of all are written into the memory of the batch before. *The copy alone* is what no program can
+go below: the pixels of 8 windows, from where they are to where the batch is. The pixels are in memory on all sides, so
+what is measured is what a window costs besides the reading of its pixels. The seconds are those of the processor.
+
+Where the camera's pictures are JPEG, the other sides decode those of each window, with pillow; ringmain has decoded
+them when its file was written (`decode=True`).
 
     python -m bench.windows
 
@@ -13,18 +17,20 @@ prints the figures, and how memory grows with the data.
 from __future__ import annotations
 
 import atexit
+import io
 import itertools
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import msgspec
 import numpy as np
@@ -42,9 +48,12 @@ HZ, SIDE, LENGTH = 30, 224, 16
 SECONDS = 10
 SHAPE = (SIDE, SIDE, 3)
 GRID = Grid(hz=HZ, topics={"state": "linear", "imu": "linear", "camera": "newest"})
-EPISODES = Episodes(length_s=5.0)
+EPISODE_S = 5.0
+EPISODES = Episodes(length_s=EPISODE_S)
 BATCH = 8
-WINDOWS, BATCHES = "16-step windows", "16-step windows in batches of 8"
+WINDOWS, BATCHES, JPEGS = "16-step windows", "16-step windows in batches of 8", "16-step windows of JPEG"
+COPY = "the copy alone"
+MEMORY_S = (10, 40, 160, 640)
 
 
 class State(msgspec.Struct):
@@ -62,18 +71,18 @@ class Items(Protocol):
     def __getitem__(self, number: int, /) -> dict[str, Any]: ...
 
 
-def record(path: Path, seconds: int = SECONDS) -> None:
+def record(path: Path, seconds: int = SECONDS, *, jpeg: bool = False) -> None:
     """A camera of 30 pictures a second, a state of 100, an IMU of 200."""
     start_ns, rng = 1_700_000_000 * 10**9, np.random.default_rng(0)
     trailer = msgspec.msgpack.encode(Trailer(FrameLayout.of_image("rgb", SIDE, SIDE), 0, 0, 0, True, {}))
     writer = RecordingWriter(path, recorder="bench", fsync="never")
     states, imus = typed.codec_for(State), typed.codec_for(Imu)
-    writer.declare("camera", epoch=1, contract=FRAMES)
+    writer.declare("camera", epoch=1, contract="broadcast" if jpeg else FRAMES)
     writer.declare("state", epoch=1, schema=states.schema.to_bytes())
     writer.declare("imu", epoch=1, schema=imus.schema.to_bytes())
 
     def picture(n: int) -> bytes:
-        return rng.bytes(SIDE * SIDE * 3) + trailer + END.pack(len(trailer), MARK)
+        return _jpeg(n) if jpeg else rng.bytes(SIDE * SIDE * 3) + trailer + END.pack(len(trailer), MARK)
 
     def state(n: int) -> bytes:
         return bytes(states.encode(State((n, -n, 0.5), n / 2)))
@@ -91,6 +100,17 @@ def record(path: Path, seconds: int = SECONDS) -> None:
             )
             writer.append(topic, 1, batch, record_time_ns=start_ns)
     writer.close()
+
+
+def _jpeg(n: int) -> bytes:
+    """A gradient that moves."""
+    from PIL import Image
+
+    ramp = np.arange(SIDE)
+    pixels = np.stack(np.broadcast_arrays(ramp[:, None] + n, ramp[None, :], 128), axis=2).astype(np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "JPEG", quality=90)
+    return file.getvalue()
 
 
 def flat_parquet(recording: Path, path: Path) -> None:
@@ -113,6 +133,14 @@ def flat_parquet(recording: Path, path: Path) -> None:
     pq.write_table(pa.Table.from_pylist(rows), path)
 
 
+def pixels_of(one: bytes) -> np.ndarray[Any, Any]:
+    if len(one) == SIDE * SIDE * 3:
+        return np.frombuffer(one, np.uint8).reshape(SHAPE)
+    from PIL import Image
+
+    return np.asarray(Image.open(io.BytesIO(one)))
+
+
 class OfPandas:
     """A data set as one writes it."""
 
@@ -129,7 +157,7 @@ class OfPandas:
 
     def __getitem__(self, number: int) -> dict[str, Any]:
         rows = self.frame.iloc[self.starts[number] : self.starts[number] + LENGTH]
-        pictures = [np.frombuffer(one, np.uint8).reshape(SHAPE) for one in rows["camera"]]
+        pictures = [pixels_of(one) for one in rows["camera"]]
         return {"state": np.stack(rows["state"]), "imu": np.stack(rows["imu"]), "camera": np.stack(pictures)}
 
 
@@ -150,57 +178,79 @@ class OfHuggingFace(OfPandas):
     def __getitem__(self, number: int) -> dict[str, Any]:
         start = self.starts[number]
         rows = self.rows[start : start + LENGTH]
-        pictures = [np.frombuffer(one, np.uint8).reshape(SHAPE) for one in rows["camera"]]
+        pictures = [pixels_of(one) for one in rows["camera"]]
         return {"state": rows["state"], "imu": rows["imu"], "camera": np.stack(pictures)}
 
 
+class TheCopy:
+    """The pixels of windows that are there, one after another."""
+
+    def __init__(self, windows: Windows) -> None:
+        self.pixels = [windows[number]["camera"] for number in range(len(windows))]
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    def __getitem__(self, number: int) -> dict[str, Any]:
+        return {"camera": self.pixels[number]}
+
+
+def stacked(items: Items, numbers: list[int], out: dict[str, Any] | None) -> dict[str, Any]:
+    """A batch, as a loader makes it; `out`: the one before."""
+    if isinstance(items, Windows):
+        return items.batch(numbers, out=out)
+    found = [items[number] for number in numbers]
+    return {name: np.stack([one[name] for one in found], out=out and out[name]) for name in found[0]}
+
+
 def rate(items: Items, batch: int, budget_s: float) -> float:
-    """Windows in a second of the processor's time; in batches as a loader makes them, or one by one."""
+    """Windows in a second of the processor's time, in batches or one by one."""
     order = Order(len(items), seed=1)
     numbers = itertools.chain.from_iterable(itertools.repeat(order))
     for number in order:
         items[number]
+    out: dict[str, Any] | None = None
     done, began, wall = 0, time.process_time(), time.perf_counter()
     while done < 64 or time.perf_counter() - wall < budget_s:
-        wanted = [next(numbers) for _ in range(batch)]
         if batch == 1:
-            items[wanted[0]]
-        elif isinstance(items, Windows):
-            items.batch(wanted)
+            items[next(numbers)]
         else:
-            found = [items[number] for number in wanted]
-            {name: np.stack([one[name] for one in found]) for name in found[0]}
+            out = stacked(items, [next(numbers) for _ in range(batch)], out)
         done += batch
     return done / (time.process_time() - began)
 
 
 @cache
-def _data() -> Path:
+def _data(*, jpeg: bool) -> Path:
     directory = Path(tempfile.mkdtemp(prefix="ringmain-bench-windows-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    record(directory / "recording")
+    record(directory / "recording", jpeg=jpeg)
     flat_parquet(directory / "recording", directory / "cells.parquet")
     return directory
 
 
 @cache
-def opened(who: str) -> Items:
-    directory = _data()
+def opened(who: str, *, jpeg: bool = False) -> Items:
+    directory = _data(jpeg=jpeg)
     if who == "ringmain":
-        return Windows(directory / "recording", grid=GRID, episodes=EPISODES, length=LENGTH)
+        return Windows(directory / "recording", grid=GRID, episodes=EPISODES, length=LENGTH, decode=True)
+    if who == COPY:
+        return TheCopy(cast(Windows, opened("ringmain")))
     return OfPandas(directory / "cells.parquet") if who == "pandas" else OfHuggingFace(directory / "cells.parquet")
 
 
 def window_cells() -> list[Cell]:
-    def run(who: str, batch: int) -> Callable[[float], float]:
-        return lambda budget_s: rate(opened(who), batch, budget_s)
+    def run(who: str, batch: int, jpeg: bool) -> Callable[[float], float]:
+        return lambda budget_s: rate(opened(who, jpeg=jpeg), batch, budget_s)
 
     there = ["ringmain", "pandas", *(["datasets"] if find_spec("datasets") else [])]
     return [
-        Cell(f"{name}, {who}", "/s", run(who, batch), lower_is_better=False)
-        for name, batch in ((WINDOWS, 1), (BATCHES, BATCH))
-        for who in there
-    ]
+        Cell(f"{name}, {who}", "/s", run(who, batch, jpeg), lower_is_better=False)
+        for name, batch, jpeg in (
+            (WINDOWS, 1, False), (BATCHES, BATCH, False), *([(JPEGS, 1, True)] if find_spec("PIL") else [])
+        )
+        for who in (*there, *([COPY] if batch > 1 else []))
+    ]  # fmt: skip
 
 
 def anonymous_mb() -> float:
@@ -209,24 +259,40 @@ def anonymous_mb() -> float:
     return int(next(line.split()[1] for line in lines if line.startswith("RssAnon"))) / 1024
 
 
+def memory(recording: Path) -> None:
+    """In a process of its own: how much memory it has for itself at most while the file is written, and then while all
+    windows are read."""
+    before, ended, seen = anonymous_mb(), threading.Event(), [0.0]
+
+    def look() -> None:
+        while not ended.wait(0.005):
+            seen[0] = max(seen[0], anonymous_mb())
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    windows = Windows(recording, grid=GRID, episodes=EPISODES, length=LENGTH)
+    writing, seen[0] = seen[0], 0.0
+    for number in windows.order(seed=1):
+        windows[number]["camera"].sum()
+    ended.set()
+    thread.join()
+    pixels = len(windows.episodes) * EPISODE_S * HZ * SIDE * SIDE * 3 / 1e6
+    print(
+        f"{pixels:6.0f} MB of pixels, {len(windows)} windows: at most {writing - before:.0f} MB of memory more while "
+        f"the file is written, {seen[0] - before:.0f} MB while they are read"
+    )
+
+
 def main() -> None:
-    if len(sys.argv) == 3:  # a process of its own: how much memory it has after all windows were read once
-        seconds = int(sys.argv[2])
-        with tempfile.TemporaryDirectory() as name:
-            record(Path(name) / "r", seconds)
-            before = anonymous_mb()
-            windows = Windows(Path(name) / "r", grid=GRID, episodes=EPISODES, length=LENGTH)
-            for number in windows.order(seed=1):
-                windows[number]["camera"].sum()
-            pixels = seconds * HZ * SIDE * SIDE * 3 / 1e6
-            print(
-                f"{pixels:6.0f} MB of pixels, {len(windows)} windows: {anonymous_mb() - before:.0f} MB of memory more"
-            )
+    if len(sys.argv) == 3:
+        memory(Path(sys.argv[2]))
         return
     for cell in window_cells():
-        print(f"{cell.name:40} {max(cell.run(1.0) for _ in range(3)):10,.0f} /s", flush=True)
-    for seconds in (10, 40):
-        subprocess.run([sys.executable, "-m", "bench.windows", "--memory", str(seconds)], check=True, env=os.environ)
+        print(f"{cell.name:46} {max(cell.run(1.0) for _ in range(3)):10,.0f} /s", flush=True)
+    for seconds in MEMORY_S:
+        with tempfile.TemporaryDirectory() as name:
+            record(Path(name) / "r", seconds)
+            subprocess.run([sys.executable, "-m", "bench.windows", "--memory", f"{name}/r"], check=True, env=os.environ)
 
 
 if __name__ == "__main__":

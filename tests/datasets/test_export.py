@@ -84,7 +84,7 @@ def test_what_is_interrupted_leaves_nothing(tmp_path: Path, monkeypatch: pytest.
     def fail(pixels: Any) -> bytes:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ringmain.datasets._export._png", fail)
+    monkeypatch.setattr("ringmain.datasets._export.png", fail)
     with pytest.raises(KeyboardInterrupt):
         windows(drive(tmp_path / "r")).export(tmp_path / "out" / "all")
     assert list((tmp_path / "out").iterdir()) == []

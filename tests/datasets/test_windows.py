@@ -85,6 +85,11 @@ def test_windows_are_in_place_and_a_batch_is_their_stack(tmp_path: Path) -> None
     batch = found.batch([0, 5])
     assert batch["camera_front"].shape == (2, 4, 12, 16, 3)
     assert same({name: value[1] for name, value in batch.items()}, found[5])
+    assert found.batch([4, 1], out=batch) is batch
+    assert same({name: value[0] for name, value in batch.items()}, found[4])
+    for other in (found.batch([1]), {"camera_front": batch["camera_front"]}):
+        with pytest.raises(rm.InvalidArgument, match="out is no batch of 2"):
+            found.batch([1, 2], out=other)
     with pytest.raises(IndexError, match=f"of {len(found)}"):
         found[len(found)]
 
@@ -107,16 +112,18 @@ def test_no_window_has_a_null_or_steps_of_two_episodes(tmp_path: Path) -> None:
     assert len(Windows(path, grid=grid, episodes=Episodes(length_s=2.0), length=21)) == 0
 
 
+def picture(brightness: int, format: str, width: int = 8) -> bytes:
+    file = io.BytesIO()
+    Image.new("RGB", (width, 6), (brightness, 0, 0)).save(file, format)
+    return file.getvalue()
+
+
+class Camera(msgspec.Struct):
+    image: bytes
+    broken: bytes
+
+
 def test_pictures_as_files_are_decoded_and_what_has_no_shape_is_named(tmp_path: Path) -> None:
-    def picture(brightness: int, format: str) -> bytes:
-        file = io.BytesIO()
-        Image.new("RGB", (8, 6), (brightness, 0, 0)).save(file, format)
-        return file.getvalue()
-
-    class Camera(msgspec.Struct):
-        image: bytes
-        broken: bytes
-
     topics: dict[str, Any] = {
         "camera": (Camera, [At(n * 100 * MS, Camera(picture(n, "png"), b"?")) for n in range(20)]),
         "scan": (Scan, [At(n * 100 * MS, Scan([1.0] * (n + 1))) for n in range(20)]),
@@ -134,6 +141,39 @@ def test_pictures_as_files_are_decoded_and_what_has_no_shape_is_named(tmp_path: 
     assert found[5][arrays[0]].tolist() == [[[5] * 3] * 2, [[6] * 3] * 2]
     streamed = list(WindowStream(path, grid=grid, episodes=Episodes(length_s=1.0), length=2))
     assert all(same(one, other) for one, other in zip(found, streamed, strict=True))
+
+
+@pytest.mark.parametrize("period_ms", [100, 300])
+def test_pictures_that_are_decoded_once_are_in_place(tmp_path: Path, period_ms: int) -> None:
+    """Unless the camera is slower than the grid."""
+    messages = [At(n * period_ms * MS, picture(10 * n, "jpeg")) for n in range(2000 // period_ms)]
+    path = record(tmp_path / "r", {"camera": (None, messages)})
+    grid, seconds = Grid(hz=10, topics={"camera": "newest"}), Episodes(length_s=1.0)
+    each, once = (Windows(path, grid=grid, episodes=seconds, length=3, decode=decode) for decode in (False, True))
+    assert len(each) == len(once) > 0
+    assert all(same(one, other) for one, other in zip(each, once, strict=True))
+    assert np.shares_memory(once[0]["camera"], once[0]["camera"]) == (period_ms == 100)
+    assert once.features == each.features
+
+
+@pytest.mark.parametrize("decode", [False, True])
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [(picture(1, "png", 10), "its shape changes"), (b"\xff\xd8\xff?", "a picture that cannot be read")],
+)
+def test_a_camera_with_a_picture_that_does_not_fit_is_left_out(
+    tmp_path: Path, other: bytes, reason: str, decode: bool
+) -> None:
+    messages = [At(n * 100 * MS, other if n == 15 else picture(n, "png")) for n in range(20)]
+    topics: dict[str, Any] = {
+        "camera": (None, messages),
+        "a": (Action, [At(n * 100 * MS, Action(n)) for n in range(20)]),
+    }
+    path = record(tmp_path / "r", topics)
+    options: Any = {"grid": Grid(hz=10, topics=dict.fromkeys(topics, "newest")), "episodes": Episodes(length_s=1.0)}
+    found = Windows(path, length=2, decode=decode, **options)
+    assert found.features.keys() == {"a.steer"}
+    assert found.left_out["camera"].startswith(reason)
 
 
 def test_a_lake_gives_the_same_windows(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ringmain.datasets import _lerobot
+from ringmain.datasets._pictures import png
 from ringmain.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -116,17 +117,7 @@ def _parts(store: Store, number: int, episode: int) -> Iterator[Steps]:
 
 def _for_files(array: np.ndarray) -> Any:
     is_picture = array.dtype == np.uint8 and (array.ndim == 3 or (array.ndim == 4 and array.shape[3] in (3, 4)))
-    return [_png(one) for one in array] if is_picture else array
-
-
-def _png(pixels: np.ndarray) -> bytes:
-    try:
-        from PIL import Image
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("pictures need pillow: pip install 'ringmain[view]'", name="PIL") from error
-    file = io.BytesIO()
-    Image.fromarray(np.ascontiguousarray(pixels)).save(file, "PNG", compress_level=1)
-    return file.getvalue()
+    return [png(one) for one in array] if is_picture else array
 
 
 class _Parquet:

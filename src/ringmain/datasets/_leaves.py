@@ -16,11 +16,10 @@ import pyarrow.compute as pc
 
 from ringmain.datasets._cells import arrays
 from ringmain.datasets._grid import age_label, label_of
+from ringmain.datasets._pictures import is_picture, shape_of
 from ringmain.errors import Corrupt
 from ringmain.recording._decode import PAYLOAD
 from ringmain.recording._frames import MARK, RecordedFrame
-
-_PICTURES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF8", b"BM", b"II*\x00", b"MM\x00*")
 
 
 @dataclass(frozen=True)
@@ -116,8 +115,8 @@ def _special(values: pa.Array) -> Leaf | str:
         return "bytes that are no frame and no picture"
     if unique[0].endswith(MARK):
         return _frames(unique, of_step)
-    if all(one.startswith(_PICTURES) or (one[:4] == b"RIFF" and one[8:12] == b"WEBP") for one in unique):
-        return Repeated(of_step, unique)
+    if all(map(is_picture, unique)):
+        return _files(unique, of_step)
     return "bytes that are no frame and no picture"
 
 
@@ -141,6 +140,14 @@ def _frames(payloads: list[bytes], of_step: np.ndarray) -> Leaf | str:
     if any(one.shape != frames[0].shape or one.dtype != frames[0].dtype for one in frames):
         return "its shape changes"
     return Repeated(of_step, np.stack(frames))
+
+
+def _files(pictures: list[bytes], of_step: np.ndarray) -> Leaf | str:
+    try:
+        shapes = set(map(shape_of, pictures))
+    except OSError as error:
+        return f"a picture that cannot be read: {error}"
+    return Repeated(of_step, pictures) if len(shapes) == 1 else "its shape changes"
 
 
 def _of_data(values: pa.Array) -> Leaf | str:

@@ -15,7 +15,6 @@ import mmap
 import os
 import shutil
 from collections.abc import Mapping
-from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,12 +22,14 @@ import msgspec
 import numpy as np
 
 from ringmain.datasets._leaves import Leaf
+from ringmain.datasets._pictures import decoded, shape_of
 from ringmain.errors import LakeError
 
 VERSION = 2  # 1 had no times
 _ALIGN = 64
 _REPEATS = 1.5
 """A camera that is about as fast as the grid has a frame twice now and then: written twice, each window is in place."""
+_RUNS = 4096  # whose arrays are kept: making one costs as much as all else of a window
 
 
 class Part(msgspec.Struct, array_like=True):
@@ -82,8 +83,8 @@ class Index(msgspec.Struct):
 class StoreWriter:
     """Writes a store. `close` puts it in place."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    def __init__(self, directory: Path, *, decode: bool = False) -> None:
+        self._directory, self._decode = directory, decode
         self._draft = directory.with_name(f".{directory.name}.{os.getpid()}.{os.urandom(4).hex()}")
         self._draft.mkdir(parents=True)
         self._file: IO[bytes] = open(self._draft / "data", "wb")  # noqa: SIM115
@@ -99,17 +100,24 @@ class StoreWriter:
     def _part(self, leaf: Leaf) -> Part:
         if isinstance(leaf, np.ndarray):
             return Part(leaf.dtype.str, leaf.shape[1:], self._put(leaf))
-        if isinstance(leaf.values, np.ndarray) and len(leaf.of_step) <= _REPEATS * len(leaf.values):
-            starts = [self._put(leaf.values[n], packed=k > 0) for k, n in enumerate(leaf.of_step.tolist())]
-            return Part(leaf.values.dtype.str, leaf.values.shape[1:], starts[0])
-        steps_at = self._put(leaf.of_step.astype(np.int64))
-        if isinstance(leaf.values, np.ndarray):
-            shape = leaf.values.shape[1:]
-            return Part(leaf.values.dtype.str, shape, self._put(leaf.values), steps_at, values=len(leaf.values))
-        ends_at = self._put(np.cumsum([len(one) for one in leaf.values]))
-        at = self._put(np.frombuffer(b"".join(leaf.values), np.uint8))
-        shape = decoded(leaf.values[0]).shape
-        return Part("|u1", shape, at, steps_at, ends_at, len(leaf.values))
+        if isinstance(leaf.values, list) and not self._decode:
+            steps_at = self._put(leaf.of_step.astype(np.int64))
+            ends_at = self._put(np.cumsum([len(one) for one in leaf.values]))
+            at = self._put(np.frombuffer(b"".join(leaf.values), np.uint8))
+            return Part("|u1", shape_of(leaf.values[0]), at, steps_at, ends_at, len(leaf.values))
+        return self._arrays(leaf.values, leaf.of_step)
+
+    def _arrays(self, values: np.ndarray | list[bytes], of_step: np.ndarray) -> Part:
+        """One by one: decoded, they may be more than there is memory."""
+        is_slow = len(of_step) > _REPEATS * len(values)
+        steps_at = self._put(of_step.astype(np.int64)) if is_slow else -1
+        at, last, one = -1, -1, np.empty(0)
+        for n in range(len(values)) if is_slow else of_step.tolist():
+            if n != last:
+                one, last = values[n] if isinstance(values, np.ndarray) else decoded(values[n]), n
+            start = self._put(one, packed=at >= 0)
+            at = start if at < 0 else at
+        return Part(one.dtype.str, one.shape, at, steps_at, values=len(values) if is_slow else 0)
 
     def _put(self, values: np.ndarray, *, packed: bool = False) -> int:
         """Where it is; `packed`: right behind what was put before."""
@@ -159,29 +167,43 @@ class Store:
         if self.index.version != VERSION:
             raise LakeError(f"{directory} was written by another version of ringmain: delete it")
         self._map: mmap.mmap | None = None
+        self._whole: dict[int, dict[str, np.ndarray | None]] = {}
         self._recent: dict[tuple[int, str, int], np.ndarray] = {}
         self._recent_bytes = 0
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_map": None, "_recent": {}, "_recent_bytes": 0}
+        return {**self.__dict__, "_map": None, "_whole": {}, "_recent": {}, "_recent_bytes": 0}
 
     def read(self, run: int, start: int, length: int) -> dict[str, np.ndarray]:
         """Of `length` steps from the `start`-th of a run on. Arrays in place; writing to one changes the process's own
         copy of that page, and nothing else."""
-        parts = self.index.runs[run].parts
+        whole = self._whole.get(run) or self._look_at(run)
+        end = start + length
         return {
-            name: self._values(run, name, parts[name], kind[0], start, length)
-            for name, kind in self.index.features.items()
+            name: self._values(run, name, start, length) if values is None else values[start:end]
+            for name, values in whole.items()
         }
+
+    def _look_at(self, run: int) -> dict[str, np.ndarray | None]:
+        """The features of a whole run, in place: a window is a slice of each. None: what has to be put together."""
+        if len(self._whole) >= _RUNS:
+            self._whole.clear()
+        known, kinds = self.index.runs[run], self.index.features
+        self._whole[run] = {
+            name: self._array(part.dtype, part.shape, part.at, 0, known.steps)
+            if part.steps_at < 0 and part.dtype == kinds[name][0] else None
+            for name, part in ((name, known.parts[name]) for name in kinds)
+        }  # fmt: skip
+        return self._whole[run]
 
     def times_us(self, run: int, start: int, length: int) -> np.ndarray:
         """The ticks of these steps, since 1970."""
         return self._array("<i8", (), self.index.runs[run].times_at, start, length)
 
-    def _values(self, run: int, name: str, part: Part, dtype: str, start: int, length: int) -> np.ndarray:
+    def _values(self, run: int, name: str, start: int, length: int) -> np.ndarray:
+        part = self.index.runs[run].parts[name]
         if part.steps_at < 0:
-            found = self._array(part.dtype, part.shape, part.at, start, length)
-            return found if part.dtype == dtype else found.astype(dtype)
+            return self._array(part.dtype, part.shape, part.at, start, length).astype(self.index.features[name][0])
         of_step = self._array("<i8", (), part.steps_at, start, length)
         if part.ends_at >= 0:
             return np.stack([self._picture(run, name, part, n) for n in of_step.tolist()])
@@ -216,13 +238,3 @@ class Store:
 
 
 RECENT_BYTES = 64 << 20
-
-
-def decoded(picture: bytes) -> np.ndarray:
-    """A picture in a file's format, such as JPEG, as height x width x 3."""
-    try:
-        from PIL import Image
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("pictures need pillow: pip install 'ringmain[view]'", name="PIL") from error
-    with Image.open(BytesIO(picture)) as opened:
-        return np.asarray(opened.convert("RGB"))

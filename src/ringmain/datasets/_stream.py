@@ -15,7 +15,7 @@ from ringmain.datasets._feed import open_feed
 from ringmain.datasets._grid import Grid
 from ringmain.datasets._leaves import Leaf, Repeated, whole_runs
 from ringmain.datasets._open import Data
-from ringmain.datasets._store import decoded
+from ringmain.datasets._pictures import decoded
 from ringmain.datasets._windows import as_tensors, check_window, chosen_features
 from ringmain.errors import InvalidArgument
 

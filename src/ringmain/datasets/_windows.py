@@ -11,6 +11,7 @@ import os
 import shutil
 import tempfile
 import weakref
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -21,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from ringmain.datasets._cells import TIME
-from ringmain.datasets._episodes import Episodes
+from ringmain.datasets._episodes import Episodes, Span
 from ringmain.datasets._export import Exported, Format, export
 from ringmain.datasets._feed import Feed, open_feed
 from ringmain.datasets._grid import Grid
@@ -33,6 +34,7 @@ from ringmain.datasets._store import VERSION, Store, StoredEpisode, StoreWriter
 from ringmain.errors import InvalidArgument
 
 By = Literal["host", "episode"]
+_UNUSED_BYTES = 32 << 20  # of Arrow's, before it is asked to give memory back
 _EPISODES = pa.schema(
     [
         ("episode", pa.string()), ("host", pa.string()), ("begin", TIME), ("end", TIME), ("state", pa.string()),
@@ -60,6 +62,8 @@ class Windows:
     topics: those of the grid that a window has; None: all.
     newest: of a topic that is a window of messages the newest so many, with NaN in front where there are fewer.
     ages: also how old each cell is.
+    decode: JPEG and PNG are decoded once, when the mapped file is written, and not for each window. The file is as
+    large as their pixels.
     cache: a directory for the mapped file, which is used again as long as the data and the recipe are the same. None: a
     temporary one, removed with this object.
     tensors: of torch, and not arrays of numpy.
@@ -77,6 +81,7 @@ class Windows:
         topics: Sequence[str] | None = None,
         newest: Mapping[str, int] | None = None,
         ages: bool = False,
+        decode: bool = False,
         cache: str | Path | None = None,
         tensors: bool = False,
     ) -> None:
@@ -85,7 +90,7 @@ class Windows:
         features = chosen_features(feed, topics, newest, ages)
         self.length, self.stride, self.tensors = length, stride, tensors
         self.hz = feed.hz
-        self._store = stored(feed, features, None if cache is None else Path(cache))
+        self._store = stored(feed, features, None if cache is None else Path(cache), decode=decode)
         self._choose(range(len(self._store.index.runs)))
 
     def _choose(self, runs: Sequence[int]) -> None:
@@ -93,10 +98,10 @@ class Windows:
         known = self._store.index.runs
         self._runs = np.fromiter(runs, np.int64)
         steps = np.fromiter((known[n].steps for n in runs), np.int64)
-        self._ends = np.cumsum(np.maximum(0, (steps - self.length) // self.stride + 1))
+        self._ends: list[int] = np.cumsum(np.maximum(0, (steps - self.length) // self.stride + 1)).tolist()
 
     def __len__(self) -> int:
-        return int(self._ends[-1]) if len(self._ends) else 0
+        return self._ends[-1] if self._ends else 0
 
     def __getitem__(self, number: int) -> dict[str, Any]:
         run, start = self._where(number)
@@ -106,18 +111,27 @@ class Windows:
     def __getitems__(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
         return [self[number] for number in numbers]
 
-    def batch(self, numbers: Sequence[int]) -> dict[str, Any]:
-        """Several windows as one: each array has a first dimension for them."""
+    def batch(self, numbers: Sequence[int], *, out: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Several windows as one: each array has a first dimension for them.
+
+        out: a batch of as many windows that is no longer needed; it is written over, and given back. New memory for
+        each batch costs a tenth of the time."""
         if not len(numbers):
             raise InvalidArgument("a batch has 1 window or more")
-        stacked = {
-            name: np.empty((len(numbers), self.length, *shape), dtype)
-            for name, (dtype, shape) in self._store.index.features.items()
-        }
+        kinds = self._store.index.features
+        if out is None:
+            made = {name: np.empty((len(numbers), self.length, *kinds[name][1]), kinds[name][0]) for name in kinds}
+            out = as_tensors(made) if self.tensors else made
+        stacked = {name: np.asarray(values) for name, values in out.items()}
+        there = {name: (values.shape, values.dtype) for name, values in stacked.items()}
+        if there != {
+            name: ((len(numbers), self.length, *shape), np.dtype(dtype)) for name, (dtype, shape) in kinds.items()
+        }:
+            raise InvalidArgument(f"out is no batch of {len(numbers)} of these windows")
         for n, number in enumerate(numbers):
             for name, values in self._store.read(*self._where(number), self.length).items():
                 stacked[name][n] = values
-        return as_tensors(stacked) if self.tensors else stacked
+        return out
 
     def where(self, number: int) -> tuple[str, int]:
         """(the episode of a window, its first step there)."""
@@ -129,8 +143,8 @@ class Windows:
         if not -len(self) <= number < len(self):
             raise IndexError(f"window {number} of {len(self)}")
         number = int(number) % len(self)
-        which = int(np.searchsorted(self._ends, number, "right"))
-        before = int(self._ends[which - 1]) if which else 0
+        which = bisect_right(self._ends, number)
+        before = self._ends[which - 1] if which else 0
         return int(self._runs[which]), (number - before) * self.stride
 
     @property
@@ -244,17 +258,17 @@ def as_tensors(found: Mapping[str, np.ndarray]) -> dict[str, Any]:
     return {name: torch.from_numpy(np.ascontiguousarray(values)) for name, values in found.items()}
 
 
-def stored(feed: Feed, features: Features, cache: Path | None) -> Store:
+def stored(feed: Feed, features: Features, cache: Path | None, *, decode: bool) -> Store:
     """The features of all episodes, written unless they are there."""
     if cache is not None:
-        wanted = [VERSION, feed.state(), features.topics, sorted(features.newest.items()), features.ages]
+        wanted = [VERSION, feed.state(), features.topics, sorted(features.newest.items()), features.ages, decode]
         directory = cache / hashlib.sha256(msgspec.json.encode(wanted)).hexdigest()[:32]
         if not (directory / "index").exists():
-            _write(feed, features, directory)
+            _write(feed, features, directory, decode)
         return Store(directory)
     parent = Path(tempfile.mkdtemp(prefix="ringmain-windows-"))
     try:
-        _write(feed, features, parent / "store")
+        _write(feed, features, parent / "store", decode)
         store = Store(parent / "store")
     except BaseException:
         shutil.rmtree(parent, ignore_errors=True)
@@ -269,26 +283,34 @@ def _remove(directory: Path, owner: int) -> None:
             shutil.rmtree(directory)
 
 
-def _write(feed: Feed, features: Features, directory: Path) -> None:
+def _write(feed: Feed, features: Features, directory: Path, decode: bool) -> None:
     """Episode by episode: memory is that of one."""
-    writer = StoreWriter(directory)
+    writer = StoreWriter(directory, decode=decode)
+    unused_bytes = 0
     try:
         for span in feed.spans():
-            verdict, cells = feed.load(span)
-            if cells is None:
-                continue
-            known = StoredEpisode(
-                verdict.episode, verdict.host, verdict.begin, verdict.end, verdict.state, verdict.labels
-            )
-            writer.index.episodes.append(known)
-            for first, end in whole_runs(cells, features.topics):
-                leaves = features.of(cells.slice(first, end - first), writer.index.left_out)
-                times = np.asarray(cells.column("rm_time").cast(pa.int64()))[first:end]
-                writer.add(first, times, leaves)
+            unused_bytes += _add(writer, feed, features, span)
+            if unused_bytes > _UNUSED_BYTES:
+                pa.default_memory_pool().release_unused()
+                unused_bytes = 0
         writer.close()
     except BaseException:
         writer.abandon()
         raise
+
+
+def _add(writer: StoreWriter, feed: Feed, features: Features, span: Span) -> int:
+    """How many bytes the cells of an episode had, none of which is in memory any more."""
+    verdict, cells = feed.load(span)
+    if cells is None:
+        return 0
+    known = StoredEpisode(verdict.episode, verdict.host, verdict.begin, verdict.end, verdict.state, verdict.labels)
+    writer.index.episodes.append(known)
+    for first, end in whole_runs(cells, features.topics):
+        leaves = features.of(cells.slice(first, end - first), writer.index.left_out)
+        times = np.asarray(cells.column("rm_time").cast(pa.int64()))[first:end]
+        writer.add(first, times, leaves)
+    return int(cells.nbytes)
 
 
 def _groups(episodes: Sequence[StoredEpisode], used: Sequence[int], by: By) -> dict[int, str]:
