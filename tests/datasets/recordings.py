@@ -71,11 +71,11 @@ def frame(brightness: int, width: int = 16, height: int = 12) -> bytes:
 
 def record(
     path: Path, topics: Mapping[str, tuple[type | None, Sequence[At]]], *, host: str = "robot-1", epoch: int = 1,
-    seal: bool = True,
+    seal: bool = True, recorder: str = "",
 ) -> Path:  # fmt: skip
     """A recording of these messages; times are relative to START_NS. A topic without a type has only bytes."""
     with patch.object(socket, "gethostname", lambda: host):
-        writer = RecordingWriter(path, recorder=f"recorder-{host}", fsync="never", flush_interval_s=1000)
+        writer = RecordingWriter(path, recorder=recorder or f"recorder-{host}", fsync="never", flush_interval_s=1000)
         for topic, (type_, messages) in topics.items():
             codec = typed.codec_for(type_) if type_ is not None else None
             frames = any(isinstance(one.value, bytes) and one.value.endswith(MARK) for one in messages)

@@ -79,6 +79,18 @@ def test_spans_of_a_fixed_length_are_at_its_multiples(tmp_path: Path) -> None:
     ]
 
 
+def test_a_recording_that_was_continued_on_another_host_has_the_times_of_each(tmp_path: Path) -> None:
+    for first, host, epoch in ((0, "robot-1", 1), (100, "robot-2", 2)):
+        topics = {"a": (Action, every_100_ms(first, first + 20))}
+        record(tmp_path / "r", topics, host=host, epoch=epoch, recorder="both")
+    rows = found(tmp_path / "r", Episodes(length_s=1.0))
+    assert [(row["host"], seconds(row["begin"]), row["state"], row["steps"]) for row in rows] == [
+        ("robot-1", 0, "kept", 10), ("robot-1", 1, "kept", 10),
+        ("robot-2", 10, "kept", 10), ("robot-2", 11, "kept", 10),
+    ]  # fmt: skip
+    assert len(cells(tmp_path / "r", GRID)) == 40
+
+
 def test_a_table_of_the_users(tmp_path: Path) -> None:
     path = record(tmp_path / "r", {"a": (Action, every_100_ms(0, 100))})
     begin = datetime.fromtimestamp(START_US / 1e6 + 1, UTC)

@@ -15,8 +15,9 @@ _episodes.py (the recipe of episodes), _spans.py (which there are), _holes.py (w
 as text), _sources.py, _of_lake.py and _open.py (where messages come from), _gridded.py (all of it together).
 
 Windows: _feed.py (episode by episode), _leaves.py (cells as arrays), _store.py (these in a file that is mapped),
-_windows.py and _stream.py (windows of them), _order.py (which comes when), _torch.py (what torch knows by its class),
-_export.py (episodes as files for other programs).
+_pictures.py (JPEG and PNG), _windows.py and _stream.py (windows of them), _following.py (of what is still recorded),
+_order.py (which comes when), _torch.py (what torch knows by its class), _export.py (episodes as files for other
+programs).
 
 Tables of a lake: _build.py (made and kept up to date), _changes.py (what is new), _progress.py (how far each has come),
 _table.py (the episodes of one).

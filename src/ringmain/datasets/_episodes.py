@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
@@ -48,6 +48,17 @@ class Span(NamedTuple):
     @property
     def id(self) -> str:
         return f"{self.host}@{self.begin_us}-{self.end_us}"
+
+    @property
+    def goes_on(self) -> bool:
+        """While it is recorded: may its end still come?"""
+        kinds = [hole.kind for hole in self.holes]
+        return "open" in kinds or ("no end" in kinds and self.begin_us == self.end_us)
+
+
+After: TypeAlias = Mapping[str, tuple[int, int]]
+"""By host: begin and end of an episode that was given last."""
+NOTHING: After = {}
 
 
 @dataclass(frozen=True)

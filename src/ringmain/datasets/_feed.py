@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import msgspec
 import pyarrow as pa
 
-from ringmain.datasets._episodes import Episodes, Span
+from ringmain.datasets._episodes import NOTHING, After, Episodes, Span
 from ringmain.datasets._grid import Grid
 from ringmain.datasets._gridded import one_episode
 from ringmain.datasets._holes import Verdict
@@ -30,8 +30,15 @@ class Feed(Protocol):
     def hz(self) -> float:
         """How many ticks a second has."""
 
-    def spans(self) -> list[Span]:
-        """All of them, in order."""
+    def spans(self, after: After = NOTHING) -> list[Span]:
+        """All of them, in order; of each host those after one."""
+
+    def is_whole(self, span: Span, settle_us: int) -> bool:
+        """Is all of it there, as far as the times of messages can tell? A topic without one after its end is not waited
+        for when another one is so much further."""
+
+    def newest(self) -> Any:
+        """Different when there may be new episodes."""
 
     def load(self, span: Span) -> tuple[Verdict, pa.Table | None]:
         """What is known of one, and its cells if it is not refused."""
@@ -56,10 +63,23 @@ class Gridded:
     def hz(self) -> float:
         return self.grid.hz
 
-    def spans(self) -> list[Span]:
-        return [
-            span for host in self.source.hosts() for span in spans_of(self.episodes, self.source, host, self.topics)
-        ]
+    def spans(self, after: After = NOTHING) -> list[Span]:
+        found: list[Span] = []
+        for host in self.source.hosts():
+            last = after.get(host, (0, 0))
+            of_host = spans_of(self.episodes, self.source, host, self.topics, last[1])
+            found += [span for span in of_host if (span.begin_us, span.end_us) > last]
+        return found
+
+    def is_whole(self, span: Span, settle_us: int) -> bool:
+        if span.goes_on or self.episodes.incidents:
+            return not span.goes_on
+        ends = [end for _, end in self.source.reach(span.host, self.topics).values()]
+        passed = sum(end > span.end_us for end in ends)
+        return passed == len(self.topics) or max(ends, default=0) > span.end_us + settle_us
+
+    def newest(self) -> Any:
+        return self.source.newest()
 
     def load(self, span: Span) -> tuple[Verdict, pa.Table | None]:
         return one_episode(self.source, self.grid, self.episodes, span)

@@ -13,7 +13,7 @@ from ringmain.datasets._episodes import Episodes, Hole, Span
 from ringmain.datasets._grid import Grid, age_label, label_of, methods_of, ticks_us
 from ringmain.datasets._holes import Verdict, add_holes, as_rows, judge
 from ringmain.datasets._open import Data, open_source
-from ringmain.datasets._sources import Source
+from ringmain.datasets._sources import Source, span
 from ringmain.datasets._spans import spans_of
 
 EPISODE, STEP = "rm_episode", "rm_step"
@@ -32,7 +32,7 @@ def cells(source: Data, grid: Grid, episodes: Episodes | None = None) -> pa.Tabl
         return pa.concat_tables([schema_of(opened, grid).empty_table(), *found])
     parts = []
     for host in opened.hosts():
-        there = opened.span(host, grid.topics)
+        there = span(opened, host, grid.topics)
         if there is not None:
             messages = {topic: opened.messages(host, topic, there) for topic in grid.topics}
             ticks = ticks_us(grid.hz, *there)
@@ -58,8 +58,8 @@ def schema_of(source: Source, grid: Grid) -> pa.Schema:
 def gridded(source: Source, grid: Grid, episodes: Episodes) -> Iterator[tuple[Verdict, pa.Table | None]]:
     """Every episode, and its cells if it is not refused."""
     for host in source.hosts():
-        for span in spans_of(episodes, source, host, list(grid.topics)):
-            yield one_episode(source, grid, episodes, span)
+        for one in spans_of(episodes, source, host, list(grid.topics)):
+            yield one_episode(source, grid, episodes, one)
 
 
 def one_episode(source: Source, grid: Grid, episodes: Episodes, span: Span) -> tuple[Verdict, pa.Table | None]:

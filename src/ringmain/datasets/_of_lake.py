@@ -41,18 +41,22 @@ class OfLake:
     def state(self, topics: Iterable[str]) -> Any:
         return [self.lake.uri, sorted(self.pinned(topics).versions.items())]
 
+    def newest(self) -> Any:
+        return sorted(self.versions.items())
+
     def hosts(self) -> list[str]:
         found = pc.unique(self.lake.to_arrow(HEALTH.name, columns=["host"]).column("host"))
         return sorted(found.to_pylist())
 
-    def span(self, host: str, topics: Iterable[str]) -> tuple[int, int] | None:
-        bounds: list[int] = []
+    def reach(self, host: str, topics: Iterable[str]) -> dict[str, tuple[int, int]]:
+        found: dict[str, tuple[int, int]] = {}
         for topic in topics:
             for batch in self._dataset(topic).scanner([PUBLISH_TIME], filter=_of(host)).to_batches():
                 if len(batch):
-                    least_most = pc.min_max(batch.column(0).cast(pa.int64())).as_py()
-                    bounds += [least_most["min"], least_most["max"] + 1]
-        return (min(bounds), max(bounds)) if bounds else None
+                    there = pc.min_max(batch.column(0).cast(pa.int64())).as_py()
+                    known = found.get(topic, (there["min"], there["max"] + 1))
+                    found[topic] = min(there["min"], known[0]), max(there["max"] + 1, known[1])
+        return found
 
     def incidents(self, host: str) -> list[Incident]:
         return [one for where, one in self.all_incidents() if where == host]

@@ -22,7 +22,8 @@ from ringmain.errors import TopicNotFound
 from ringmain.recording import Recording
 from ringmain.recording._decode import ERROR, PAYLOAD, Decoding
 from ringmain.recording._format import ENVELOPE_COLUMNS, HOST, decoded_name
-from ringmain.recording._scan import lives_of
+from ringmain.recording._scan import lives_of, stats_by_host
+from ringmain.recording._segment.segment import TopicStats
 from ringmain.recording._upkeep.incidents import Incident
 
 EPOCH, SEQ, PUBLISH_TIME, PUBLISH_NS, LOST, RM_HOST = map(
@@ -34,6 +35,12 @@ LOOK_AHEAD_S = 60
 """A loss is counted in the message after it, which is looked for so far beyond an episode's end."""
 
 
+def span(source: Source, host: str, topics: Iterable[str]) -> tuple[int, int] | None:
+    """From the first message of these topics to the last; None if there is none."""
+    found = source.reach(host, topics).values()
+    return (min(first for first, _ in found), max(end for _, end in found)) if found else None
+
+
 class Source(Protocol):
     """Messages by host and topic. Spans are [since, until) in microseconds."""
 
@@ -43,11 +50,14 @@ class Source(Protocol):
     def state(self, topics: Iterable[str]) -> Any:
         """What JSON has of it: different if there are other messages of these topics."""
 
+    def newest(self) -> Any:
+        """Different when there are new rows; cheaper than `state`."""
+
     def hosts(self) -> list[str]:
         """Where there are recordings of, in order."""
 
-    def span(self, host: str, topics: Iterable[str]) -> tuple[int, int] | None:
-        """From the first message of these topics to the last; None if there is none."""
+    def reach(self, host: str, topics: Iterable[str]) -> dict[str, tuple[int, int]]:
+        """Of each of these topics that has messages, from the first to the last."""
 
     def messages(self, host: str, topic: str, span: tuple[int, int]) -> Messages:
         """Those in a span."""
@@ -83,25 +93,36 @@ class OfRecordings:
             for one in self.recordings
         ]
 
+    def newest(self) -> Any:
+        return [(str(one.store.directory or one.store.sealed_uri), one.end()) for one in self.recordings]
+
     def hosts(self) -> list[str]:
         return sorted(self._by_host)
 
     @cached_property
-    def _by_host(self) -> dict[str, list[Recording]]:
-        """A recording has several hosts if it was continued on another."""
-        found: dict[str, list[Recording]] = {}
+    def _by_host(self) -> dict[str, list[tuple[Recording, list[TopicStats]]]]:
+        """What each host has in which recordings. One has several hosts if it was continued on another."""
+        found: dict[str, list[tuple[Recording, list[TopicStats]]]] = {}
         for one in self.recordings:
-            for host in {batch.column(0)[0].as_py() for _, batch in one.batches(columns=[HOST.name])}:
-                found.setdefault(host, []).append(one)
+            by_host: dict[str, list[TopicStats]] = {}
+            for host, stats in stats_by_host(one):
+                by_host.setdefault(host, []).extend(stats)
+            for host, stats in by_host.items():
+                if stats:
+                    found.setdefault(host, []).append((one, stats))
         return found
 
-    def span(self, host: str, topics: Iterable[str]) -> tuple[int, int] | None:
+    def reach(self, host: str, topics: Iterable[str]) -> dict[str, tuple[int, int]]:
+        found: dict[str, tuple[int, int]] = {}
         wanted = set(topics)
-        found = [s for one in self._by_host[host] for s in one.lives() if s.topic in wanted]
-        return (min(s.min_ns for s in found) // 1000, max(s.max_ns for s in found) // 1000 + 1) if found else None
+        for stats in (stats for _, there in self._by_host[host] for stats in there if stats.topic in wanted):
+            first, end = stats.min_ns // 1000, stats.max_ns // 1000 + 1
+            known = found.get(stats.topic, (first, end))
+            found[stats.topic] = min(first, known[0]), max(end, known[1])
+        return found
 
     def incidents(self, host: str) -> list[Incident]:
-        return [incident for one in self._by_host[host] for incident in one.incidents()]
+        return [incident for one, _ in self._by_host[host] for incident in one.incidents()]
 
     def type_of(self, topic: str) -> pa.DataType:
         decoding = self._decoding(topic)
@@ -142,7 +163,7 @@ class OfRecordings:
         self, host: str, topic: str, span: tuple[int, int], columns: Sequence[str]
     ) -> Iterable[pa.RecordBatch]:
         wanted = columns if HOST.name in columns else (*columns, HOST.name)
-        for one in self._by_host[host]:
+        for one, _ in self._by_host[host]:
             for _, batch in one.batches(topics=topic, since=span[0] * 1000, until=span[1] * 1000, columns=wanted):
                 if batch.column(HOST.name)[0].as_py() == host:  # the same in all of a batch
                     yield batch.select(list(columns))

@@ -5,25 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ringmain.datasets._episodes import Episodes, Hole, Span
-from ringmain.datasets._sources import Source
+from ringmain.datasets._sources import Source, span
 from ringmain.recording._upkeep.incidents import Incident
 
 ALWAYS = (0, 1 << 53)
 """All times since 1970 that fit in 64 bits as nanoseconds, in microseconds."""
 
 
-def spans_of(episodes: Episodes, source: Source, host: str, topics: Sequence[str]) -> list[Span]:
-    """Those of a host, by their begin."""
+def spans_of(
+    episodes: Episodes, source: Source, host: str, topics: Sequence[str], since_us: int = ALWAYS[0]
+) -> list[Span]:
+    """Those of a host, by their begin. `since_us`: an episode ended there, or nothing is known of before."""
     if episodes.start:
-        return list(_between(episodes, source, host))
+        return list(_between(episodes, source, host, since_us))
     if episodes.length_s is not None:
-        there = source.span(host, topics)
+        there = span(source, host, topics)
         return [] if there is None else _fixed(episodes.length_s, host, there)
     if episodes.incidents:
         found = [_kept(host, one) for one in source.incidents(host)]
     else:
-        found = [span for span in episodes.table if span.host == host]
-    return sorted(found, key=lambda span: (span.begin_us, span.end_us))
+        found = [one for one in episodes.table if one.host == host]
+    return sorted(found, key=lambda one: (one.begin_us, one.end_us))
 
 
 def _kept(host: str, one: Incident) -> Span:
@@ -42,8 +44,9 @@ def _fixed(length_s: float, host: str, there: tuple[int, int]) -> list[Span]:
     return [Span(host, n * length, (n + 1) * length) for n in range(there[0] // length, -(-there[1] // length))]
 
 
-def _between(episodes: Episodes, source: Source, host: str) -> Iterator[Span]:
-    starts, ends = (source.messages(host, topic, ALWAYS) for topic in (episodes.start, episodes.end))
+def _between(episodes: Episodes, source: Source, host: str, since_us: int) -> Iterator[Span]:
+    reach = (since_us, ALWAYS[1])
+    starts, ends = (source.messages(host, topic, reach) for topic in (episodes.start, episodes.end))
     labels = starts.values.to_pylist()
     events = sorted([(at, 1, n) for n, at in enumerate((starts.times_ns // 1000).tolist())]
                     + [(at, 0, n) for n, at in enumerate((ends.times_ns // 1000).tolist())])  # fmt: skip
@@ -54,9 +57,9 @@ def _between(episodes: Episodes, source: Source, host: str) -> Iterator[Span]:
                 never = Hole("no end", f"no {episodes.end} before the next {episodes.start}")
                 yield Span(host, begun[0], at, labels[begun[1]], (never,))
             begun = (at, n)
-        elif begun is None:
+        elif begun is None and at > since_us:
             yield Span(host, at, at, {}, (Hole("no begin", f"no {episodes.start} before this {episodes.end}"),))
-        else:
+        elif begun is not None:
             yield Span(host, begun[0], at, labels[begun[1]])
             begun = None
     if begun is not None:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from ringmain.datasets._build import EPISODES_TABLE
 from ringmain.datasets._cells import TIME
-from ringmain.datasets._episodes import Span
+from ringmain.datasets._episodes import NOTHING, After, Span
 from ringmain.datasets._gridded import EPISODE, STEP
 from ringmain.datasets._holes import Verdict, verdict_of
 from ringmain.datasets._recipe import RECIPE
@@ -50,8 +50,15 @@ class Table:
     def _verdicts(self) -> dict[str, Verdict]:
         return {row["episode"]: verdict_of(row) for row in self._rows()}
 
-    def spans(self) -> list[Span]:
-        return [Span(one.host, one.begin, one.end) for one in self._verdicts.values()]
+    def spans(self, after: After = NOTHING) -> list[Span]:
+        found = [Span(one.host, one.begin, one.end) for one in self._verdicts.values()]
+        return [span for span in found if (span.begin_us, span.end_us) > after.get(span.host, (0, 0))]
+
+    def is_whole(self, span: Span, settle_us: int) -> bool:
+        return True
+
+    def newest(self) -> Any:
+        return self.state()
 
     def load(self, span: Span) -> tuple[Verdict, pa.Table | None]:
         at = pc.field("rm_time")

@@ -39,7 +39,7 @@ from ringmain.recording._in_incidents import InIncidents
 from ringmain.recording._meta import host_of, read_meta
 from ringmain.recording._plan import Range
 from ringmain.recording._reader import Recording
-from ringmain.recording._segment.segment import Damage
+from ringmain.recording._segment.segment import Damage, TopicStats
 from ringmain.recording._segment.store import Kept, SegmentRef, Store, reading
 
 POSITION_COLUMNS = ("segment", "row")
@@ -238,6 +238,18 @@ def gaps(path: str, consumer: str | None = None) -> list[dict[str, Any]]:
     pattern = f"{consumer}.gaps" if consumer is not None else "*.gaps"
     files = sorted((store.directory / CONSUMERS).glob(pattern))
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def stats_by_host(recording: Recording) -> Iterator[tuple[str, list[TopicStats]]]:
+    """(the host, what it recorded), segment by segment: a recording may have been continued on another host."""
+    meta = read_meta(recording.store) or recording.meta
+    if recording.incident is not None:
+        yield host_of(meta, recording.store.recorded_in(LATCHED)), recording.lives()
+        return
+    for ref in recording.segments():
+        with recording.opened(ref) as segment:
+            if segment is not None:
+                yield host_of(meta, ref.number), segment.stats()
 
 
 def lives_of(stores: Iterable[Store], topic: str) -> dict[int, bytes]:

@@ -131,6 +131,7 @@ def _of_table(args: argparse.Namespace) -> Windows:
 def _of_topics(args: argparse.Namespace) -> Windows:
     from ringmain.datasets import Episodes, Grid, Windows
     from ringmain.datasets._open import open_source
+    from ringmain.datasets._sources import span
 
     if args.fps is None or not args.topic:
         raise UsageError(
@@ -144,7 +145,7 @@ def _of_topics(args: argparse.Namespace) -> Windows:
         episodes = Episodes(length_s=args.every)
     else:
         source = open_source(data)
-        spans = [(host, source.span(host, ways)) for host in source.hosts()]
+        spans = [(host, span(source, host, ways)) for host in source.hosts()]
         episodes = Episodes(table=[{"host": host, "begin": s[0], "end": s[1]} for host, s in spans if s is not None])
     return Windows(data, grid=grid, episodes=episodes, length=1)
 
