@@ -101,6 +101,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "3 episodes" in found.out
     assert "left out: imu: a window of messages has no fixed number" in found.err
     assert (tmp_path / "out" / "train-00000.tar").is_file()
+    assert "refused" not in found.err
     assert main(["export", str(tmp_path / "lake"), "--table", "pick"]) == 2
     assert main(["export", str(path), str(tmp_path / "x.mcap"), "--tar"]) == 2
     assert main(["export", str(path), str(tmp_path / "x.mcap"), "--fps", "30"]) == 2

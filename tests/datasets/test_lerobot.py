@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import shutil
 from pathlib import Path
 from typing import Any
 
 import av
+import msgspec
 import numpy as np
 import pytest
 
@@ -152,16 +154,130 @@ def test_what_cannot_be_written_is_said_and_leaves_nothing(tmp_path: Path, monke
     for options, said in (
         ({"task": ""}, "says what was to be done"),
         ({"task": "{object}"}, "an episode has no label 'object', it has: name, trial"),
+        ({"task": "{"}, "task='{'"),
+        ({"task": "{0}"}, "task='{0}'"),
         ({"task": "x", "actions": ["nothing"]}, "no topic nothing to be an action"),
     ):
         with pytest.raises(rm.InvalidArgument, match=said):
             windows.export(tmp_path / "out", "lerobot", **options)
     with pytest.raises(ValueError, match="vcodec"):
         windows.export(tmp_path / "out", "lerobot", task="x", codec="vp9")
+    for grid, said in (
+        (Grid(hz=10, topics={"state": "linear"}), "no topic's name begins with 'action'"),
+        (Grid(hz=10.5, topics={"action": "next"}), "whole frames a second"),
+    ):
+        with pytest.raises(rm.InvalidArgument, match=said):
+            Windows(tmp_path / "r", grid=grid, episodes=TASK_EPISODES, length=5).export(
+                tmp_path / "out", "lerobot", task="x"
+            )
+    with pytest.raises(rm.InvalidArgument, match="no episode to write"):
+        Windows(tmp_path / "r", grid=GRID, episodes=Episodes(length_s=1e6), length=5).export(
+            tmp_path / "out", "lerobot", task="x"
+        )
     monkeypatch.setattr("ringmain.datasets._lerobot.count_frames", lambda path, fps: 1)
     with pytest.raises(RecordingError, match=r"has 1 frames, for \d+ steps"):
         windows.export(tmp_path / "out", "lerobot", task="x", codec="h264")
     assert [one.name for one in tmp_path.iterdir()] == ["r"]
+
+
+def test_whatever_topics_have(tmp_path: Path) -> None:
+    """Booleans, wide and narrow numbers, matrices, depth, labels of every kind, episodes of one step, several hosts,
+    and a camera of an odd size."""
+
+    class Many(msgspec.Struct):
+        on: bool
+        count: int
+        wide: float
+        text: str
+        joints: list[float]
+
+    class Label(msgspec.Struct):
+        name: str
+        good: bool
+        parts: list[str]
+
+    labels = [Label("plier le \u00e9ponge \U0001f9fd {x}", True, ["a", "b"]), Label("\u6298\u308b", False, [])]
+    for n, host in enumerate(("b", "a")):
+        ticks = range(20)
+        topics: dict[str, Any] = {
+            "many": (Many, [At(k * 100 * MS, Many(k % 2 == 0, k, k / 3, "t", [k, -k])) for k in ticks]),
+            "grid/map": (np.ndarray, [At(k * 100 * MS, np.full((3, 4), k % 2 == 0)) for k in ticks]),
+            "depth": (np.ndarray, [At(k * 100 * MS, np.full((8, 6), 1000 * k, "u2")) for k in ticks]),
+            "camera": (None, [At(k * 100 * MS, frame(k, 9, 7)) for k in ticks]),
+            "actions/arm": (Action, [At(k * 100 * MS, Action(k)) for k in ticks]),
+            "begin": (Label, [At((5 + 10 * k) * 100 * MS, labels[k]) for k in range(2)]),
+            "end": (End, [At((6 + 10 * k) * 100 * MS, End(True)) for k in range(2)]),
+        }
+        record(tmp_path / "all" / host, topics, host=host, epoch=n + 1)
+    names = ("many", "grid/map", "depth", "camera", "actions/arm")
+    windows = Windows(
+        tmp_path / "all", grid=Grid(hz=10, topics=dict.fromkeys(names, "newest")), length=1,
+        episodes=Episodes(start="begin", end="end"),
+    )  # fmt: skip
+    with pytest.raises(rm.InvalidArgument, match="camera has 9 x 7 pixels"):
+        windows.export(tmp_path / "out", "lerobot", task="x")
+    done = windows.export(tmp_path / "new" / "out", "lerobot", task="{name}: {good}, {parts}", codec="png")
+    assert (done.episodes, done.steps) == (4, 4)
+    found = loaded(tmp_path / "new" / "out")
+    for n in range(4):
+        item, k, label = found[n], 5 + 10 * (n % 2), labels[n % 2]
+        assert item["task"] == f"{label.name}: {label.good}, {label.parts}"
+        expected = [k % 2 == 0, k, k / 3, k, -k]
+        assert item["observation.state"].tolist() == np.float32(expected).tolist()
+        assert (item["action"].item(), item["episode_index"], item["frame_index"]) == (k, n, 0)
+        arrays = [name for name in item if name.startswith(("observation.grid", "observation.depth"))]
+        assert sorted(np.unique(item[name].numpy()).tolist() for name in arrays) == sorted([[k % 2 == 0], [1000 * k]])
+        assert (item["observation.images.camera"].numpy() * 255).round().max() == k
+    hosts = [one["host"] for one in json.loads((tmp_path / "new/out/meta/ringmain.json").read_text())]
+    assert hosts == ["a", "a", "b", "b"]
+    import_bag(tmp_path / "new" / "out", tmp_path / "back")
+    tasks = [row.value for row in Recording(tmp_path / "back").messages(topics="task")]
+    assert tasks == [found[n]["task"] for n in range(4)]
+
+
+def test_what_is_interrupted_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    windows = Windows(drive(tmp_path / "r"), grid=GRID, episodes=TASK_EPISODES, length=5)
+    calls: list[str] = []
+
+    def task(text: str, labels: str) -> str:
+        calls.append(labels)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return text
+
+    with monkeypatch.context() as patched:
+        patched.setattr("ringmain.datasets._lerobot._task", task)
+        with pytest.raises(KeyboardInterrupt):
+            windows.export(tmp_path / "out", "lerobot", task="fold", codec="h264")
+    assert [one.name for one in tmp_path.iterdir()] == ["r"]
+    windows.export(tmp_path / "out", "lerobot", task="fold", codec="h264")
+    assert len(loaded(tmp_path / "out")) > 0
+
+
+def test_videos_in_several_files_and_of_one_frame(tmp_path: Path) -> None:
+    """As lerobot begins a new file once one is large; read again by both."""
+    grid = Grid(hz=10, topics={"camera/front": "newest", "action": "next"})
+    short = Episodes(length_s=0.1)
+    windows = Windows(drive(tmp_path / "r", 1), grid=grid, episodes=short, length=1)
+    from lerobot.datasets.lerobot_dataset import LeRobotDatasetMetadata
+
+    original = LeRobotDatasetMetadata.create.__func__
+
+    def create(cls: Any, *args: Any, **options: Any) -> Any:
+        return original(cls, *args, **{**options, "video_files_size_in_mb": 0.002})
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(LeRobotDatasetMetadata, "create", classmethod(create))
+        done = windows.export(tmp_path / "out", "lerobot", task="look", codec="h264")
+    assert done.episodes == done.steps > 5
+    assert len(list((tmp_path / "out").rglob("*.mp4"))) > 1
+    found = loaded(tmp_path / "out")
+    import_bag(tmp_path / "out", tmp_path / "back")
+    frames = list(Recording(tmp_path / "back").messages(topics="observation.images.camera_front"))
+    assert len(frames) == len(found) == done.steps
+    for n, (row, window) in enumerate(zip(frames, windows, strict=True)):
+        for pixels in (row.value.array, found[n]["observation.images.camera_front"].numpy() * 255):
+            assert np.abs(pixels.astype(float) - int(window["camera_front"][0, 0, 0, 0])).max() <= 3.5
 
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -180,6 +296,13 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
         check(loaded(tmp_path / name), expected, 0)
     assert main(["export", "lake", "x", "--table", "pick", "--lerobot", "--fps", "30", "--task", "fold"]) == 2
     assert main(["export", "lake", "x", "--lerobot", "--task", "fold"]) == 2
+    capsys.readouterr()
+    words = ["--lerobot", "--fps", "10", "--task", "fold", "--codec", "png", "--between", "task/begin", "task/end"]
+    assert main(["export", str(path), "all", *words]) == 0
+    said = capsys.readouterr()
+    assert "2 episodes" in said.out
+    assert "action: 1 lost" in said.err
+    assert loaded(tmp_path / "all").features.keys() == loaded(tmp_path / "two").features.keys()
     (line,) = [line for _, line in export.EXAMPLES if "--lerobot" in line]
     record(
         tmp_path / "drive",

@@ -108,7 +108,11 @@ def test_no_window_has_a_null_or_steps_of_two_episodes(tmp_path: Path) -> None:
         *([n, n + 1, n + 2] for n in range(20, 38)),
     ]
     assert found.episodes.column("windows").to_pylist() == [12, 18]
-    assert len(Windows(path, grid=grid, episodes=Episodes(length_s=2.0), length=3)) == 18
+    kept = Windows(path, grid=grid, episodes=Episodes(length_s=2.0), length=3)
+    assert len(kept) == 18
+    assert kept.refused.column("reason").to_pylist() == ["action: 4 cells without a value"]
+    streamed = WindowStream(path, grid=grid, episodes=Episodes(length_s=2.0), length=3)
+    assert (len(list(streamed)), dict(streamed.refused)) == (18, {"null cells": 1})
     assert len(Windows(path, grid=grid, episodes=Episodes(length_s=2.0), length=21)) == 0
 
 

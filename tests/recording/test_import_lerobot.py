@@ -13,6 +13,8 @@ from typing import Any
 
 import av
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import ringmain as rm
@@ -135,6 +137,58 @@ def test_a_video_in_which_a_frame_is_missing_is_an_error(tmp_path: Path, times: 
     with pytest.raises(RecordingError, match=r"frame \d+ of \d+ is not where it must be"):
         import_bag(tmp_path / "folded", tmp_path / "r")
     assert [one.name for one in tmp_path.iterdir()] == ["folded"]
+
+
+def changed(path: Path, change: Callable[[pa.Table], pa.Table]) -> None:
+    pq.write_table(change(pq.read_table(path)), path)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda table: table.slice(1), "has step 1 where step 0 of 12 should be"),
+        (lambda table: table.take([0, 1, 1, *range(3, 21)]), "has step 1 where step 2 of 12 should be"),
+        (lambda table: table.slice(0, 20), "episode 1 has 8 steps, and should have 9"),
+        (lambda table: pa.concat_tables([table, table.slice(20)]), "has step 8 where step 9 of 9 should be"),
+        (lambda table: table.drop_columns("frame_index"), "is damaged: KeyError"),
+    ],
+    ids=["first", "twice", "last", "more", "unnumbered"],
+)
+def test_a_step_that_is_missing_or_there_twice_is_an_error(
+    tmp_path: Path, change: Callable[[pa.Table], pa.Table], said: str
+) -> None:
+    shutil.copytree(GOLDEN, tmp_path / "folded")
+    changed(tmp_path / "folded/data/chunk-000/file-000.parquet", change)
+    with pytest.raises(RecordingError, match=said):
+        import_bag(tmp_path / "folded", tmp_path / "r")
+    assert [one.name for one in tmp_path.iterdir()] == ["folded"]
+
+
+def test_a_data_set_of_which_files_are_missing_or_damaged_is_an_error(tmp_path: Path) -> None:
+    for name in ("meta/tasks.parquet", "meta/episodes/chunk-000/file-000.parquet", "data/chunk-000/file-000.parquet"):
+        for number, content in enumerate((None, b"PAR1 no", b"")):
+            path = tmp_path / f"{name.replace('/', '-')}-{number}"
+            shutil.copytree(GOLDEN, path)
+            (path / name).unlink()
+            if content is not None:
+                (path / name).write_bytes(content)
+            if content is None and "episodes" in name:
+                continue  # none: that is a data set without episodes
+            with pytest.raises(RecordingError, match="is damaged"):
+                import_bag(path, tmp_path / "r")
+    info = json.loads((GOLDEN / "meta/info.json").read_text())
+    for fps in (0, None, "often"):
+        (path / "meta/info.json").write_text(json.dumps({**info, "fps": fps}))
+        with pytest.raises(RecordingError, match="is no LeRobot dataset"):
+            import_bag(path, tmp_path / "r")
+
+
+@pytest.mark.parametrize("timestamp", [[0.0, None], [0.0, -1.0], [1.7e9, 1.7e9 + 1], [0.0, math.nan], ["a", "b"]])
+def test_timestamps_are_seconds_since_an_episodes_begin(tmp_path: Path, timestamp: list[Any]) -> None:
+    (tmp_path / "hf").mkdir()
+    pq.write_table(pa.table({"timestamp": timestamp, "x": [1.0, 2.0]}), tmp_path / "hf" / "a.parquet")
+    with pytest.raises(RecordingError, match="seconds since an episode's begin"):
+        import_bag(tmp_path / "hf", tmp_path / "r")
 
 
 def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:

@@ -77,6 +77,8 @@ def export(store: Store, runs: list[int], directory: Path, format: Format, lerob
         raise InvalidArgument(f"format={format!r}: choose 'parquet', 'tar' or 'lerobot'")
     if directory.exists():
         raise InvalidArgument(f"{directory} is there already: name a directory that is not")
+    if not runs:
+        raise InvalidArgument("there is no episode to write: `refused` of the windows says why each was refused")
     if format == "lerobot":
         return Exported(*_lerobot.export(store, runs, directory, lerobot))
     draft = directory.with_name(f".{directory.name}.{os.getpid()}")

@@ -29,7 +29,7 @@ def cells(source: Data, grid: Grid, episodes: Episodes | None = None) -> pa.Tabl
     opened = open_source(source)
     if episodes is not None:
         found = [cells for _, cells in gridded(opened, grid, episodes) if cells is not None]
-        return pa.concat_tables([schema_of(opened, grid).empty_table(), *found])
+        return pa.concat_tables(found or [schema_of(opened, grid).empty_table()])
     parts = []
     for host in opened.hosts():
         there = span(opened, host, grid.topics)
@@ -38,7 +38,7 @@ def cells(source: Data, grid: Grid, episodes: Episodes | None = None) -> pa.Tabl
             ticks = ticks_us(grid.hz, *there)
             parts.append(_with_keys(host, ticks, columns(grid, messages, ticks)))
     schema = pa.schema([f for f in schema_of(opened, grid) if f.name not in (EPISODE, STEP)])
-    return pa.concat_tables([schema.empty_table(), *parts])
+    return pa.concat_tables(parts or [schema.empty_table()])
 
 
 def episodes_of(source: Data, grid: Grid, episodes: Episodes) -> pa.Table:

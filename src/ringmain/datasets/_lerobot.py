@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -43,7 +44,7 @@ class Recipe(NamedTuple):
     """What was to be done, in words; `{name}` is the label of an episode."""
     codec: str
     actions: Sequence[str] | None
-    """The topics that are actions; None: `action`, and those that begin with it."""
+    """The topics that are actions; None: those that begin with `action`."""
 
 
 class _Layout(NamedTuple):
@@ -65,8 +66,11 @@ def export(store: Store, runs: Sequence[int], directory: Path, recipe: Recipe) -
         )
     kinds = store.index.features
     layout = _layout(kinds, recipe.actions)
+    if recipe.codec != PNG:
+        _check_sizes(kinds, layout)
     only_errors()
     draft = directory.with_name(f".{directory.name}.{os.getpid()}")
+    dataset: Any = None
     try:
         dataset = dataset_class.create(
             f"ringmain/{directory.name}", int(recipe.fps), _features(kinds, layout, recipe.codec), root=draft,
@@ -89,9 +93,13 @@ def export(store: Store, runs: Sequence[int], directory: Path, recipe: Recipe) -
         dataset.finalize()
         (draft / SOURCES).write_bytes(msgspec.json.encode(sources))
         shutil.rmtree(draft / "images", ignore_errors=True)  # lerobot's own, empty by now
-        _check_videos(draft, recipe.fps, steps)
+        for feature in layout.pictures if recipe.codec != PNG else ():
+            _check_video(draft, feature, recipe.fps, steps)
         os.rename(draft, directory)
     except BaseException:
+        if dataset is not None:
+            with suppress(Exception):
+                dataset.finalize()  # or its destructor would write what is left, once the directory is gone
         shutil.rmtree(draft, ignore_errors=True)
         raise
     return len(runs), steps, sum(path.is_file() for path in directory.rglob("*"))
@@ -117,7 +125,7 @@ def _layout(kinds: Mapping[str, tuple[str, tuple[int, ...]]], actions: Sequence[
         raise InvalidArgument(f"no topic {wanted} to be an action: there are {', '.join(kinds)}", topic=wanted)
     for name, (dtype, shape) in kinds.items():
         label = name.partition(".")[0]
-        is_action = label.split("_")[0] == "action" if labels is None else label in labels
+        is_action = label.startswith("action") if labels is None else label in labels
         if _is_picture(dtype, shape):
             found.pictures[f"observation.images.{name}"] = name
         elif len(shape) > 1:
@@ -126,7 +134,22 @@ def _layout(kinds: Mapping[str, tuple[str, tuple[int, ...]]], actions: Sequence[
             found.vectors.setdefault("observation.ages_ms", []).append(name)
         else:
             found.vectors.setdefault("action" if is_action else "observation.state", []).append(name)
+    if actions is None and not any(feature.startswith("action") for feature in (*found.vectors, *found.arrays)):
+        raise InvalidArgument(
+            "no topic's name begins with 'action', and a policy must not see among its observations what it is to do: "
+            "say which are actions, as actions=['cmd_vel'], or actions=[] if none is"
+        )
     return found
+
+
+def _check_sizes(kinds: Mapping[str, tuple[str, tuple[int, ...]]], layout: _Layout) -> None:
+    """Encoders would fail in the middle, with a number."""
+    for name in layout.pictures.values():
+        height, width = kinds[name][1][:2]
+        if height % 2 or width % 2:
+            raise InvalidArgument(
+                f"{name} has {width} x {height} pixels, and a video has colours for two by two: use codec='png'"
+            )
 
 
 def _is_picture(dtype: str, shape: tuple[int, ...]) -> bool:
@@ -178,16 +201,20 @@ def _rgb(pixels: np.ndarray) -> np.ndarray:
 
 def _task(text: str, labels: str) -> str:
     known = msgspec.json.decode(labels)
+    there = ", ".join(known) or "none"
     try:
-        return text.format_map(known)
+        made = text.format_map(known)
     except KeyError as error:
-        there = ", ".join(known) or "none"
         raise InvalidArgument(f"task={text!r}: an episode has no label {error}, it has: {there}") from error
+    except (ValueError, AttributeError, TypeError, IndexError) as error:
+        raise InvalidArgument(f"task={text!r}: {error}; {{name}} is a label, {{{{ a brace; labels: {there}") from error
+    if not made.strip():
+        raise InvalidArgument(f"task={text!r}: an episode's labels make it empty: {labels}")
+    return made
 
 
-def _check_videos(directory: Path, fps: float, steps: int) -> None:
-    """Has every camera a frame for every step, where it must be?"""
-    for camera in sorted((directory / "videos").glob("*")):
-        frames = sum(count_frames(path, fps) for path in camera.rglob("*.mp4"))
-        if frames != steps:
-            raise RecordingError(f"the video of {camera.name} has {frames} frames, for {steps} steps")
+def _check_video(directory: Path, feature: str, fps: float, steps: int) -> None:
+    """Has a camera a frame for every step, where it must be?"""
+    frames = sum(count_frames(path, fps) for path in (directory / "videos" / feature).rglob("*.mp4"))
+    if frames != steps:
+        raise RecordingError(f"the video of {feature} has {frames} frames, for {steps} steps")

@@ -21,11 +21,12 @@ from typing import IO, Any
 import msgspec
 import numpy as np
 
+from ringmain.datasets._holes import Verdict
 from ringmain.datasets._leaves import Leaf
 from ringmain.datasets._pictures import decoded, shape_of
 from ringmain.errors import LakeError
 
-VERSION = 2  # 1 had no times
+VERSION = 3  # 1 had no times, 2 no refused episodes
 _ALIGN = 64
 _REPEATS = 1.5
 """A camera that is about as fast as the grid has a frame twice now and then: written twice, each window is in place."""
@@ -78,6 +79,7 @@ class Index(msgspec.Struct):
     features: dict[str, tuple[str, tuple[int, ...]]]
     """Those that all runs have, with the same shape: dtype and shape of one step."""
     left_out: dict[str, str]
+    refused: list[Verdict]
 
 
 class StoreWriter:
@@ -89,7 +91,7 @@ class StoreWriter:
         self._draft.mkdir(parents=True)
         self._file: IO[bytes] = open(self._draft / "data", "wb")  # noqa: SIM115
         self._at = 0
-        self.index = Index(VERSION, [], [], {}, {})
+        self.index = Index(VERSION, [], [], {}, {}, [])
 
     def add(self, first: int, times_us: np.ndarray, leaves: Mapping[str, Leaf]) -> None:
         """A run of the episode that was added last."""

@@ -7,6 +7,7 @@ The invariant owned here: *memory is that of one episode*, and what a shard does
 from __future__ import annotations
 
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -80,6 +81,8 @@ class WindowStream:
         self._closed = False
         self.left_out: dict[str, str] = {}
         """What the topics have besides, as far as it was seen, and why no window has it."""
+        self.refused: Counter[str] = Counter()
+        """How many episodes were refused so far, for each kind of hole."""
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         if self.follow:
@@ -121,7 +124,8 @@ class WindowStream:
 
     def _windows_of(self, feed: Feed, span: Span, number: int, taken: int) -> Iterator[tuple[int, dict[str, Any]]]:
         """(how many of an episode were given then, a window), after those that were `taken`."""
-        _, cells = feed.load(span)
+        verdict, cells = feed.load(span)
+        self.refused.update(verdict.holes if verdict.refused else ())
         runs = [] if cells is None else list(whole_runs(cells, self._features.topics))
         leaves: dict[int, dict[str, Leaf]] = {}
         windows = [

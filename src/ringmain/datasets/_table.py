@@ -39,8 +39,9 @@ class Table:
         return cls(lake, name, table.version(), episodes_version, tuple(found["topics"]), found["hz"])
 
     def _rows(self) -> list[dict[str, Any]]:
-        wanted = (pc.field("dataset") == self.name) & (pc.field("state") != "refused")
-        rows = self.lake.dataset(EPISODES_TABLE, self.episodes_version).to_table(filter=wanted)
+        rows = self.lake.dataset(EPISODES_TABLE, self.episodes_version).to_table(
+            filter=pc.field("dataset") == self.name
+        )
         found: list[dict[str, Any]] = rows.sort_by(
             [(name, "ascending") for name in ("host", "begin", "end")]
         ).to_pylist()
@@ -61,6 +62,8 @@ class Table:
         return self.state()
 
     def load(self, span: Span) -> tuple[Verdict, pa.Table | None]:
+        if self._verdicts[span.id].refused:
+            return self._verdicts[span.id], None
         at = pc.field("rm_time")
         since, until = (pa.scalar(edge, TIME) for edge in (span.begin_us, span.end_us))
         wanted = (pc.field("rm_host") == span.host) & (at >= since) & (at < until) & (pc.field(EPISODE) == span.id)

@@ -26,6 +26,7 @@ from ringmain.datasets._episodes import Episodes, Span
 from ringmain.datasets._export import Exported, Format, export
 from ringmain.datasets._feed import Feed, open_feed
 from ringmain.datasets._grid import Grid
+from ringmain.datasets._holes import as_rows
 from ringmain.datasets._leaves import Features, whole_runs
 from ringmain.datasets._lerobot import DEFAULT_CODEC, Recipe
 from ringmain.datasets._open import Data
@@ -176,6 +177,12 @@ class Windows:
         ]
         return pa.Table.from_pylist([dict(zip(_EPISODES.names, row, strict=True)) for row in rows], schema=_EPISODES)
 
+    @property
+    def refused(self) -> pa.Table:
+        """A row for each episode that no window is of, with the reason; of a part, those of all. `count_holes` counts
+        them."""
+        return as_rows(self._store.index.refused)
+
     def order(self, *, seed: int = 0, shuffle: bool = True, rank: int = 0, ranks: int = 1) -> Order:
         """An order of the windows: shuffled by a seed, divided among ranks, resumable."""
         return Order(len(self), seed=seed, shuffle=shuffle, rank=rank, ranks=ranks)
@@ -222,7 +229,7 @@ class Windows:
         Of LeRobot alone:
         task: what was to be done, in words; `{name}` in it is a label of the episode.
         codec: of videos, as lerobot calls it: libsvtav1, h264, hevc; or png, which loses nothing.
-        actions: which topics are actions. None: `action`, and those that begin with it.
+        actions: which topics are actions; [] if none is. None: those whose names begin with `action`.
         """
         lerobot = Recipe(self.hz, task, codec, actions)
         return export(self._store, self._runs.tolist(), Path(directory), format, lerobot)
@@ -303,6 +310,7 @@ def _add(writer: StoreWriter, feed: Feed, features: Features, span: Span) -> int
     """How many bytes the cells of an episode had, none of which is in memory any more."""
     verdict, cells = feed.load(span)
     if cells is None:
+        writer.index.refused.append(verdict)
         return 0
     known = StoredEpisode(verdict.episode, verdict.host, verdict.begin, verdict.end, verdict.state, verdict.labels)
     writer.index.episodes.append(known)

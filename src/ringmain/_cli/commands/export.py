@@ -44,7 +44,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lerobot",
         action="store_true",
-        help="a LeRobot v3 dataset: of a data set (--table), or of topics, NAME or NAME=WAY as a grid has it (newest)",
+        help="a LeRobot v3 dataset: of a data set (--table), or of topics (default: all), NAME or NAME=WAY as a grid "
+        "has it (newest)",
     )
     parser.add_argument("--fps", type=rate, metavar="N", help="with --lerobot: steps a second")
     parser.add_argument(
@@ -59,7 +60,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--every", type=positive_seconds, metavar="SECONDS", help="with --lerobot: episodes so long (default: one)"
     )
-    parser.add_argument("--actions", nargs="+", metavar="TOPIC", help="with --lerobot: the actions (default: action*)")
+    parser.add_argument(
+        "--actions", nargs="*", metavar="TOPIC", help="with --lerobot: the actions, or none (default: action*)"
+    )
     parser.add_argument(
         "--codec",
         default="libsvtav1",
@@ -71,7 +74,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    of_lerobot = [name for name in ("fps", "task", "between", "every", "actions") if getattr(args, name)]
+    of_lerobot = [
+        name for name in ("fps", "task", "between", "every", "actions") if getattr(args, name) not in (None, "")
+    ]
     if of_lerobot and not args.lerobot:
         raise UsageError(f"--{of_lerobot[0]} is for --lerobot")
     if args.table is not None or args.tar or args.lerobot:
@@ -108,6 +113,8 @@ def _export_steps(args: argparse.Namespace) -> int:
         windows = _of_table(args) if args.table is not None else _of_topics(args)
     for name, why in windows.left_out.items():
         print(f"left out: {name}: {why}", file=sys.stderr)
+    for row in windows.refused.select(["episode", "reason"]).to_pylist():
+        print(f"refused: {row['episode']}: {row['reason']}", file=sys.stderr)
     with needs("video"):
         if args.lerobot:
             done = windows.export(args.out, "lerobot", task=args.task, codec=args.codec, actions=args.actions)
@@ -133,21 +140,29 @@ def _of_topics(args: argparse.Namespace) -> Windows:
     from ringmain.datasets._open import open_source
     from ringmain.datasets._sources import span
 
-    if args.fps is None or not args.topic:
-        raise UsageError(
-            "say how many steps a second has, and what: --fps 30 --task TEXT, and topics after the directory"
-        )
-    ways = {name: way or "newest" for name, _, way in (text.partition("=") for text in args.topic)}
-    grid, data = Grid(hz=args.fps, topics=ways), _recordings_or_lake(args)
+    if args.fps is None:
+        raise UsageError("say how many steps a second has: --fps 30")
+    data = _recordings_or_lake(args)
+    ways = {name: way or "newest" for name, _, way in (text.partition("=") for text in args.topic or _topics(data))}
+    grid = Grid(hz=args.fps, topics={name: way for name, way in ways.items() if name not in (args.between or ())})
     if args.between:
         episodes = Episodes(start=args.between[0], end=args.between[1])
     elif args.every:
         episodes = Episodes(length_s=args.every)
     else:
         source = open_source(data)
-        spans = [(host, span(source, host, ways)) for host in source.hosts()]
+        spans = [(host, span(source, host, grid.topics)) for host in source.hosts()]
         episodes = Episodes(table=[{"host": host, "begin": s[0], "end": s[1]} for host, s in spans if s is not None])
     return Windows(data, grid=grid, episodes=episodes, length=1)
+
+
+def _topics(data: list[Recording | str | Path] | Lake) -> list[str]:
+    """All that there are."""
+    if not isinstance(data, list):
+        from ringmain.lake._names import topic_name
+
+        return [topic_name(table.removeprefix("silver/")) for table in data.tables() if table.startswith("silver/")]
+    return sorted({topic for one in data if not isinstance(one, str | Path) for topic in one.topics()})
 
 
 def _recordings_or_lake(args: argparse.Namespace) -> list[Recording | str | Path] | Lake:

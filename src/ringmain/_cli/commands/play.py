@@ -79,6 +79,8 @@ def _opened(args: argparse.Namespace) -> Iterator[Recording]:
             raise UsageError("--episode is of a data set: use --lerobot, too")
         yield Recording(args.path, storage_options=dict(args.storage_option), incident=args.incident)
         return
+    if args.incident is not None or args.storage_option:
+        raise UsageError("--incident and --storage-option are of a recording, and not of a data set (--lerobot)")
     with tempfile.TemporaryDirectory(prefix="ringmain-play-") as directory:
         with needs("video"):
             import_bag(args.path, f"{directory}/episode", episode=args.episode or 0)

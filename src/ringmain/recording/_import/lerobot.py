@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from io import BytesIO
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 INFO = "meta/info.json"
 BEGIN_US = 946_684_800_000_000  # 2000-01-01
 _KEYS = ("timestamp", "frame_index", "episode_index", "index", "task_index")  # which step it is: these are no topics
+_LONGEST_S = 1e9  # of an episode
 _ROWS = 64  # whose values are in memory at a time
 _PICTURE = {"bytes", "path"}
 
@@ -74,12 +76,13 @@ class Dataset(Source):
     """Episodes as a bag."""
 
     def __init__(self, path: Path, wanted: int | None) -> None:
-        is_lerobot = (path / INFO).exists()
+        self._is_lerobot = (path / INFO).exists()
         self._path, self.channels = path, {}
         self._topics: dict[str, tuple[int, Callable[[Any], bytes]]] = {}
         self._tasks: dict[int, str] = {}
         self._fps = 1.0
-        self._episodes = self._of_lerobot() if is_lerobot else self._of_parquet()
+        with self._readable():
+            self._episodes = self._of_lerobot() if self._is_lerobot else self._of_parquet()
         if wanted is not None:
             numbers = [one.number for one in self._episodes]
             if wanted not in numbers:
@@ -95,6 +98,8 @@ class Dataset(Source):
             info = json.loads((self._path / INFO).read_text())
             version, fps = str(info["codebase_version"]), Fraction(str(info["fps"]))
             videos = [name for name, feature in info["features"].items() if feature["dtype"] == "video"]
+            if fps <= 0:
+                raise ValueError(f"fps is {info['fps']}")
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise RecordingError(f"{self._path} is no LeRobot dataset: {INFO} cannot be understood: {error}") from error
         if not version.startswith("v3."):
@@ -105,7 +110,7 @@ class Dataset(Source):
         self._fps = float(fps)
         for row in pq.read_table(self._path / "meta" / "tasks.parquet").to_pylist():
             number = row.pop("task_index")
-            (self._tasks[number],) = row.values()  # pandas' index, under a name of its own
+            self._tasks[number] = next((text for text in row.values() if isinstance(text, str)), "")  # pandas' index
         of_videos = [
             f"videos/{name}/{key}" for name in videos for key in ("chunk_index", "file_index", "from_timestamp")
         ]
@@ -144,8 +149,10 @@ class Dataset(Source):
                     f"{path} has no column timestamp, in seconds since an episode's begin; it has {', '.join(names)}"
                 )
             table = pq.read_table(path, columns=[name for name in ("episode_index", "timestamp") if name in names])
-            numbers = table.column(0).to_pylist() if "episode_index" in names else [0] * len(table)
+            numbers = table.column("episode_index").to_pylist() if "episode_index" in names else [0] * len(table)
             for number, seconds in zip(numbers, table.column("timestamp").to_pylist(), strict=True):
+                if not (isinstance(seconds, int | float) and 0 <= seconds < _LONGEST_S):
+                    raise RecordingError(f"{path} has the timestamp {seconds}: it is seconds since an episode's begin")
                 parts = seen.setdefault(number, [])
                 if not parts or parts[-1][0] != path:
                     parts.append((path, []))
@@ -161,8 +168,17 @@ class Dataset(Source):
     # ------------------------------------------------------------------------------------- their messages
 
     def pieces(self) -> Iterator[Piece]:
-        for episode in self._episodes:
-            yield from self._pieces_of(episode)
+        with self._readable():
+            for episode in self._episodes:
+                yield from self._pieces_of(episode)
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        """Around what a damaged data set makes fail."""
+        try:
+            yield
+        except (FileNotFoundError, KeyError, pa.ArrowException) as error:
+            raise RecordingError(f"{self._path} is damaged: {type(error).__name__}: {error}") from error
 
     def _pieces_of(self, episode: Episode) -> Iterator[Piece]:
         from ringmain.recording._import.video import frames_of
@@ -176,6 +192,11 @@ class Dataset(Source):
             known = {name: rows.column(name).to_pylist() for name in _KEYS if name in rows.schema.names}
             for n in range(len(rows)):
                 piece, number = Piece(), known["task_index"][n] if "task_index" in known else None
+                if self._is_lerobot and (step == episode.length or known["frame_index"][n] != step):
+                    raise RecordingError(
+                        f"{self._path} is damaged: episode {episode.number} has step {known['frame_index'][n]} where "
+                        f"step {step} of {episode.length} should be"
+                    )
                 at_us = episode.time_us(step, known["timestamp"][n])
                 now = self._tasks.get(number, "") if number is not None else ""
                 if step == 0:
