@@ -17,6 +17,8 @@ import ringmain as rm
 from ringmain.datasets import Grid, cells
 from ringmain.datasets._align import align
 from ringmain.datasets._grid import KINDS, Method, ticks_us
+from ringmain.lake import Lake
+from ringmain.pipeline import run
 from tests.datasets.recordings import START_US, Action, At, Imu, Scan, State, record
 
 MS = 1_000_000
@@ -119,6 +121,46 @@ def test_a_grid_of_a_recording(tmp_path: Path) -> None:
     assert (between["action"], between["rm_action_age_ms"]) == ({"steer": 1.0}, -15.0)
     at_50 = found[2]  # the next action is at 80 ms, 30 ms away: just near enough
     assert (at_50["action"], at_50["rm_action_age_ms"]) == ({"steer": 2.0}, -30.0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_cells_of_two_hosts_are_those_that_one_finds_by_looking(tmp_path: Path, seed: int) -> None:
+    """Of recordings and of a lake: values and ages, with messages at random times, some at the same."""
+    rng = np.random.default_rng(seed)
+    at = {
+        (host, topic): sorted((rng.integers(0, 900, 60) * MS + rng.integers(0, 3, 60)).tolist())
+        for host in ("a", "b")
+        for topic in WAYS
+    }
+    for host in ("a", "b"):
+        topics = {
+            topic.split()[0]: (Action, [At(ns, Action(n)) for n, ns in enumerate(at[host, topic])]) for topic in WAYS
+        }
+        record(tmp_path / "all" / host, topics, host=host, epoch=ord(host))
+    ways = {way.split()[0]: "window 0.02s" if way.startswith("window") else way for way in WAYS}
+    grid = Grid(hz=100, topics=ways, tolerance_s=0.01)
+    run(tmp_path / "all", tmp_path / "lake", engine="local", progress=lambda line: None)
+    found = cells(tmp_path / "all", grid)
+    assert cells(Lake(str(tmp_path / "lake")), grid).equals(found)
+    assert {row["rm_host"] for row in rows(found)} == {"a", "b"}
+    for row in rows(found):
+        tick = round(row["rm_time"].timestamp() * 1e6) * 1000 - START_US * 1000
+        for way in WAYS:
+            times, topic = at[row["rm_host"], way], way.split()[0]
+            which = by_looking(times, tick, Method.parse(ways[topic]), 10 * MS)
+            cell, age = row[topic], row[f"rm_{topic}_age_ms"]
+            if not which:
+                assert (cell, age) == (None, None)
+                continue
+            before = which[0] if way == "linear" else which[-1]
+            assert age == (tick - times[before]) / 1e6
+            if topic == "window":
+                assert [one["steer"] for one in cell] == which
+            elif way == "linear":
+                share = (tick - times[which[0]]) / max(1, times[which[1]] - times[which[0]])
+                assert cell["steer"] == pytest.approx(which[0] + share * (which[1] - which[0]))
+            else:
+                assert cell["steer"] == which[0]
 
 
 def test_what_is_too_far_is_null(tmp_path: Path) -> None:
