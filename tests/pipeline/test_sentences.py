@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pickle
 import random
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -57,6 +58,20 @@ def test_each_mistake_is_a_sentence(
         text = capsys.readouterr().err
     assert said in text
     assert text.count("\n") == 1
+    assert not (tmp_path / "lake").exists()
+
+
+@pytest.mark.spark
+def test_a_master_that_listens_and_does_not_answer_is_a_sentence(tmp_path: Path) -> None:
+    """As where the port is that of another program. Spark asks for a minute."""
+    record(tmp_path / "rec", ("a", 1, rows(0, 5)))
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        master = f"spark://127.0.0.1:{silent.getsockname()[1]}"
+        command = ["pipeline", "run", str(tmp_path / "rec"), "--lake", str(tmp_path / "lake"), "--master", master]
+        done = subprocess.run([sys.executable, "-m", "ringmain", *command], capture_output=True, text=True, timeout=600)
+    said = f"ringmain pipeline: Spark does not start on {master}: what listens there does not answer as a master"
+    ours = [line for line in done.stderr.splitlines() if not line.startswith("WARNING: Using incubator modules")]
+    assert (done.returncode, ours) == (1, [said]), "Java's own line comes before Spark begins"
     assert not (tmp_path / "lake").exists()
 
 

@@ -25,6 +25,7 @@ LOOPBACK = "127.0.0.1"
 _PORTS = {"spark": 7077, "sc": 15002}  # of a standalone master, and of Spark Connect
 _ANSWER_S = 10.0
 _JAVA_ERROR = re.compile(r"(: )?[\w.]+(Exception|Error): ")
+_GAVE_UP = "stopped SparkContext"  # Spark asks a master for a minute, stops, and fails at the next step
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 # Set on every session, also an existing one: without them the source or the pipeline would be wrong.
@@ -74,7 +75,8 @@ def session(*, app_name: str = "ringmain", master: str | None = None, brief: boo
     try:
         made = builder.getOrCreate()
     except (Py4JError, PySparkException) as error:
-        raise SparkUnavailable(f"Spark does not start on {chosen}: {_reason(error)}") from error
+        reason = "what listens there does not answer as a master" if _GAVE_UP in str(error) else _reason(error)
+        raise SparkUnavailable(f"Spark does not start on {chosen}: {reason}") from error
     made.sparkContext.setLogLevel("ERROR")
     return made
 
