@@ -3,15 +3,18 @@ files joined, late messages come in, and every filter works in every tool."""
 
 from __future__ import annotations
 
+import shutil
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 import ringmain.spark
@@ -160,3 +163,23 @@ def test_spark_reads_all_types(spark: Any, tmp_path: Path) -> None:
         wanted = lake.to_arrow("silver/t").sort_by([("rm_epoch", "ascending"), ("rm_seq", "ascending")])
         assert found.to_pylist() == wanted.to_pylist()
         assert ringmain.spark.read_lake(spark, lake, "silver/t", version=1).count() == 3
+
+
+@pytest.mark.spark
+def test_spark_reads_tables_that_another_writer_has_partitioned(spark: Any, tmp_path: Path) -> None:
+    """Their values are in names of directories, which Spark's own reader and ours take: only those asked for."""
+    folder = str(tmp_path / "lake" / "user" / "t")
+    there = pa.table({"kind": ["a", "b/c", "a", None], "day": [1, 1, 2, 2], "n": [1, 2, 3, 4]})
+    write_deltalake(folder, there, partition_by=["kind", "day"])
+    more = pa.table({"kind": ["z"], "day": [3], "n": [5], "m": [1.5]})
+    write_deltalake(folder, more, partition_by=["kind", "day"], mode="append", schema_mode="merge")
+    shutil.copytree(tmp_path / "lake", tmp_path / "lake [old]")
+    found = []
+    for name in ("lake", "lake [old]"):
+        frame = ringmain.spark.read_lake(spark, str(tmp_path / name), "user/t")
+        found.append(frame.orderBy("n").toArrow().select(["kind", "day", "n", "m"]).to_pylist())
+        assert [row["n"] for row in frame.where("kind = 'a' and day = 2").collect()] == [3]
+    wanted = Lake(str(tmp_path / "lake")).to_arrow("user/t").sort_by("n").select(["kind", "day", "n", "m"]).to_pylist()
+    assert found == [wanted, wanted]
+    plan = ringmain.spark.read_lake(spark, str(tmp_path / "lake"), "user/t").where("day = 2").select("n")
+    assert "PartitionFilters: [isnotnull(day" in plan._jdf.queryExecution().executedPlan().toString()

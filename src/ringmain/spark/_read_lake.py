@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _READERS = 64
+_PATTERNS = set("*?[]{}\\")
+_NULL = "__HIVE_DEFAULT_PARTITION__"  # of a column of partitions
 
 
 @dataclass(frozen=True)
@@ -37,27 +40,39 @@ class _ReadFiles:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                for rows in self.lake.read_files(self.table, self.names[number]):
-                    yield from fitted(rows, self.schema).to_batches(65536)
+                names = self.names[number]
+                for name, rows in zip(names, self.lake.read_files(self.table, names), strict=True):
+                    yield from fitted(_with_parts(name, rows), self.schema).to_batches(65536)
 
 
 def frame_of(spark: SparkSession, lake: Tables, table: str, names: Sequence[str], schema: pa.Schema) -> DataFrame:
     """Some files of a table."""
     plain = arrow_of(spark_schema(pa.schema([f.with_type(delta_type(f.type)) for f in schema])))
     address = _address(spark, lake)
-    if names and address is not None:
+    if names and address is not None and not _PATTERNS & set().union(*names):
         shown, comments = spark_schema(plain), comments_of(schema)
         for column in shown.fields:
             column.metadata |= {"comment": comments[column.name]} if column.name in comments else {}
-        return spark.read.schema(shown).parquet(*(f"{address}/{table}/{name}" for name in names))
+        reader = spark.read.schema(shown).option("basePath", f"{address}/{table}")  # directories below it are columns
+        return reader.parquet(*(f"{address}/{table}/{name}" for name in names))
     tasks = max(1, min(_READERS, len(names)))
     parts = tuple(tuple(names[n::tasks]) for n in range(tasks))
     return spark.range(0, tasks, 1, tasks).mapInArrow(_ReadFiles(lake, table, parts, plain), spark_schema(plain))
 
 
+def _with_parts(name: str, rows: pa.Table) -> pa.Table:
+    """With the columns that the file does not have because its directories say them: a table that another writer has
+    partitioned, `kind=a/part-0.parquet`."""
+    for directory in name.split("/")[:-1]:
+        column, _, value = directory.partition("=")
+        known = None if value == _NULL else unquote(value)
+        rows = rows.append_column(column, pa.repeat(pa.scalar(known, pa.string()), len(rows)))
+    return rows
+
+
 def _address(spark: SparkSession, lake: Tables) -> str | None:
     """The lake's address for Spark's own reader; None if that cannot read it. It takes some characters for patterns."""
-    if set(lake.uri) & set("*?[]{}\\"):
+    if _PATTERNS & set(lake.uri):
         return None
     if lake.is_local:
         return f"file://{lake.uri}"
@@ -109,5 +124,6 @@ def read_lake(
         reader = spark.read.format("delta")
         return (reader if version is None else reader.option("versionAsOf", version)).load(f"{found.uri}/{table}")
     schema = pa.schema(handle.schema().to_arrow())
-    names = [str(uri).rsplit("/", 1)[-1] for uri in handle.file_uris()]
+    parts = len(handle.metadata().partition_columns)  # each a directory
+    names = ["/".join(str(uri).rsplit("/", parts + 1)[1:]) for uri in handle.file_uris()]
     return frame_of(spark, found, table, names, schema)
