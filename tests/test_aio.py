@@ -221,6 +221,28 @@ def test_cancellation_loses_nothing(run: Run, seed: int) -> None:
     run(main())
 
 
+def test_a_task_that_never_waits_lets_others_run(run: Run) -> None:
+    async def main() -> None:
+        turns = 0
+
+        async def other() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        with rm.Publisher("often") as pub, rm.Subscriber("often") as sub:
+            beside = asyncio.ensure_future(other())
+            for call in (lambda: pub.asend(b"x"), sub.arecv):
+                turns = 0
+                for _ in range(640):
+                    await call()
+                assert turns >= 9
+            beside.cancel()
+
+    run(main())
+
+
 @pytest.mark.descriptors(2048)
 def test_many_subscribers_share_one_waiter(run: Run) -> None:
     """200 topics awaited in one loop: two native threads (127 each), not 200, and no descriptor for each."""

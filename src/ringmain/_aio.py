@@ -82,12 +82,16 @@ class _LoopBell:
                     self._event.forget(token)
 
 
+def _has_had_its_share(end: Subscriber[Any] | Publisher) -> bool:
+    """After so many messages without a wait other tasks are to run."""
+    end._in_a_row = (end._in_a_row + 1) % _FAIR_SHARE
+    return end._in_a_row == 0
+
+
 async def receive(sub: Subscriber[T], timeout: float | None) -> Message[T]:
     """The next message; `Timeout` if there is none in time."""
-    sub._in_a_row += 1
-    if sub._in_a_row >= _FAIR_SHARE:
+    if _has_had_its_share(sub):
         # Before taking, not after: a task that is cancelled here has taken no message.
-        sub._in_a_row = 0
         await asyncio.sleep(0)
     message = sub.try_recv_message()
     if message is not None:
@@ -119,6 +123,8 @@ async def send(pub: Publisher, data: Any, kind: str, timeout: float | None) -> i
     async def until_changed() -> None:
         await _LoopBell.of_running_loop().until_rung(pub._arm)
 
+    if _has_had_its_share(pub):
+        await asyncio.sleep(0)
     return await with_room(lambda: pub.send(data, kind, 0), until_changed, timeout)
 
 

@@ -87,6 +87,7 @@ class Publisher(Endpoint, _native.Publisher, metaclass=backends.EndpointType):
         self._directory = _names.runtime_directory()
         self.sender = _names.check_envelope("sender", sender)
         self._codec: Any = None
+        self._in_a_row = 0  # messages that asyncio sent without waiting
         if type is not None:
             from ringmain import typed
 
