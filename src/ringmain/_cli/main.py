@@ -33,7 +33,7 @@ COMMANDS = {
     "record": "record topics, until Ctrl-C",
     "play": "publish a recording again, with its timing",
     "export": "write a recording as one file in another format",
-    "import": "make a recording of an MCAP file or a ROS bag",
+    "import": "make a recording of an MCAP file, a ROS bag or a data set",
     "query": "run SQL on a recording or a lake, with DuckDB",
     "bridge": "forward a topic to another, on this machine or another",
     "pipeline": "turn recordings into tables, with Spark",
