@@ -25,9 +25,9 @@ $(VENV)/.tools:
 
 # The stamp says: the dependencies are in and the native module is built from these sources.
 $(VENV)/.deps: pyproject.toml | $(VENV)/.tools
-	@echo "== dependencies (once)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	    $$($(PYTHON) tools/requirements.py $(EXTRAS))
+	@missing=$$($(BIN)/python tools/requirements.py --missing $(EXTRAS)) && if [ -n "$$missing" ]; then \
+	    echo "== dependencies (once)"; \
+	    $(BIN)/python -m pip install --quiet --disable-pip-version-check $$($(PYTHON) tools/requirements.py $(EXTRAS)); fi
 	@touch $@
 
 $(VENV)/.built: $(VENV)/.deps $(NATIVE)
