@@ -2,6 +2,8 @@
 
 - This machine's wheel: installed into a fresh environment, with no compiler on PATH, and timed. Then the tests run on
   it, in a copy of the repository whose src/ is the installed package. Test tools come from .venv, by path.
+- The same wheel, for C++ and C: programs that this machine's compiler makes with what `ringmain config` says. zig built
+  the library, so it has another C++ library inside than they have.
 - The sdist: built and installed into a fresh environment.
 - The aarch64 wheel, on x86_64: imported, and its ring tests run, by an aarch64 Python under qemu-user. Both come from
   the machine's own apt sources and are unpacked under build/; nothing is installed. Without apt, this part is left
@@ -30,6 +32,10 @@ with rm.Publisher("wheel") as pub, rm.Subscriber("wheel") as sub:
     assert sub.recv(timeout=10) == b"hello"
 print(rm.__file__)
 """
+COMPILED = [
+    *("-m", "installed or not installed", "tests/cpp"),
+    *(f"tests/project/test_examples.py::test_example[{name}]" for name in ("cpp_driver", "c_reader")),
+]
 EMULATED = ["tests/ring", "tests/frames"]
 # What an emulator cannot show: seccomp sees the emulator's own calls, and page faults and huge pages are the host's.
 NOT_EMULATED = ["tests/ring/test_no_syscall.py", "tests/ring/test_page_faults.py", "tests/frames/test_interop.py"]
@@ -76,7 +82,7 @@ def copy_of_the_tests(name: str, installed: Path) -> Path:
     return tree
 
 
-def test_native(paths: list[str]) -> int:
+def test_native(paths: list[str]) -> list[int]:
     wheel = find_wheel(platform.machine())
     print(f"== {wheel.name}: a fresh environment without a compiler", flush=True)
     python, site = fresh_environment("fresh")
@@ -90,9 +96,11 @@ def test_native(paths: list[str]) -> int:
     # A line of a .pth adds a folder without what that folder's own .pth files would add: this source tree.
     (site / "test-tools.pth").write_text(sysconfig.get_path("purelib") + "\n")
     tree = copy_of_the_tests("tree", site)
-    return subprocess.run(
-        [python, "-m", "pytest", "-p", "no:cacheprovider", *paths], cwd=tree, env=environment
-    ).returncode
+    pytest = [python, "-m", "pytest", "-p", "no:cacheprovider"]
+    codes = [subprocess.run([*pytest, *paths], cwd=tree, env=environment).returncode]
+    print(f"== {wheel.name}: programs of C++ and C", flush=True)
+    environment["PATH"] = f"{python.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"  # CMake is ours
+    return [*codes, subprocess.run([*pytest, *COMPILED], cwd=tree, env=environment).returncode]
 
 
 def _print_time(what: str, start: float, before: os.times_result) -> None:
@@ -164,7 +172,7 @@ def test_emulated() -> int:
 
 
 def main() -> None:
-    codes = [test_native(sys.argv[1:])]
+    codes = test_native(sys.argv[1:])
     test_sdist()
     if platform.machine() == "x86_64":
         codes.append(test_emulated())

@@ -100,7 +100,7 @@ void TopicFile::map(Access access) {
     std::string self = "/proc/self/fd/" + std::to_string(file.number());
     std::unique_lock no_fork(descriptors_mutex());
     FileDescriptor through{::open(self.c_str(), (only_looks(access) ? O_RDONLY : O_RDWR) | O_CLOEXEC)};
-    if (through.fd < 0) fail_errno("cannot open topic '" + topic + "' again, to map it");
+    if (through.fd < 0) fail_errno("cannot open topic '" + topic + "' again by " + self + ", to map it");
     void* control = mmap(nullptr, control_bytes_, control_protection, MAP_SHARED, through.fd, 0);
     if (control == MAP_FAILED) fail_errno("cannot map topic '" + topic + "'");
     control_ = static_cast<std::byte*>(control);

@@ -7,6 +7,7 @@ import importlib.util
 import os
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +32,8 @@ def test_example(script: Path, tmp_path: Path):
     for module in ("pyspark", "zmq", "numpy", "pyarrow"):
         if module in code and importlib.util.find_spec(module) is None:
             pytest.skip(f"{module} is not installed")
+    if any(script.parent.glob("*.c*")) and shutil.which("cc") is None:
+        pytest.skip("there is no compiler")
     done = subprocess.run(
         [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, timeout=280, env=dict(os.environ)
     )
