@@ -209,13 +209,16 @@ clean:  ## remove everything the other targets made
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # -------------------------------------------------------------------------------------------- what is published
-.PHONY: wheels wheels-test release
+.PHONY: wheels wheels-test test-versions release
 WHEEL_TESTS ?= tests
 wheels: setup  ## the sdist and manylinux wheels for x86_64 and aarch64, into dist/; zig compiles, auditwheel checks
 	@$(BIN)/python tools/wheels.py
 
 wheels-test: setup  ## install what is in dist/ without a compiler and run WHEEL_TESTS=tests on it; aarch64 under qemu-user
 	@$(BIN)/python tools/wheels_test.py $(WHEEL_TESTS)
+
+test-versions: setup  ## this state's wheel and those of older ones on one topic, each with each; wants what `make wheels` makes
+	@$(BIN)/python tools/older_wheels.py $(PYTEST_ARGS)
 
 release: setup  ## check version, changelog, tag and the contents of dist/; changes nothing
 	@$(BIN)/python tools/release.py

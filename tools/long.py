@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import platform
 import subprocess
 import sys
 import time
@@ -41,6 +43,7 @@ TARGETS = {
     "aarch64": "the native tests for aarch64, under qemu",
     "wheels": "wheels and the sdist",
     "wheels-test": "the tests on the installed wheels",
+    "test-versions": "wheels of older states beside this one",
 }
 
 
@@ -68,7 +71,9 @@ def table(found: dict[str, dict[str, Any]]) -> str:
     rows = []
     for target, what in TARGETS.items():
         one = found.get(target)
-        outcome = "not run" if one is None else "passed" if one["rc"] == 0 else f"failed ({one['rc']})"
+        outcome = "not run" if one is None or one["last"].startswith("not run:") else "passed"
+        if one is not None and one["rc"]:
+            outcome = f"failed ({one['rc']})"
         tail = "" if one is None else f"{one['seconds']:6} s  {one['last']}"
         rows.append(f"{target:16} {outcome:12} {what:46} {tail}".rstrip())
     return "\n".join(rows)
@@ -89,7 +94,7 @@ def main() -> int:
                 RESULTS.write_text(json.dumps({**every, here: found}, indent=1) + "\n")
     except KeyboardInterrupt:
         print("interrupted: `make long` goes on from here")
-    print(f"\ncommit {here}\n{table(found)}")
+    print(f"\ncommit {here}, {os.cpu_count()} CPUs, {platform.platform()}\n{table(found)}")
     return 0 if all(found.get(target, {}).get("rc") == 0 for target in args.only or TARGETS) else 1
 
 

@@ -57,13 +57,14 @@ def write_compiler(path: Path, tools: Path, arch: str) -> Path:
     return path
 
 
-def commit_time() -> str:
-    done = subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=ROOT, capture_output=True, text=True)
+def commit_time(commit: str) -> str:
+    done = subprocess.run(["git", "log", "-1", "--format=%ct", commit], cwd=ROOT, capture_output=True, text=True)
     return done.stdout.strip() or "315532800"  # 1980, the earliest that a zip file can say
 
 
-def build_wheel(tools: Path, arch: str) -> None:
-    folder = WORK / arch
+def build_wheel(tools: Path, arch: str, source: Path = ROOT, commit: str = "HEAD", to: Path = DIST) -> None:
+    """The wheel of `source`, which is the tree of `commit`, into `to`."""
+    folder = WORK / (arch if source == ROOT else f"{arch}-{commit}")
     shutil.rmtree(folder / "raw", ignore_errors=True)
     environment = {
         **os.environ,
@@ -71,17 +72,17 @@ def build_wheel(tools: Path, arch: str) -> None:
         "CXX": str(write_compiler(folder / "c++", tools, arch)),
         "CMAKE_ARGS": f"-DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR={arch}",
         "_PYTHON_HOST_PLATFORM": f"linux-{arch}",
-        "SOURCE_DATE_EPOCH": commit_time(),  # the same commit gives the same bytes
+        "SOURCE_DATE_EPOCH": commit_time(commit),  # the same commit gives the same bytes
         "ZIG_GLOBAL_CACHE_DIR": str(WORK / "zig-cache"),
     }
     settings = (f"-Cbuild-dir={folder / 'cmake'}", "-Cinstall.strip=false")
-    run(tools / "python", "-m", "build", "--wheel", "--no-isolation", "--outdir", folder / "raw", *settings, ROOT,
+    run(tools / "python", "-m", "build", "--wheel", "--no-isolation", "--outdir", folder / "raw", *settings, source,
         env=environment)  # fmt: skip
     (raw,) = (folder / "raw").glob("*.whl")
     # "auto": the oldest tag that the wheel satisfies. A tag can be asked for only for this machine's architecture.
-    run(tools / "auditwheel", "repair", "--plat", "auto", "--wheel-dir", DIST, raw, env=environment)
+    run(tools / "auditwheel", "repair", "--plat", "auto", "--wheel-dir", to, raw, env=environment)
     tag = f"manylinux_{GLIBC[0]}_{GLIBC[1]}_{arch}"
-    if not list(DIST.glob(f"*{tag}.whl")):
+    if not list(to.glob(f"*{tag}.whl")):
         sys.exit(f"auditwheel did not find {raw.name} to be {tag}: `auditwheel show` says why")
 
 

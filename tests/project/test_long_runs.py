@@ -26,6 +26,16 @@ def load(path: str) -> ModuleType:
     return module
 
 
+# What `make long` does not run, and why.
+NOT_LONG = {
+    **dict.fromkeys(("help", "setup", "clean", "format", "pages", "docs"), "shows nothing"),
+    **dict.fromkeys(("check", "demo", "bench-quick"), "are short, or part of `test`"),
+    "bench": "figures, which want a quiet machine",
+    "recovery": "part of `cores`",
+    **dict.fromkeys(("abi", "release"), "are asked at a release"),
+    "long": "itself",
+}
+
 long, cores = load("tools/long.py"), load("tests/lab/cores.py")
 
 
@@ -34,12 +44,25 @@ def test_everything_that_runs_long_is_a_target(target):
     assert re.search(rf"^{target}:", MAKEFILE, re.MULTILINE)
 
 
+def test_every_target_runs_long_or_says_why_not():
+    listed = re.findall(r"^([a-z0-9-]+):.*##", MAKEFILE, re.MULTILINE)
+    assert set(listed) - {"test-native"} == {*long.TARGETS, *NOT_LONG}
+    assert not NOT_LONG.keys() & long.TARGETS.keys()
+
+
 def test_the_table_says_what_failed_and_what_was_not_run():
-    table = long.table({"test": {"rc": 0, "seconds": 9, "last": "fine"}, "lab": {"rc": 2, "seconds": 1, "last": "no"}})
+    table = long.table(
+        {
+            "test": {"rc": 0, "seconds": 9, "last": "fine"},
+            "lab": {"rc": 2, "seconds": 1, "last": "no"},
+            "cores": {"rc": 0, "seconds": 1, "last": "not run: this needs 8 CPUs"},
+        }
+    )
     lines = {line.split()[0]: line for line in table.splitlines()}
     assert "passed" in lines["test"]
     assert "failed (2)" in lines["lab"]
     assert "not run" in lines["soak"]
+    assert "passed" not in lines["cores"]
 
 
 @pytest.mark.parametrize("part", cores.PARTS, ids=lambda part: part.name)
