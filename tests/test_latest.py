@@ -38,6 +38,7 @@ def test_newest_of_each() -> None:
             imu.send(b"2")
             assert latest.update(timeout=PATIENCE_S)
             assert (latest["imu"], latest.updated["imu"], latest.updated["gps"]) == (b"2", True, False)
+            assert latest.lost["imu"] == 0, "it read the first, and has a newer one"
             gps.send(b"g")
             assert latest.update(timeout=PATIENCE_S)
             assert (latest["gps"], latest.updated["imu"]) == (b"g", False)

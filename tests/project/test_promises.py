@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -134,7 +136,12 @@ MEASURED_ROWS = [
 
 
 def test_every_row_of_the_benchmark_has_a_target_or_a_reason():
-    assert bars.without_target(MEASURED_ROWS) == [], "rows without a target or a reason in bench/bars.py"
+    """Those that the pages show, and those that were not measured yet."""
+    listed = subprocess.check_output([sys.executable, "-m", "bench", "--list"], cwd=ROOT, text=True).splitlines()
+    known = {row.name for row in MEASURED_ROWS}
+    new = [Result(name, "", False, False, [Sample(1.0)]) for name in listed if name not in known]
+    assert len(listed) > 100
+    assert bars.without_target([*MEASURED_ROWS, *new]) == [], "rows without a target or a reason in bench/bars.py"
 
 
 def test_a_row_without_a_target_is_found():
