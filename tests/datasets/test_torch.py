@@ -49,6 +49,9 @@ def test_tensors_are_in_place(tmp_path: Path) -> None:
     assert {type(value) for value in one.values()} == {torch.Tensor}
     assert one["state.position"].data_ptr() == found[3]["state.position"].data_ptr()
     assert one["camera_front"].dtype == torch.uint8
+    batch = found.batch([0, 1])
+    assert found.batch([3, 4], out=batch) is batch
+    assert torch.equal(batch["state.position"][0], one["state.position"])
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
@@ -61,6 +64,16 @@ def test_the_workers_of_a_stream_divide_its_episodes(tmp_path: Path, loader: Any
         return [float(one["action.steer"][0]) for one in batches]
 
     assert sorted(steps(num_workers=2, multiprocessing_context=method)) == steps()
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_the_workers_of_a_stream_that_follows_divide_its_episodes(tmp_path: Path, loader: Any, method: str) -> None:
+    options: Any = {"grid": GRID, "episodes": TASKS, "topics": ["action"], "length": 4}
+    path = drive(tmp_path / "r")
+    stream = WindowStream(path, follow=True, settle_s=0.05, idle_timeout_s=0.3, **options)
+    found = loader(stream.torch(), batch_size=None, num_workers=2, multiprocessing_context=method)
+    expected = [float(one["action.steer"][0]) for one in WindowStream(path, **options)]
+    assert sorted(float(one["action.steer"][0]) for one in found) == expected
 
 
 def test_a_loader_that_ended_early_goes_on_where_it_was(tmp_path: Path, loader: Any) -> None:
