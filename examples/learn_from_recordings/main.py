@@ -1,8 +1,10 @@
 """From the bus to a policy and back: a robot is recorded, a policy learns from windows of the recording, and drives.
 
 A cart on rails is steered to the middle by an expert, who sees position and speed. The policy sees positions only.
+With --spark, jobs of Spark make the lake and the grid of it, as for a fleet (needs ringmain[spark]).
 """
 
+import sys
 import tempfile
 import threading
 import time
@@ -72,6 +74,16 @@ def record_trials(directory: str) -> None:
             end.send(Trial(number))
 
 
+def by_spark(directory: str, grid: Grid, trials: Episodes) -> Windows:
+    from ringmain import pipeline
+    from ringmain.datasets import build
+    from ringmain.lake import Lake
+
+    pipeline.run(directory, f"{directory}/lake")
+    print(build(f"{directory}/lake", "trials", grid, trials))
+    return Windows(Lake(f"{directory}/lake"), table="trials", length=SEEN)
+
+
 def train(windows: Windows) -> np.ndarray:
     """A linear policy, by batches of windows in an order that its seed says."""
     weights, order = np.zeros(SEEN), windows.order(seed=1)
@@ -109,12 +121,16 @@ def drive(weights: np.ndarray) -> float:
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
-        record_trials(directory)
+        record_trials(f"{directory}/cart")
         grid = Grid(hz=HZ, topics={"position": "linear", "action": "newest"})
         trials = Episodes(start="trial/begin", end="trial/end")
-        table = episodes_of(directory, grid, trials)
+        table = episodes_of(f"{directory}/cart", grid, trials)
         print(f"{len(table)} episodes: {table.column('state').value_counts().to_pylist()}")
-        windows = Windows(directory, grid=grid, episodes=trials, length=SEEN)
+        windows = Windows(f"{directory}/cart", grid=grid, episodes=trials, length=SEEN)
+        if "--spark" in sys.argv:
+            of_recording, windows = windows, by_spark(directory, grid, trials)
+            assert np.array_equal(of_recording[0]["position.x"], windows[0]["position.x"])
+            assert len(of_recording) == len(windows)
         learning, held_back = windows.split(0.8, 0.2, by="episode", seed=1)
         weights = train(learning)
         batch = held_back.batch(range(len(held_back)))

@@ -42,6 +42,14 @@ def test_example(script: Path, tmp_path: Path):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.spark
+def test_a_policy_learns_from_a_grid_that_spark_makes(tmp_path: Path):
+    command = [sys.executable, str(EXAMPLES / "learn_from_recordings" / "main.py"), "--spark"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=280, env=dict(os.environ))
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"10 episodes made.* by Spark", done.stdout)
+
+
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.parent.name)
 def test_an_example_is_a_page(script: Path):
     """Short enough to read on one page, and opening with what it shows."""
