@@ -24,8 +24,8 @@ from ringmain.recording._format import LATCHED, Position
 from ringmain.recording._meta import Properties
 from ringmain.recording._record import latched_so_far
 from ringmain.recording._record.flight import Flight
-from ringmain.recording._record.row_builder import ring_rows
-from ringmain.recording._segment import latched
+from ringmain.recording._record.row_builder import RowBuilder, ring_rows
+from ringmain.recording._segment import latched, store
 from tests.conftest import PATIENCE_S
 from tests.recording.conftest import START_NS
 from tests.recording.test_crash import INCIDENTS
@@ -286,3 +286,41 @@ def test_large_values_are_carried_as_they_were_and_too_many_are_told(
             monkeypatch.setattr(module, "MOST_BYTES", 100_000)
         with pytest.warns(RuntimeWarning, match="1 messages that topics keep .* are not in incidents"):
             keep(tmp_path / "s")
+
+
+def test_large_values_that_were_replaced_are_let_go() -> None:
+    """What a recorder holds is what is latched, however the kinds came together."""
+    kinds, size = 16, 1 << 20
+    found, before = latched.Latched(), pa.total_allocated_bytes()
+    for first in range(kinds):  # each batch has fewer kinds than the one before
+        numbers = range(first, kinds)
+        values, named = [os.urandom(size) for _ in numbers], [f"k{n}" for n in numbers]
+        rows = ring_rows(len(values), seq=numbers, time_ns=[START_NS] * len(values), kind=named, data=values)
+        found.add(("t", 1), kinds, RowBuilder("r").build("t", 1, rows, [(len(rows), START_NS)]).batch)
+    del rows
+    held = pa.total_allocated_bytes() - before
+    assert len(found.rows()) == kinds
+    assert held < 1.5 * kinds * size
+
+
+def test_footers_that_carry_much_are_not_all_kept(
+    tmp_path: Path, s3: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the files of a store those opened last are kept, by their size; and one that is opened again is the last."""
+    uri = f"s3://lakes/{tmp_path.name}"
+    for number in range(4):
+        with RecordingWriter(tmp_path / str(number), sealed_uri=f"{uri}/{number}", storage_options=s3) as writer:
+            writer.declare("t", epoch=1, properties=Properties(kept_kinds=2))
+            value = os.urandom(300_000)
+            writer.latch("t", 1, ring_rows(1, seq=[0], time_ns=[START_NS], kind=["map"], data=[value]))
+            writer.append("t", 1, ring_rows(1, seq=[1], time_ns=[START_NS], kind=["x"], data=[b"1"]))
+    refs = [list_segments(rm.Recording(f"{uri}/{number}", storage_options=s3).store)[0] for number in range(4)]
+    monkeypatch.setattr(store, "_FOOTERS", {})
+    monkeypatch.setattr(store, "_FOOTERS_BYTES", 1_000_000)
+    for number in (0, 1, 0, 2):
+        refs[number].open(known=True).close()
+    assert [key[1].split("/")[-2] for key in store._FOOTERS] == ["0", "2"]
+    assert all(footer.metadata.serialized_size > 400_000 for footer in store._FOOTERS.values())
+    monkeypatch.setattr(store, "_FOOTERS_BYTES", 100_000)
+    assert refs[3].open(known=True).latched
+    assert not store._FOOTERS

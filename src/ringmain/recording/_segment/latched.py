@@ -26,6 +26,7 @@ from ringmain.recording._meta import Meta
 from ringmain.recording._segment.segment import Damage, Run, Segment, TopicStats, time_ns_of, topic_stats
 
 MOST_BYTES = 64 << 20  # of what one segment carries
+_TOGETHER_BYTES = 64 << 10
 _LOST, _PAYLOAD = SCHEMA.get_field_index("lost"), SCHEMA.get_field_index("payload")
 
 Life: TypeAlias = "tuple[str, int]"  # topic, epoch
@@ -59,6 +60,8 @@ class Latched:
         these are theirs."""
         known, last = self._of(life), _last_of_each_kind(rows.column("kind")) if kinds else {}
         last = {kind: at for kind, at in last.items() if kind in known or len(known) < kinds}
+        if payloads:  # those of the rows are pages that were never touched, and take no memory
+            rows = rows.set_column(_PAYLOAD, SCHEMA.field(_PAYLOAD), pa.nulls(len(rows), pa.binary()))
         taken = rows.take(pa.array(list(last.values()), pa.int64()))
         if payloads:
             own = pa.array([bytes(payloads[at]) for at in last.values()], pa.binary())
@@ -115,11 +118,12 @@ def _none() -> pa.RecordBatch:
 
 
 def _put(known: dict[str, _Row], kinds: int, last: Mapping[str, int], rows: pa.RecordBatch) -> None:
-    """`rows` are those of `last`, in its order."""
-    seqs = rows.column("seq").to_pylist()
+    """`rows` are those of `last`, in its order. Large ones are held each by itself: what is held together goes with the
+    last of them."""
+    seqs, alone = rows.column("seq").to_pylist(), rows.nbytes > _TOGETHER_BYTES
     for at, kind in enumerate(last):
         if kind in known or len(known) < kinds:
-            known[kind] = _Row(rows, at, seqs[at])
+            known[kind] = _Row(rows.take(pa.array([at])), 0, seqs[at]) if alone else _Row(rows, at, seqs[at])
 
 
 def _last_of_each_kind(kinds: pa.Array) -> dict[str, int]:

@@ -36,7 +36,7 @@ from ringmain.recording._segment.segment import Segment
 from ringmain.recording._segment.segment_reader import StreamSegment
 
 _PIECE_BYTES = 1 << 20
-_FOOTERS_KEPT = 1024
+_FOOTERS_KEPT, _FOOTERS_BYTES = 1024, 64 << 20  # one may have megabytes: it carries what is latched
 
 
 class Kept(NamedTuple):
@@ -196,7 +196,16 @@ def read_retired(store: Store) -> Retired:
     return found if found is not None else Retired("")
 
 
-_FOOTERS: dict[tuple[Store, str], Footer] = {}  # of the files in stores that this process has opened
+_FOOTERS: dict[tuple[Store, str], Footer] = {}  # of the files in stores that this process has opened last
+
+
+def _keep(key: tuple[Store, str], footer: Footer) -> None:
+    _FOOTERS.pop(key, None)
+    _FOOTERS[key] = footer
+    size = sum(each.metadata.serialized_size for each in list(_FOOTERS.values()))
+    while _FOOTERS and (len(_FOOTERS) > _FOOTERS_KEPT or size > _FOOTERS_BYTES):
+        oldest = _FOOTERS.pop(next(iter(_FOOTERS)), None)
+        size -= 0 if oldest is None else oldest.metadata.serialized_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,9 +247,7 @@ class SegmentRef:
         if not known or isinstance(filesystem, pafs.LocalFileSystem):
             return ParquetSegment(self.number, source)
         segment = ParquetSegment(self.number, source, _FOOTERS.get((self.store, path)))
-        while len(_FOOTERS) >= _FOOTERS_KEPT:
-            _FOOTERS.pop(next(iter(_FOOTERS)), None)
-        _FOOTERS[self.store, path] = segment.footer
+        _keep((self.store, path), segment.footer)
         return segment
 
     def _latched(self) -> Segment:
