@@ -129,8 +129,12 @@ def record(
 
     def is_done() -> bool:
         assert recorder.error is None, recorder.error
-        # The file is asked first: a look at the status costs the recorder some of its time.
-        in_file = stream.exists() and stream.stat().st_size >= count * size
+        # The file is asked first: a look at the status costs the recorder some of its time. It is gone once it is
+        # sealed, which it may be by now where the comparison took long.
+        try:
+            in_file = stream.stat().st_size >= count * size
+        except FileNotFoundError:
+            in_file = True
         return in_file and Position.parse(recorder.status().position) >= Position(0, count)
 
     time.sleep(least_s)
