@@ -110,7 +110,8 @@ def _lerobot() -> Any:
         from lerobot.datasets.lerobot_dataset import LeRobotDataset
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            f"a LeRobot dataset is written by lerobot itself, and {error.name} is not installed: pip install lerobot",
+            f"a LeRobot dataset is written by lerobot itself, and {error.name} is not installed: "
+            "pip install 'ringmain[lerobot]'",
             name=error.name,
         ) from error
     return LeRobotDataset

@@ -29,8 +29,12 @@ FORMATS = (".mcap", ".parquet", ".jsonl")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", help="the recording's directory")
-    parser.add_argument("out", nargs="?", help="the file to write: .mcap, .parquet or .jsonl; - prints JSON lines")
+    parser.add_argument("path", help="the recording's directory; with --table or --lerobot also a lake")
+    parser.add_argument(
+        "out",
+        nargs="?",
+        help="the file to write: .mcap, .parquet or .jsonl; - prints JSON lines; of a data set a new directory",
+    )
     parser.add_argument("topic", nargs="*", help="names or patterns (default: all)")
     parser.add_argument("--mcap", action="store_true", help="write MCAP, whatever the file's name (default: PATH.mcap)")
     parser.add_argument("--raw", action="store_true", help="MCAP: unchanged payloads, instead of JSON for viewers")
