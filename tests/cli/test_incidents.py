@@ -48,6 +48,7 @@ def test_each_command_takes_one(ringmain, flight, tmp_path):
     names = ("robot/imu=again/imu", "robot/mode=again/mode")
     with rm.Subscriber("again/mode", only_kinds={"map"}) as sub:
         played = ringmain("play", str(flight), "--incident", "second", "--map", *names, "--json")
+        assert played.code == 0, played.err
         assert sub.recv(timeout=0) == b"map", "latched before the window"
     assert json.loads(played.out)["messages"] == 3
 

@@ -47,6 +47,9 @@ def test_with_nothing_to_do_recordings_are_listed_and_not_opened(
     assert len(of(asked, f"prefix={tmp_path.name}%2F")) == 3, "one listing each time it looks"
     assert not of(asked, f"/lakes/{tmp_path.name}/")
     assert len(asked) <= 3 * 10
+    with s3_log.noted() as asked:
+        assert Pipeline().run(uri, Lake(lake.uri, s3), engine="local").rows_in == 0
+    assert len(asked) <= 9, [one.path for one in asked]
     store(tmp_path, uri, s3, range(count, count + 1))
     with s3_log.noted() as asked:
         assert pipeline.run(uri, lake, engine="local").rows_in == 1

@@ -137,6 +137,21 @@ def test_a_topic_in_use_as_it_is_is_not_replaced(child):
     writer.finish()
 
 
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_a_topic_whose_participants_have_all_died_is_replaced(contract, child):
+    dead = child("""
+        pub = rm.Publisher("x", contract="reliable", capacity=65536)
+        sub = rm.Subscriber("x")
+        pub.send(b"old"); say("sent"); hear()
+    """)
+    dead.line()
+    dead.kill()
+    with rm.Publisher("x", contract=contract, capacity=4096) as pub, rm.Subscriber("x") as sub:
+        assert (pub.contract, pub.capacity) == (contract, 4096)
+        assert pub.send(b"new") == 0
+        assert (sub.recv(timeout=20), sub.lost) == (b"new", 0)
+
+
 def test_a_pipe_with_unread_messages_is_not_replaced():
     with rm.Publisher("x", contract="pipe") as pub:
         pub.send(b"unread")
