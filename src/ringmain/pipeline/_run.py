@@ -84,7 +84,7 @@ class Summary:
         return (
             f"{self.rows_in:,} rows in = {self.rows_out:,} out + {self.quarantined:,} quarantined + "
             f"{self.duplicates:,} duplicates; {self.lost:,} lost at source{damaged}; {self.bytes:,} bytes in "
-            f"{self.batches} batches, {self.seconds:.1f} s{engine}"
+            f"{self.batches} batch{'es' * (self.batches != 1)}, {self.seconds:.1f} s{engine}"
         )
 
 
