@@ -34,7 +34,7 @@ TARGETS = {
     "test-originals": "msgq's and pysyncq's own tests",
     "cores": "what only quiet cores show, where there are any",
     "lab": "every crash point, every pair, every stop",
-    "failing-calls": "every system call fails once",
+    "failing-calls": "every allocation and every system call fails once",
     "explore": "every interleaving of the larger cases",
     "sanitize": "ASan, UBSan, TSan",
     "fuzz": "half an hour of hostile files",

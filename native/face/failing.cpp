@@ -36,6 +36,9 @@ ringmain_status status_of(Fault fault) {
     return RINGMAIN_SYSTEM;
 }
 
+// In a text so short that a string needs no memory for it.
+ringmain_status fail_without_memory() noexcept { return fail(RINGMAIN_SYSTEM, "out of memory", ENOMEM); }
+
 }  // namespace
 
 ringmain_status fail(ringmain_status status, std::string text, int error) noexcept {
@@ -48,6 +51,19 @@ ringmain_status fail(const Failure& failure) noexcept try {
     return fail(status_of(failure.fault), failure.text, failure.error);
 } catch (const std::bad_alloc&) {
     return fail(status_of(failure.fault), {}, failure.error);
+}
+
+ringmain_status fail(const Refusal& refusal) noexcept try {
+    return fail(refusal.status, refusal.text, refusal.error);
+} catch (const std::bad_alloc&) {
+    return fail(refusal.status, {}, refusal.error);
+}
+
+ringmain_status fail(const std::exception& thrown) noexcept try {
+    bool no_memory = dynamic_cast<const std::bad_alloc*>(&thrown);
+    return no_memory ? fail_without_memory() : fail(RINGMAIN_SYSTEM, thrown.what());
+} catch (const std::bad_alloc&) {
+    return fail_without_memory();
 }
 
 }  // namespace ringmain::face

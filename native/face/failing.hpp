@@ -21,6 +21,8 @@ struct Refusal {
 // Notes the sentence; returns the status.
 ringmain_status fail(ringmain_status status, std::string text, int error = 0) noexcept;
 ringmain_status fail(const Failure& failure) noexcept;
+ringmain_status fail(const Refusal& refusal) noexcept;
+ringmain_status fail(const std::exception& thrown) noexcept;
 
 inline ringmain_status invalid(std::string text) noexcept {
     return fail(RINGMAIN_INVALID_ARGUMENT, std::move(text));
@@ -34,11 +36,9 @@ ringmain_status guarded(Call call) noexcept {
     } catch (const Failure& failure) {
         return fail(failure);
     } catch (const Refusal& refusal) {
-        return fail(refusal.status, refusal.text, refusal.error);
-    } catch (const std::bad_alloc&) {
-        return fail(RINGMAIN_SYSTEM, "out of memory", ENOMEM);
-    } catch (const std::exception& other) {
-        return fail(RINGMAIN_SYSTEM, other.what());
+        return fail(refusal);
+    } catch (const std::exception& thrown) {
+        return fail(thrown);
     }
 }
 

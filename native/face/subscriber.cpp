@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/room.hpp"
 #include "face/arguments.hpp"
 #include "face/failing.hpp"
 #include "face/schema.hpp"
@@ -170,6 +171,9 @@ ringmain_status borrow(ringmain_subscriber& s, const ringmain_wait* wait, ringma
         return refused(s, how, deadline);
     describe(view, message);
     point_to(message, view.payload(), view.sender());
+    make_room(s.borrowed);  // first: from here on nothing fails
+    make_room(s.end.leases);
+    if (s.end.work) s.end.work->lent.make_room();
     s.borrowed.push_back({view.position, s.end.mapping(), s.end.kept != nullptr});
     s.end.leases.push_back(s.end.position_to_keep(view));
     message->lost = s.end.reader->take(view);

@@ -166,6 +166,7 @@ class Spare {
         static Spare& spare = *new Spare;
         return spare;
     }
+    Spare() { spare_.reserve(kMaxSpares); }  // what is freed cannot say that there is no memory
 
     static void give_back(Columns* gone) {
         std::unique_ptr<Columns> columns(gone);
@@ -179,9 +180,10 @@ class Spare {
     static std::shared_ptr<Columns> take() {
         std::unique_lock lock(all().mutex_, std::try_to_lock);
         if (!lock || all().spare_.empty()) return {new Columns, give_back};
-        std::shared_ptr<Columns> columns(all().spare_.back().release(), give_back);
+        std::unique_ptr<Columns> columns = std::move(all().spare_.back());
         all().spare_.pop_back();
-        return columns;
+        lock.unlock();
+        return {columns.release(), give_back};
     }
 };
 
@@ -210,15 +212,16 @@ void release_array(ArrowArray* array) {
 }
 
 void fill_array(ArrowArray* array, const std::shared_ptr<Columns>& columns, int64_t buffers) {
-    auto* exported = new Exported{columns};
+    auto* exported = new Exported{columns};  // all that can throw
     *array = {columns->rows, 0, 0, buffers, 0, exported->buffers, nullptr, nullptr, release_array, exported};
 }
 
 void export_array(ArrowArray* array, const std::shared_ptr<Columns>& columns) {
     fill_array(array, columns, 1);
     auto* exported = static_cast<Exported*>(array->private_data);
+    exported->children.reserve(kColumnCount);
     for (const Column& column : kColumns) {
-        auto* child = new ArrowArray;
+        auto* child = exported->children.emplace_back(new ArrowArray{});
         bool text = *column.format == 'u' || *column.format == 'z';
         fill_array(child, columns, text ? 3 : 2);
         const void** buffers = child->buffers;
@@ -233,7 +236,6 @@ void export_array(ArrowArray* array, const std::shared_ptr<Columns>& columns) {
         if (name == "sender") put_text(columns->sender);
         if (name == "kind") put_text(columns->kind);
         if (name == "data") put_text(columns->data);
-        exported->children.push_back(child);
     }
     array->n_children = kColumnCount;
     array->children = exported->children.data();
@@ -249,27 +251,37 @@ void release_schema(ArrowSchema* schema) {
 }
 
 void export_schema(ArrowSchema* schema) {
-    *schema = {"+s",           "",     nullptr, 0, kColumnCount, new ArrowSchema*[kColumnCount], nullptr,
-               release_schema, nullptr};
-    for (int64_t i = 0; i < kColumnCount; ++i)
-        schema->children[i] = new ArrowSchema{
-            kColumns[i].format, kColumns[i].name, nullptr, 0, 0, nullptr, nullptr, release_schema, nullptr};
+    *schema = {"+s", "", nullptr, 0, 0, new ArrowSchema*[kColumnCount], nullptr, release_schema, nullptr};
+    for (const Column& column : kColumns) {
+        auto* child = new ArrowSchema{column.format, column.name, nullptr,        0,      0,
+                                      nullptr,       nullptr,     release_schema, nullptr};
+        schema->children[schema->n_children++] = child;
+    }
 }
+
+template <class T>
+struct Drop {
+    void operator()(T* thing) const {
+        if (thing->release) thing->release(thing);
+        delete thing;
+    }
+};
+constexpr const char* kArraySays = "arrow_array";
+constexpr const char* kSchemaSays = "arrow_schema";
 
 // A capsule that no consumer has imported still owns its struct.
-template <class T>
-void drop_capsule(PyObject* capsule, const char* name) {
-    auto* thing = static_cast<T*>(PyCapsule_GetPointer(capsule, name));
-    if (thing->release) thing->release(thing);
-    delete thing;
+template <class T, auto fill, const auto& name, class... Given>
+PyObject* capsule_of(const Given&... given) {
+    std::unique_ptr<T, Drop<T>> thing(new T{});
+    fill(thing.get(), given...);
+    PyObject* capsule = PyCapsule_New(thing.get(), name, [](PyObject* self) {
+        Drop<T>()(static_cast<T*>(PyCapsule_GetPointer(self, name)));
+    });
+    if (capsule) (void)thing.release();
+    return capsule;
 }
 
-PyObject* schema_capsule() {
-    auto* schema = new ArrowSchema;
-    export_schema(schema);
-    return PyCapsule_New(schema, "arrow_schema",
-                         [](PyObject* capsule) { drop_capsule<ArrowSchema>(capsule, "arrow_schema"); });
-}
+PyObject* schema_capsule() { return capsule_of<ArrowSchema, export_schema, kSchemaSays>(); }
 
 struct BatchObject {
     PyObject_HEAD std::shared_ptr<Columns>* columns;
@@ -279,13 +291,10 @@ const std::shared_ptr<Columns>& columns_of(PyObject* self) {
     return *reinterpret_cast<BatchObject*>(self)->columns;
 }
 
-PyObject* arrow_c_array(PyObject* self, PyObject*) {
+PyObject* arrow_c_array(PyObject* self, PyObject*, PyObject*) {
     Ref schema(schema_capsule());
-    auto* array = new ArrowArray;
-    export_array(array, columns_of(self));
-    Ref capsule(
-        PyCapsule_New(array, "arrow_array", [](PyObject* c) { drop_capsule<ArrowArray>(c, "arrow_array"); }));
-    return schema && capsule ? Py_BuildValue("OO", schema.get(), capsule.get()) : nullptr;
+    Ref array(schema ? capsule_of<ArrowArray, export_array, kArraySays>(columns_of(self)) : nullptr);
+    return array ? Py_BuildValue("OO", schema.get(), array.get()) : nullptr;
 }
 
 PyObject* arrow_c_schema(PyObject*, PyObject*) { return schema_capsule(); }
@@ -332,9 +341,9 @@ void destroy(PyObject* self) {
     return 1;
 }
 
-PyObject* new_batch(const std::shared_ptr<Columns>& columns) {
-    PyObject* batch = allocate(batch_type);
-    if (batch) reinterpret_cast<BatchObject*>(batch)->columns = new std::shared_ptr<Columns>(columns);
+Ref new_batch(const std::shared_ptr<Columns>& columns) {
+    Ref batch(allocate(batch_type));
+    if (batch) reinterpret_cast<BatchObject*>(batch.get())->columns = new std::shared_ptr<Columns>(columns);
     return batch;
 }
 
@@ -355,9 +364,11 @@ PyObject* recv_batch(PyObject*, PyObject* args) {
     std::shared_ptr<Columns> columns = Spare::take();
     Columns& c = *columns;
     if (!c.start()) return PyErr_NoMemory();
+    Ref batch = new_batch(columns);  // first: what was taken is not discarded for want of it
+    if (!batch) return nullptr;
     Deadline deadline(timeout_ns);
     Receiving turn(self, *s, &deadline);
-    if (turn.late()) return new_batch(columns);
+    if (turn.late()) return batch.release();
     if (!turn.entered() || !usable_subscriber(self)) return nullptr;
     View view;
     int laps = 0;
@@ -376,7 +387,7 @@ PyObject* recv_batch(PyObject*, PyObject* args) {
             found = -1;
             break;
         }
-        int done = append_row(*s->reader, c, view);
+        int done = guarded([&] { return append_row(*s->reader, c, view); });
         if (done < 0) {
             PyErr_NoMemory();
             found = -1;
@@ -395,33 +406,32 @@ PyObject* recv_batch(PyObject*, PyObject* args) {
         if (c.rows == 0) return nullptr;
         PyErr_Clear();  // what was taken is not discarded: the next call meets the same error first
     }
-    return new_batch(columns);
+    return batch.release();
 }
 
-PyMethodDef methods[] = {
-    {"__arrow_c_array__",
-     method(+[](PyObject* self, PyObject*, PyObject*) { return arrow_c_array(self, nullptr); }),
-     METH_VARARGS | METH_KEYWORDS, "The batch through the Arrow C data interface."},
-    {"__arrow_c_schema__", arrow_c_schema, METH_NOARGS, "Its schema through the Arrow C data interface."},
-    {nullptr, nullptr, 0, nullptr}};
+PyMethodDef methods[] = {{"__arrow_c_array__", method(entry<arrow_c_array>), METH_VARARGS | METH_KEYWORDS,
+                          "The batch through the Arrow C data interface."},
+                         {"__arrow_c_schema__", entry<arrow_c_schema>, METH_NOARGS,
+                          "Its schema through the Arrow C data interface."},
+                         {nullptr, nullptr, 0, nullptr}};
 
 PyGetSetDef attributes[] = {
-    {"nbytes", get_nbytes, nullptr, "Bytes of payload in it.", nullptr},
-    {"lost", get_lost, nullptr, "Messages lost before those in it.", nullptr},
-    {"epoch", get_epoch, nullptr, "The epoch of the topic's life it is from; 0 if empty.", nullptr},
+    {"nbytes", entry<get_nbytes>, nullptr, "Bytes of payload in it.", nullptr},
+    {"lost", entry<get_lost>, nullptr, "Messages lost before those in it.", nullptr},
+    {"epoch", entry<get_epoch>, nullptr, "The epoch of the topic's life it is from; 0 if empty.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
                        {Py_tp_methods, methods},
                        {Py_tp_getset, attributes},
-                       {Py_sq_length, reinterpret_cast<void*>(length)},
+                       {Py_sq_length, reinterpret_cast<void*>(entry<length>)},
                        {Py_tp_doc, const_cast<char*>("Messages as Arrow columns.")},
                        {0, nullptr}};
 PyType_Spec spec = {"ringmain._ring.Batch", sizeof(BatchObject), 0,
                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
 
 PyMethodDef functions[] = {
-    {"recv_batch", recv_batch, METH_VARARGS, "The messages that are there, as Arrow columns."},
+    {"recv_batch", entry<recv_batch>, METH_VARARGS, "The messages that are there, as Arrow columns."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace

@@ -153,25 +153,27 @@ PyObject* withdraw_one(PyObject* self, PyObject* number) {
 // ---------------------------------------------------------------------------------------------------- waiters
 
 PyObject* new_waiter(PyObject*, PyObject*) {
-    PyObject* self = allocate(waiter_type);
+    Ref self(allocate(waiter_type));
     if (self)
-        reinterpret_cast<WaiterObject*>(self)->waiter =
+        reinterpret_cast<WaiterObject*>(self.get())->waiter =
             new std::shared_ptr<PyWaiter>(std::make_shared<PyWaiter>());
-    return self;
+    return self.release();
 }
 
-// The calls, whose references we take over.
-PyObject* list_of(const std::vector<PyCall*>& calls) {
-    Ref list(PyList_New(0));
-    bool complete = bool(list);
-    for (PyCall* call : calls) complete = append(list, Ref(static_cast<HeldCall*>(call)->object)) && complete;
-    return complete ? list.release() : nullptr;
-}
-
+// The calls, whose references we take over. Those for which there is no memory stay, and are taken later.
 PyObject* taken(PyClientEnd& end, PyWaiter& waiter) {
-    std::vector<PyCall*> calls;
-    while (PyCall* call = end.take(waiter)) calls.push_back(call);
-    return list_of(calls);
+    Ref list(PyList_New(0));
+    while (list && waiter.first) {
+        PyObject* call = static_cast<HeldCall*>(waiter.first)->object;
+        if (PyList_Append(list.get(), call) != 0) {
+            if (PyList_Size(list.get()) == 0) return nullptr;
+            PyErr_Clear();
+            break;
+        }
+        end.take(waiter);
+        Py_DECREF(call);
+    }
+    return list.release();
 }
 
 PyObject* check_waiter(PyObject* object) {
@@ -248,7 +250,9 @@ PyObject* arm(PyObject* self, PyObject* args) {
 
 // forget(waiter): no one takes what it is told. Its calls.
 PyObject* forget(PyObject* self, PyObject* object) {
-    return check_waiter(object) ? list_of(end_of(self)->forget(waiter_of(object))) : nullptr;
+    if (!check_waiter(object)) return nullptr;
+    end_of(self)->forget(waiter_of(object));
+    return taken(*end_of(self), waiter_of(object));
 }
 
 PyObject* close(PyObject* self, PyObject*) {
@@ -263,11 +267,11 @@ PyObject* create_end(PyTypeObject* type, PyObject* args, PyObject*) {
     PyObject *publisher, *subscriber;
     if (!PyArg_ParseTuple(args, "O!O!", publisher_type, &publisher, subscriber_type, &subscriber))
         return nullptr;
-    PyObject* self = allocate(type);
+    Ref self(allocate(type));
     if (self)
-        reinterpret_cast<EndObject*>(self)->end =
+        reinterpret_cast<EndObject*>(self.get())->end =
             new std::shared_ptr<PyClientEnd>(std::make_shared<PyClientEnd>(publisher, subscriber));
-    return self;
+    return self.release();
 }
 
 void destroy_end(PyObject* self) {
@@ -306,25 +310,26 @@ PyObject* get_sent(PyObject* self, void*) {
 }
 
 PyMethodDef end_methods[] = {
-    {"new_call", new_call, METH_VARARGS, "A call that is yet to be sent."},
-    {"send", send, METH_VARARGS, "Send the request of a call."},
-    {"commit", commit, METH_VARARGS, "Send the request of a call, which was written in place."},
-    {"wait", wait, METH_O, "Wait until a call is finished, or late."},
-    {"drop", drop, METH_O, "No one waits for the call any more."},
-    {"request_state", request_state_of, METH_O, "What has become of a request."},
-    {"withdraw", withdraw_one, METH_O, "Take a request back, if no server has taken it."},
-    {"new_waiter", new_waiter, METH_NOARGS, "Is told of the outcomes of calls that no thread waits for."},
-    {"wait_for_any", wait_for_any, METH_O, "Wait until calls of a waiter are finished."},
-    {"receive_now", receive_now, METH_VARARGS, "The same without waiting."},
-    {"arm", arm, METH_VARARGS, "Ring an Event when there may be something for receive_now()."},
-    {"forget", forget, METH_O, "No one takes what the waiter is told."},
-    {"close", close, METH_NOARGS, "All calls are finished: the client closes."},
+    {"new_call", entry<new_call>, METH_VARARGS, "A call that is yet to be sent."},
+    {"send", entry<send>, METH_VARARGS, "Send the request of a call."},
+    {"commit", entry<commit>, METH_VARARGS, "Send the request of a call, which was written in place."},
+    {"wait", entry<wait>, METH_O, "Wait until a call is finished, or late."},
+    {"drop", entry<drop>, METH_O, "No one waits for the call any more."},
+    {"request_state", entry<request_state_of>, METH_O, "What has become of a request."},
+    {"withdraw", entry<withdraw_one>, METH_O, "Take a request back, if no server has taken it."},
+    {"new_waiter", entry<new_waiter>, METH_NOARGS,
+     "Is told of the outcomes of calls that no thread waits for."},
+    {"wait_for_any", entry<wait_for_any>, METH_O, "Wait until calls of a waiter are finished."},
+    {"receive_now", entry<receive_now>, METH_VARARGS, "The same without waiting."},
+    {"arm", entry<arm>, METH_VARARGS, "Ring an Event when there may be something for receive_now()."},
+    {"forget", entry<forget>, METH_O, "No one takes what the waiter is told."},
+    {"close", entry<close>, METH_NOARGS, "All calls are finished: the client closes."},
     {nullptr, nullptr, 0, nullptr}};
 PyGetSetDef end_attributes[] = {
-    {"in_flight", get_in_flight, nullptr, "Requests that have no reply yet.", nullptr},
-    {"slept", get_slept, nullptr, "How often a thread slept because another received.", nullptr},
+    {"in_flight", entry<get_in_flight>, nullptr, "Requests that have no reply yet.", nullptr},
+    {"slept", entry<get_slept>, nullptr, "How often a thread slept because another received.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
-PyType_Slot end_slots[] = {{Py_tp_new, reinterpret_cast<void*>(create_end)},
+PyType_Slot end_slots[] = {{Py_tp_new, reinterpret_cast<void*>(entry<create_end>)},
                            {Py_tp_dealloc, reinterpret_cast<void*>(destroy_end)},
                            {Py_tp_methods, end_methods},
                            {Py_tp_getset, end_attributes},
@@ -336,14 +341,15 @@ PyType_Spec waiter_spec = {"ringmain._ring.Waiter", sizeof(WaiterObject), 0,
                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, waiter_slots};
 
 PyGetSetDef call_attributes[] = {
-    {"number", get_number, nullptr, "The sequence number of its request.", nullptr},
-    {"timeout", get_timeout, nullptr, "Seconds, or None.", nullptr},
-    {"deadline_ns", get_deadline, nullptr, "When it is late, as time.monotonic_ns(); or None.", nullptr},
-    {"retry", get_retry, nullptr, "May it run a second time?", nullptr},
-    {"done", get_done, nullptr, "What its waiter calls.", nullptr},
-    {"answer", get_answer, nullptr, "What it has come to; empty while it is in flight.", nullptr},
-    {"payload", get_payload, nullptr, "Of its reply.", nullptr},
-    {"sent", get_sent, nullptr, "Was it sent?", nullptr},
+    {"number", entry<get_number>, nullptr, "The sequence number of its request.", nullptr},
+    {"timeout", entry<get_timeout>, nullptr, "Seconds, or None.", nullptr},
+    {"deadline_ns", entry<get_deadline>, nullptr, "When it is late, as time.monotonic_ns(); or None.",
+     nullptr},
+    {"retry", entry<get_retry>, nullptr, "May it run a second time?", nullptr},
+    {"done", entry<get_done>, nullptr, "What its waiter calls.", nullptr},
+    {"answer", entry<get_answer>, nullptr, "What it has come to; empty while it is in flight.", nullptr},
+    {"payload", entry<get_payload>, nullptr, "Of its reply.", nullptr},
+    {"sent", entry<get_sent>, nullptr, "Was it sent?", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyType_Slot call_slots[] = {
     {Py_tp_dealloc, reinterpret_cast<void*>(destroy_call)}, {Py_tp_getset, call_attributes}, {0, nullptr}};

@@ -84,26 +84,15 @@ PyObject* connect(PyObject* self, PyObject* args) {
     Py_RETURN_NONE;
 }
 
-PyObject* create(PyTypeObject* type, PyObject*, PyObject*) {
-    PyObject* self = allocate(type);
-    if (self) reinterpret_cast<ClientObject*>(self)->state = new ClientState;
-    return self;
-}
-
-void destroy(PyObject* self) {
-    delete reinterpret_cast<ClientObject*>(self)->state;
-    deallocate(self);
-}
-
 PyMethodDef methods[] = {
-    {"call", method(call), METH_FASTCALL | METH_KEYWORDS,
+    {"call", method(entry<call>), METH_FASTCALL | METH_KEYWORDS,
      "call(request, timeout=None, retry=False, *, room_timeout=None, if_idle=False)\n--\n\nSend a request "
      "and wait for its reply."},
-    {"_connect", connect, METH_VARARGS, "Set the end that calls use, and what decodes replies."},
+    {"_connect", entry<connect>, METH_VARARGS, "Set the end that calls use, and what decodes replies."},
     {nullptr, nullptr, 0, nullptr}};
 
-PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(create)},
-                       {Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
+PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(entry<create<ClientObject>>)},
+                       {Py_tp_dealloc, reinterpret_cast<void*>(destroy<ClientObject>)},
                        {Py_tp_methods, methods},
                        {0, nullptr}};
 PyType_Spec spec = {"ringmain._ring.NativeClient", sizeof(ClientObject), 0,

@@ -117,7 +117,7 @@ PyObject* list_of(const std::vector<int64_t>& numbers) {
 
 }  // namespace
 
-PyObject* decode_messages(PyObject*, PyObject* args) try {
+PyObject* decode_messages(PyObject*, PyObject* args) {
     View plan, offsets, data;
     Py_ssize_t first, rows;
     if (!PyArg_ParseTuple(args, "y*y*y*nn:decode_messages", &plan.view, &offsets.view, &data.view, &first,
@@ -139,6 +139,4 @@ PyObject* decode_messages(PyObject*, PyObject* args) try {
     Py_XDECREF(columns);
     Py_XDECREF(left);
     return result;
-} catch (const std::bad_alloc&) {
-    return PyErr_NoMemory();
 }

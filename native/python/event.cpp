@@ -8,12 +8,7 @@ namespace {
 PyObject* create(PyTypeObject* type, PyObject*, PyObject*) {
     Ref self(allocate(type));
     if (!self) return nullptr;
-    try {
-        reinterpret_cast<EventObject*>(self.get())->event =
-            new std::shared_ptr<Event>(std::make_shared<Event>());
-    } catch (const Failure& failure) {
-        return raise(failure);
-    }
+    reinterpret_cast<EventObject*>(self.get())->event = new std::shared_ptr<Event>(std::make_shared<Event>());
     return self.release();
 }
 
@@ -26,8 +21,10 @@ PyObject* fileno(PyObject* self, PyObject*) { return PyLong_FromLong(event_of(se
 
 PyObject* take(PyObject* self, PyObject*) {
     Ref list(PyList_New(0));
-    for (uint64_t token : event_of(self)->take())
+    std::vector<uint64_t> tokens = event_of(self)->tokens();
+    for (uint64_t token : tokens)
         if (!append(list, Ref(PyLong_FromUnsignedLongLong(token)))) return nullptr;
+    event_of(self)->forget(tokens.size());  // last: a task whose token is lost would wait without a limit
     return list.release();
 }
 
@@ -39,11 +36,11 @@ PyObject* forget(PyObject*, PyObject* token) {
 }
 
 PyMethodDef methods[] = {
-    {"fileno", fileno, METH_NOARGS, "Readable when a bell has rung."},
-    {"take", take, METH_NOARGS, "The tokens of the bells that rang since the last call."},
-    {"forget", forget, METH_O, "Stop watching the bell of this token."},
+    {"fileno", entry<fileno>, METH_NOARGS, "Readable when a bell has rung."},
+    {"take", entry<take>, METH_NOARGS, "The tokens of the bells that rang since the last call."},
+    {"forget", entry<forget>, METH_O, "Stop watching the bell of this token."},
     {nullptr, nullptr, 0, nullptr}};
-PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(create)},
+PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(entry<create>)},
                        {Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
                        {Py_tp_methods, methods},
                        {0, nullptr}};

@@ -103,35 +103,37 @@ PyObject* refuse(PyTypeObject*, PyObject*, PyObject*) {
     return nullptr;
 }
 
-PyMethodDef methods[] = {{"__enter__", enter, METH_NOARGS, nullptr},
-                         {"__exit__", method(leave), METH_FASTCALL, nullptr},
-                         {"release", release, METH_NOARGS,
+PyMethodDef methods[] = {{"__enter__", entry<enter>, METH_NOARGS, nullptr},
+                         {"__exit__", method(entry<leave>), METH_FASTCALL, nullptr},
+                         {"release", entry<release>, METH_NOARGS,
                           "release()\n--\n\nGive the buffer back, as soon as no view of it is left."},
                          {nullptr, nullptr, 0, nullptr}};
 
 PyGetSetDef attributes[] = {
-    {"id", get_unsigned<&Descriptor::id>, nullptr, "The frame's number, as its publisher set it.", nullptr},
-    {"start_ns", get_signed<&Descriptor::start_ns>, nullptr, "When it began.", nullptr},
-    {"end_ns", get_signed<&Descriptor::end_ns>, nullptr, "When it ended.", nullptr},
-    {"size", get_unsigned<&Descriptor::size>, nullptr, "Bytes that are used.", nullptr},
-    {"buffer", get_unsigned<&Descriptor::buffer>, nullptr, "Which buffer of the pool it is in.", nullptr},
-    {"valid", get_valid, nullptr, "Is the content valid, as its publisher set it?", nullptr},
-    {"meta", get_meta, nullptr, "The small dict that its publisher set.", nullptr},
-    {"seq", get_seq, nullptr, "Its sequence number.", nullptr},
-    {"time_ns", get_time, nullptr, "When it was published.", nullptr},
-    {"sender", get_sender, nullptr, "Who sent it.", nullptr},
-    {"kind", get_kind, nullptr, "What kind it is.", nullptr},
-    {"lost", get_lost, nullptr, "Frames lost just before it.", nullptr},
-    {"data", get_data, nullptr, "The frame in place, read-only.", nullptr},
-    {"layout", get_layout, nullptr, "How the bytes are arranged.", nullptr},
-    {"held", get_held, nullptr, "Is its buffer kept from being reused?", nullptr},
+    {"id", entry<get_unsigned<&Descriptor::id>>, nullptr, "The frame's number, as its publisher set it.",
+     nullptr},
+    {"start_ns", entry<get_signed<&Descriptor::start_ns>>, nullptr, "When it began.", nullptr},
+    {"end_ns", entry<get_signed<&Descriptor::end_ns>>, nullptr, "When it ended.", nullptr},
+    {"size", entry<get_unsigned<&Descriptor::size>>, nullptr, "Bytes that are used.", nullptr},
+    {"buffer", entry<get_unsigned<&Descriptor::buffer>>, nullptr, "Which buffer of the pool it is in.",
+     nullptr},
+    {"valid", entry<get_valid>, nullptr, "Is the content valid, as its publisher set it?", nullptr},
+    {"meta", entry<get_meta>, nullptr, "The small dict that its publisher set.", nullptr},
+    {"seq", entry<get_seq>, nullptr, "Its sequence number.", nullptr},
+    {"time_ns", entry<get_time>, nullptr, "When it was published.", nullptr},
+    {"sender", entry<get_sender>, nullptr, "Who sent it.", nullptr},
+    {"kind", entry<get_kind>, nullptr, "What kind it is.", nullptr},
+    {"lost", entry<get_lost>, nullptr, "Frames lost just before it.", nullptr},
+    {"data", entry<get_data>, nullptr, "The frame in place, read-only.", nullptr},
+    {"layout", entry<get_layout>, nullptr, "How the bytes are arranged.", nullptr},
+    {"held", entry<get_held>, nullptr, "Is its buffer kept from being reused?", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
-PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(refuse)},
+PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(entry<refuse>)},
                        {Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
                        {Py_tp_methods, methods},
                        {Py_tp_getset, attributes},
-                       {Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
+                       {Py_bf_getbuffer, reinterpret_cast<void*>(entry<get_buffer>)},
                        {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
                        {0, nullptr}};
 // Final: see Spares. ringmain.frames._views adds to the type what is simpler in Python.

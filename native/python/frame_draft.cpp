@@ -51,18 +51,17 @@ void freeze(DraftState& d) {
     }
 }
 
-bool encoded_meta(const DraftState& d, const PublisherState& p, PyObject*& bytes) {
+bool encoded_meta(const DraftState& d, const PublisherState& p, Ref& bytes) {
     int full = d.meta ? PyObject_IsTrue(d.meta) : 0;
     if (full <= 0) return full == 0;
-    bytes = PyObject_CallFunctionObjArgs(encode_meta, d.meta, nullptr);
+    bytes = Ref(PyObject_CallFunctionObjArgs(encode_meta, d.meta, nullptr));
     if (!bytes) return false;
-    uint64_t size = static_cast<uint64_t>(PyBytes_Size(bytes));
+    uint64_t size = static_cast<uint64_t>(PyBytes_Size(bytes.get()));
     uint64_t most = largest_meta(p.largest_bytes, p.sender.size());
     if (size <= most) return true;
     raise("MessageTooLarge", "the meta of a frame of topic '" + p.topic + "' takes " + std::to_string(size) +
                                  " bytes, at most " + std::to_string(most) +
                                  " fit beside its descriptor: put large data into the frame");
-    Py_DECREF(bytes);
     return false;
 }
 
@@ -74,10 +73,10 @@ bool publish(DraftState& d) {
         raise("Closed", "the frame was not sent: its publisher is closed, or the process has forked");
         return false;
     }
-    PyObject* meta = nullptr;
+    Ref meta;
     if (!encoded_meta(d, *p, meta)) return false;
-    uint64_t meta_bytes = meta ? static_cast<uint64_t>(PyBytes_Size(meta)) : 0;
-    uint64_t size = sizeof(Descriptor) + meta_bytes;
+    std::string_view more = meta ? view_of_bytes(meta.get()) : std::string_view();
+    uint64_t size = sizeof(Descriptor) + more.size();
     OneAtATime turn(p->caller);
     Deadline deadline(kForever);
     bool started =
@@ -85,11 +84,9 @@ bool publish(DraftState& d) {
     if (started) {
         int64_t now_ns = p->clock.now_ns();
         FrameFacts facts{d.id, d.start_ns, d.end_ns ? d.end_ns : now_ns, d.size, d.valid};
-        std::string_view more = meta ? view_of_bytes(meta) : std::string_view();
         d.seq = send_descriptor(*p->writer, *d.pool.get(), d.buffer, facts, now_ns, p->sender, more);
         d.sent = true;
     }
-    Py_XDECREF(meta);
     return started;
 }
 
@@ -98,7 +95,7 @@ PyObject* enter(PyObject* self, PyObject*) { return check_open(draft_of(self)) ?
 bool finish(DraftState& d) {
     if (d.keeper) [[unlikely]]
         freeze(d);
-    bool done = !d.taken || publish(d);
+    bool done = !d.taken || guarded([&] { return publish(d); });
     end(d);
     return done;
 }
@@ -258,32 +255,34 @@ PyObject* refuse(PyTypeObject*, PyObject*, PyObject*) {
 }
 
 PyMethodDef draft_methods[] = {
-    {"__enter__", enter, METH_NOARGS, nullptr},
-    {"__exit__", method(leave), METH_FASTCALL, nullptr},
-    {"commit", commit, METH_NOARGS, "commit()\n--\n\nSend it now; returns its sequence number."},
-    {"discard", discard, METH_NOARGS, "discard()\n--\n\nDo not send it."},
-    {"_fill", fill, METH_O, "Copy the bytes of a buffer in."},
-    {"_remember", remember, METH_O, "Note an array, which becomes read-only when the frame is sent."},
+    {"__enter__", entry<enter>, METH_NOARGS, nullptr},
+    {"__exit__", method(entry<leave>), METH_FASTCALL, nullptr},
+    {"commit", entry<commit>, METH_NOARGS, "commit()\n--\n\nSend it now; returns its sequence number."},
+    {"discard", entry<discard>, METH_NOARGS, "discard()\n--\n\nDo not send it."},
+    {"_fill", entry<fill>, METH_O, "Copy the bytes of a buffer in."},
+    {"_remember", entry<remember>, METH_O, "Note an array, which becomes read-only when the frame is sent."},
     {nullptr, nullptr, 0, nullptr}};
 
 PyGetSetDef draft_attributes[] = {
-    {"id", get_id, set_id, "The frame's number, as its reader sees it.", nullptr},
-    {"start_ns", get_time<&DraftState::start_ns>, set_time<&DraftState::start_ns>, "When it began.", nullptr},
-    {"end_ns", get_time<&DraftState::end_ns>, set_time<&DraftState::end_ns>, "When it ended.", nullptr},
-    {"valid", get_valid, set_valid, "Is the content valid?", nullptr},
-    {"meta", get_meta, set_meta, "A small dict that is sent with the frame.", nullptr},
-    {"size", get_size, set_size, "Bytes that are used.", nullptr},
-    {"seq", get_seq, nullptr, "Its sequence number, once it is sent.", nullptr},
-    {"data", get_data, nullptr, "The buffer, writable.", nullptr},
-    {"layout", get_layout, nullptr, "How the bytes are arranged.", nullptr},
-    {"dropped", get_draft_dropped, nullptr, "No buffer was free: it will not be sent.", nullptr},
+    {"id", entry<get_id>, entry<set_id>, "The frame's number, as its reader sees it.", nullptr},
+    {"start_ns", entry<get_time<&DraftState::start_ns>>, entry<set_time<&DraftState::start_ns>>,
+     "When it began.", nullptr},
+    {"end_ns", entry<get_time<&DraftState::end_ns>>, entry<set_time<&DraftState::end_ns>>, "When it ended.",
+     nullptr},
+    {"valid", entry<get_valid>, entry<set_valid>, "Is the content valid?", nullptr},
+    {"meta", entry<get_meta>, entry<set_meta>, "A small dict that is sent with the frame.", nullptr},
+    {"size", entry<get_size>, entry<set_size>, "Bytes that are used.", nullptr},
+    {"seq", entry<get_seq>, nullptr, "Its sequence number, once it is sent.", nullptr},
+    {"data", entry<get_data>, nullptr, "The buffer, writable.", nullptr},
+    {"layout", entry<get_layout>, nullptr, "How the bytes are arranged.", nullptr},
+    {"dropped", entry<get_draft_dropped>, nullptr, "No buffer was free: it will not be sent.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
-PyType_Slot draft_slots[] = {{Py_tp_new, reinterpret_cast<void*>(refuse)},
+PyType_Slot draft_slots[] = {{Py_tp_new, reinterpret_cast<void*>(entry<refuse>)},
                              {Py_tp_dealloc, reinterpret_cast<void*>(destroy_draft)},
                              {Py_tp_methods, draft_methods},
                              {Py_tp_getset, draft_attributes},
-                             {Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
+                             {Py_bf_getbuffer, reinterpret_cast<void*>(entry<get_buffer>)},
                              {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
                              {0, nullptr}};
 // Final: see Spares. ringmain.frames._views adds to the type what is simpler in Python.

@@ -29,7 +29,7 @@ PyObject* inspect_pool(PyObject*, PyObject* args) {
             TopicFile::open(directory, topic, Access::observe, FileKind::pool);
         Pool pool(topic_file);
         PoolTable& table = pool.table();
-        PyObject* holders = PyList_New(0);
+        Ref holders(PyList_New(0));
         uint32_t used = topic_file->slots_used();
         bool published = false;
         for (uint32_t i = 0; holders && i < used; ++i) {
@@ -37,22 +37,20 @@ PyObject* inspect_pool(PyObject*, PyObject* args) {
             ParticipantInfo m = look_at(*topic_file, i, true);
             published |= m.role == Role::writer;
             if (m.role == Role::writer) continue;
-            PyObject* holder =
-                Py_BuildValue("ssi", m.name.c_str(), describe_pid(m.pid, m.pid_namespace).c_str(),
-                              std::popcount(buffers_of(m.hold)));
-            if (!holder || PyList_Append(holders, holder) != 0) Py_CLEAR(holders);
-            Py_XDECREF(holder);
+            std::string pid = describe_pid(m.pid, m.pid_namespace);
+            Ref holder(Py_BuildValue("ssi", m.name.c_str(), pid.c_str(), std::popcount(buffers_of(m.hold))));
+            if (!append(holders, std::move(holder))) return nullptr;
         }
         if (!holders) return nullptr;
         std::string schema = topic_file->schema();
         // relaxed: statistics.
         auto number = [](const auto& word) { return word.load(std::memory_order_relaxed); };
         return Py_BuildValue(
-            "{sIsKsKsKsKsLsLsOsOsy#sN}", "buffers", pool.buffer_count(), "buffer_bytes", pool.buffer_bytes(),
+            "{sIsKsKsKsKsLsLsOsOsy#sO}", "buffers", pool.buffer_count(), "buffer_bytes", pool.buffer_bytes(),
             "epoch", pool.epoch(), "frames", number(table.frames), "dropped", number(table.dropped),
             "last_ns", number(table.last_ns), "interval_ns", number(table.interval_ns), "huge_pages",
             topic_file->flags & kHugePages ? Py_True : Py_False, "alive", published ? Py_True : Py_False,
-            "schema", schema.data(), static_cast<Py_ssize_t>(schema.size()), "holders", holders);
+            "schema", schema.data(), static_cast<Py_ssize_t>(schema.size()), "holders", holders.get());
     } catch (const Failure& failure) {
         return raise(failure);
     }
@@ -64,24 +62,23 @@ PyObject* glance(PyObject*, PyObject* args) {
     unsigned int buffer;
     unsigned long long epoch, number, size;
     if (!PyArg_ParseTuple(args, "ssKIKK", &path, &topic, &epoch, &buffer, &number, &size)) return nullptr;
-    PyObject* copy = nullptr;
     try {
         auto directory = Directory::at(path, false);
         Pool pool(TopicFile::open(directory, topic, Access::observe, FileKind::pool));
         // A descriptor comes from another process, so it is checked.
         bool there = pool.epoch() == epoch && buffer < pool.buffer_count() && size <= pool.buffer_bytes();
         if (!there) Py_RETURN_NONE;
-        copy = PyByteArray_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size));
+        Ref copy(PyByteArray_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
         if (!copy) return nullptr;
-        char* to = PyByteArray_AsString(copy);
-        WithoutGil unlocked;
-        there = pool.glance(buffer, number, to, size);
-        if (there) return copy;
+        char* to = PyByteArray_AsString(copy.get());
+        {
+            WithoutGil unlocked;
+            there = pool.glance(buffer, number, to, size);
+        }
+        if (there) return copy.release();
     } catch (const Failure& failure) {
-        Py_XDECREF(copy);
         return raise(failure);
     }
-    Py_DECREF(copy);
     Py_RETURN_NONE;
 }
 
@@ -122,11 +119,12 @@ PyObject* unlink_pool(PyObject*, PyObject* args) {
 }
 
 PyMethodDef functions[] = {
-    {"set_meta_codec", set_meta_codec, METH_VARARGS, "How the meta of a frame becomes bytes and back."},
-    {"inspect_pool", inspect_pool, METH_VARARGS, "The pool of a frame topic, as a PoolInspection."},
-    {"glance", glance, METH_VARARGS, "A copy of a frame, without holding it."},
-    {"pools", pools, METH_VARARGS, "The names of the frame topics in a directory."},
-    {"unlink_pool", unlink_pool, METH_VARARGS, "Remove the pool of a frame topic."},
+    {"set_meta_codec", entry<set_meta_codec>, METH_VARARGS,
+     "How the meta of a frame becomes bytes and back."},
+    {"inspect_pool", entry<inspect_pool>, METH_VARARGS, "The pool of a frame topic, as a PoolInspection."},
+    {"glance", entry<glance>, METH_VARARGS, "A copy of a frame, without holding it."},
+    {"pools", entry<pools>, METH_VARARGS, "The names of the frame topics in a directory."},
+    {"unlink_pool", entry<unlink_pool>, METH_VARARGS, "Remove the pool of a frame topic."},
     {nullptr, nullptr, 0, nullptr}};
 
 bool add_layout(PyObject* module) {

@@ -92,13 +92,12 @@ PyObject* frame(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObjec
     uint32_t buffer = 0;
     int found = next_buffer(f, *p, deadline, buffer);
     if (found < 0) return nullptr;
-    DraftObject* made = new_draft();
-    if (!made) {
+    Ref object(reinterpret_cast<PyObject*>(new_draft()));
+    if (!object) {
         if (found) f.pool->give_back(buffer);
         return nullptr;
     }
-    auto* object = reinterpret_cast<PyObject*>(made);
-    DraftState& d = made->state;
+    DraftState& d = draft_of(object.get());
     d.owner = Py_NewRef(self);
     d.pool = f.pool;
     d.size = f.pool->pool().buffer_bytes();
@@ -109,18 +108,15 @@ PyObject* frame(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObjec
     ++f.open_drafts;
     if (found) [[likely]] {
         d.data = f.pool->pool().buffer(buffer);
-        return object;
+        return object.release();
     }
     ++f.dropped;
     f.pool->count_dropped();
     if (f.scratch.use_count() != 1) f.scratch.reset(new (std::nothrow) std::byte[d.size]);
-    if (!f.scratch) {
-        Py_DECREF(object);
-        return PyErr_NoMemory();
-    }
+    if (!f.scratch) return PyErr_NoMemory();
     d.scratch = f.scratch;
     d.data = d.scratch.get();
-    return object;
+    return object.release();
 }
 
 // ------------------------------------------------------------------------------------- opening and closing
@@ -192,35 +188,28 @@ PyObject* get_closed(PyObject* self, void*) { return PyBool_FromLong(!publisher_
 
 PyObject* memory(PyObject* self, PyObject*) { return mapped(publisher_of(self).pool); }
 
-PyObject* create(PyTypeObject* type, PyObject*, PyObject*) {
-    PyObject* self = allocate(type);
-    if (self) reinterpret_cast<FramePublisherObject*>(self)->state = new FramePublisherState;
-    return self;
-}
-
 void destroy(PyObject* self) {
-    FramePublisherState* f = reinterpret_cast<FramePublisherObject*>(self)->state;
-    Py_XDECREF(f->publisher);
-    Py_XDECREF(f->layout);
-    delete f;
-    deallocate(self);
+    FramePublisherState& f = publisher_of(self);
+    Py_XDECREF(f.publisher);
+    Py_XDECREF(f.layout);
+    py::destroy<FramePublisherObject>(self);
 }
 
 PyMethodDef methods[] = {
-    {"frame", method(frame), METH_FASTCALL | METH_KEYWORDS,
+    {"frame", method(entry<frame>), METH_FASTCALL | METH_KEYWORDS,
      "frame(timeout=None)\n--\n\nThe next free buffer, to be filled and sent."},
-    {"_open", open, METH_VARARGS, "Make the pool."},
-    {"_check_no_drafts", check_no_drafts, METH_NOARGS, "Raise if a frame is being filled."},
-    {"_leave", leave, METH_NOARGS, "Leave the pool."},
-    {"_memory", memory, METH_NOARGS, "(address, bytes) of the buffers in this process."},
+    {"_open", entry<open>, METH_VARARGS, "Make the pool."},
+    {"_check_no_drafts", entry<check_no_drafts>, METH_NOARGS, "Raise if a frame is being filled."},
+    {"_leave", entry<leave>, METH_NOARGS, "Leave the pool."},
+    {"_memory", entry<memory>, METH_NOARGS, "(address, bytes) of the buffers in this process."},
     {nullptr, nullptr, 0, nullptr}};
 
 PyGetSetDef attributes[] = {
-    {"dropped", get_dropped, nullptr, "Frames dropped because no buffer was free.", nullptr},
-    {"closed", get_closed, nullptr, "Is it closed?", nullptr},
+    {"dropped", entry<get_dropped>, nullptr, "Frames dropped because no buffer was free.", nullptr},
+    {"closed", entry<get_closed>, nullptr, "Is it closed?", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
-PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(create)},
+PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(entry<create<FramePublisherObject>>)},
                        {Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
                        {Py_tp_methods, methods},
                        {Py_tp_getset, attributes},

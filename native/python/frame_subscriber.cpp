@@ -79,14 +79,13 @@ Outcome attach_pool(PyObject* self, SubscriberState& s, FrameSubscriberState& f,
 // Takes ownership of meta_bytes.
 PyObject* make_frame(SubscriberState& s, FrameSubscriberState& f, const View& view,
                      const Descriptor& descriptor, PyObject* meta_bytes) {
-    FrameObject* made = new_frame();
-    if (!made) {
+    Ref object(reinterpret_cast<PyObject*>(new_frame()));
+    if (!object) {
         f.pool->release(descriptor.buffer);
         Py_XDECREF(meta_bytes);
         return nullptr;
     }
-    auto* object = reinterpret_cast<PyObject*>(made);
-    FrameState& frame = made->state;
+    FrameState& frame = reinterpret_cast<FrameObject*>(object.get())->state;
     frame.pool = f.pool;
     frame.leased = true;
     frame.descriptor = descriptor;
@@ -96,9 +95,7 @@ PyObject* make_frame(SubscriberState& s, FrameSubscriberState& f, const View& vi
     frame.kind = kind_of(s, view);
     frame.seq = view.seq;
     frame.time_ns = view.time_ns;
-    if (frame.sender && frame.kind) return object;
-    Py_DECREF(object);
-    return nullptr;
+    return frame.sender && frame.kind ? object.release() : nullptr;
 }
 
 // The next frame; nullptr without an exception: time is up.
@@ -187,9 +184,9 @@ LoopState& loop_of(PyObject* self) { return *reinterpret_cast<LoopObject*>(self)
 
 PyObject* iterate(PyObject* self) {
     frames_of(self).last.end();
-    PyObject* loop = allocate(loop_type);
-    if (loop) reinterpret_cast<LoopObject*>(loop)->state = new LoopState{Ref::to(self), {}};
-    return loop;
+    Ref loop(create<LoopObject>(loop_type, nullptr, nullptr));
+    if (loop) loop_of(loop.get()).subscriber = Ref::to(self);
+    return loop.release();
 }
 
 PyObject* next_of_loop(PyObject* self) {
@@ -198,13 +195,12 @@ PyObject* next_of_loop(PyObject* self) {
 
 void destroy_loop(PyObject* self) {
     loop_of(self).last.end();
-    delete &loop_of(self);
-    deallocate(self);
+    py::destroy<LoopObject>(self);
 }
 
 PyType_Slot loop_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(destroy_loop)},
                             {Py_tp_iter, reinterpret_cast<void*>(PyObject_SelfIter)},
-                            {Py_tp_iternext, reinterpret_cast<void*>(next_of_loop)},
+                            {Py_tp_iternext, reinterpret_cast<void*>(entry<next_of_loop>)},
                             {0, nullptr}};
 PyType_Spec loop_spec = {"ringmain._ring.FrameLoop", sizeof(LoopObject), 0,
                          Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, loop_slots};
@@ -244,42 +240,35 @@ PyObject* leave_pools(PyObject*, PyObject*) {
     Py_RETURN_NONE;
 }
 
-PyObject* create(PyTypeObject* type, PyObject*, PyObject*) {
-    PyObject* self = allocate(type);
-    if (self) reinterpret_cast<FrameSubscriberObject*>(self)->state = new FrameSubscriberState;
-    return self;
-}
-
 void destroy(PyObject* self) {
-    FrameSubscriberState* f = reinterpret_cast<FrameSubscriberObject*>(self)->state;
-    f->last.end();
-    Py_XDECREF(f->layout);
-    Py_XDECREF(f->subscriber);
-    delete f;
-    deallocate(self);
+    FrameSubscriberState& f = frames_of(self);
+    f.last.end();
+    Py_XDECREF(f.layout);
+    Py_XDECREF(f.subscriber);
+    py::destroy<FrameSubscriberObject>(self);
 }
 
 PyMethodDef methods[] = {
-    {"recv", method(recv), METH_FASTCALL | METH_KEYWORDS,
+    {"recv", method(entry<recv>), METH_FASTCALL | METH_KEYWORDS,
      "recv(timeout=None)\n--\n\nThe next frame. Raises Timeout when none came in time."},
-    {"try_recv", try_recv, METH_NOARGS, "try_recv()\n--\n\nThe next frame, or None at once."},
-    {"_open", open, METH_O, "Set the subscriber of the descriptors."},
-    {"_attached", attached, METH_NOARGS, "To be called when that subscriber has joined its topic."},
-    {"_leave_pool", leave, METH_NOARGS, "Leave the pool; frames that still exist keep it mapped."},
-    {"_memory", memory, METH_NOARGS, "(address, bytes) of the buffers in this process."},
+    {"try_recv", entry<try_recv>, METH_NOARGS, "try_recv()\n--\n\nThe next frame, or None at once."},
+    {"_open", entry<open>, METH_O, "Set the subscriber of the descriptors."},
+    {"_attached", entry<attached>, METH_NOARGS, "To be called when that subscriber has joined its topic."},
+    {"_leave_pool", entry<leave>, METH_NOARGS, "Leave the pool; frames that still exist keep it mapped."},
+    {"_memory", entry<memory>, METH_NOARGS, "(address, bytes) of the buffers in this process."},
     {nullptr, nullptr, 0, nullptr}};
 
-PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(create)},
+PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(entry<create<FrameSubscriberObject>>)},
                        {Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
                        {Py_tp_methods, methods},
-                       {Py_tp_iter, reinterpret_cast<void*>(iterate)},
-                       {Py_tp_iternext, reinterpret_cast<void*>(next)},
+                       {Py_tp_iter, reinterpret_cast<void*>(entry<iterate>)},
+                       {Py_tp_iternext, reinterpret_cast<void*>(entry<next>)},
                        {0, nullptr}};
 PyType_Spec spec = {"ringmain._ring.FrameSubscriber", sizeof(FrameSubscriberObject), 0,
                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
 
 PyMethodDef functions[] = {
-    {"leave_pools", leave_pools, METH_NOARGS, "Leave all pools, when the process ends."},
+    {"leave_pools", entry<leave_pools>, METH_NOARGS, "Leave all pools, when the process ends."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace

@@ -25,7 +25,7 @@ class Counted {
 
   public:
     Counted() = default;
-    explicit Counted(std::unique_ptr<T> value) : value_(value.release()), owners_(new size_t{1}) {}
+    explicit Counted(std::unique_ptr<T> value) : owners_(new size_t{1}) { value_ = value.release(); }
     Counted(const Counted& other) : value_(other.value_), owners_(other.owners_) {
         if (owners_) ++*owners_;
     }

@@ -24,12 +24,6 @@ struct HeapBufferObject {
 
 HeapBufferState& state_of(PyObject* self) { return *reinterpret_cast<HeapBufferObject*>(self)->state; }
 
-PyObject* create(PyTypeObject* type, PyObject*, PyObject*) {
-    PyObject* self = allocate(type);
-    if (self) reinterpret_cast<HeapBufferObject*>(self)->state = new HeapBufferState;
-    return self;
-}
-
 // _own(bytes, token) shows these, read-only. _own(size) makes zeros that can be written.
 PyObject* own(PyObject* self, PyObject* args) {
     HeapBufferState& h = state_of(self);
@@ -86,22 +80,17 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
 // The keeper does what is to be done. It is here because numpy.frombuffer holds only buffers of objects that have it.
 void release_buffer(PyObject*, Py_buffer*) {}
 
-void destroy(PyObject* self) {
-    delete reinterpret_cast<HeapBufferObject*>(self)->state;
-    deallocate(self);
-}
-
 PyMethodDef methods[] = {
-    {"_own", own, METH_VARARGS, "Show these bytes, or make so many that can be written."},
-    {"_let_go", let_go, METH_O,
+    {"_own", entry<own>, METH_VARARGS, "Show these bytes, or make so many that can be written."},
+    {"_let_go", entry<let_go>, METH_O,
      "Drop the memory as soon as nothing shows it; release the view, if there is one."},
-    {"viewed", viewed, METH_NOARGS, "viewed()\n--\n\nDoes a view, an array or a tensor of it exist?"},
+    {"viewed", entry<viewed>, METH_NOARGS, "viewed()\n--\n\nDoes a view, an array or a tensor of it exist?"},
     {nullptr, nullptr, 0, nullptr}};
 
-PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(create)},
-                       {Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
+PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(entry<create<HeapBufferObject>>)},
+                       {Py_tp_dealloc, reinterpret_cast<void*>(destroy<HeapBufferObject>)},
                        {Py_tp_methods, methods},
-                       {Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
+                       {Py_bf_getbuffer, reinterpret_cast<void*>(entry<get_buffer>)},
                        {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
                        {Py_tp_doc, const_cast<char*>("Memory that can tell whether it is in use.")},
                        {0, nullptr}};

@@ -13,10 +13,11 @@ namespace ringmain::py {
 namespace {
 
 // A key of a record, made once: a scrape of many topics makes thousands of records.
-#define KEY(name)                                                                 \
-    ([] {                                                                         \
-        static PyObject* const key = PyUnicode_InternFromString(name); /* kept */ \
-        return key;                                                               \
+#define KEY(name)                                         \
+    ([] {                                                 \
+        static PyObject* key; /* kept */                  \
+        if (!key) key = PyUnicode_InternFromString(name); \
+        return key;                                       \
     }())
 
 PyObject* participant_record(const ParticipantInfo& p, Lag lag, const std::string& blocker) {
@@ -245,14 +246,14 @@ PyObject* unlink_dead(PyObject*, PyObject* args) {
 }  // namespace
 
 PyMethodDef inspect_methods[] = {
-    {"inspect", inspect, METH_VARARGS, "An Inspection of a topic."},
-    {"inspect_all", inspect_all, METH_VARARGS,
+    {"inspect", entry<inspect>, METH_VARARGS, "An Inspection of a topic."},
+    {"inspect_all", entry<inspect_all>, METH_VARARGS,
      "The Inspection of each topic in a directory; None: unreadable."},
-    {"peek", peek, METH_VARARGS, "The newest messages of a topic, without joining it."},
-    {"topics", topics, METH_VARARGS, "The names of the topics in a directory."},
-    {"unlink", unlink, METH_VARARGS, "Remove a topic."},
-    {"unlink_if_dead", unlink_dead, METH_VARARGS, "Remove a topic if it has no living participants."},
-    {"clean_waiting", clean_waiting, METH_VARARGS,
+    {"peek", entry<peek>, METH_VARARGS, "The newest messages of a topic, without joining it."},
+    {"topics", entry<topics>, METH_VARARGS, "The names of the topics in a directory."},
+    {"unlink", entry<unlink>, METH_VARARGS, "Remove a topic."},
+    {"unlink_if_dead", entry<unlink_dead>, METH_VARARGS, "Remove a topic if it has no living participants."},
+    {"clean_waiting", entry<clean_waiting>, METH_VARARGS,
      "Remove the waiting files of processes that have all died."},
     {nullptr, nullptr, 0, nullptr}};
 

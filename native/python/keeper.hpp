@@ -72,7 +72,7 @@ class Keeper {
     // Makes the type; false: raised.
     static bool add_type(const char* name) {
         PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
-                               {Py_tp_call, reinterpret_cast<void*>(end_watch)},
+                               {Py_tp_call, reinterpret_cast<void*>(entry<end_watch>)},
                                {Py_tp_doc, const_cast<char*>("Holds memory while arrays and views show it.")},
                                {0, nullptr}};
         PyType_Spec spec = {name, sizeof(Object), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,

@@ -151,28 +151,28 @@ void destroy(PyObject* self) {
     deallocate(self);
 }
 
-PyMethodDef methods[] = {{"__enter__", enter, METH_NOARGS, nullptr},
-                         {"__exit__", leave, METH_VARARGS, nullptr},
-                         {"release", release, METH_NOARGS, "release()\n--\n\nGive the message back."},
-                         {"_reject", reject_lease, METH_NOARGS, "Give the message back to the queue."},
+PyMethodDef methods[] = {{"__enter__", entry<enter>, METH_NOARGS, nullptr},
+                         {"__exit__", entry<leave>, METH_VARARGS, nullptr},
+                         {"release", entry<release>, METH_NOARGS, "release()\n--\n\nGive the message back."},
+                         {"_reject", entry<reject_lease>, METH_NOARGS, "Give the message back to the queue."},
                          {nullptr, nullptr, 0, nullptr}};
 
 PyGetSetDef attributes[] = {
-    {"data", get_data, nullptr, "The message in place, read-only.", nullptr},
-    {"seq", get_seq, nullptr, "Its sequence number.", nullptr},
-    {"time_ns", get_time, nullptr, "When it was published.", nullptr},
-    {"sender", get_sender, nullptr, "Who sent it.", nullptr},
-    {"kind", get_kind, nullptr, "What kind it is.", nullptr},
-    {"lost", get_lost, nullptr, "Messages lost just before it.", nullptr},
-    {"redelivered", get_redelivered, nullptr, "How often another worker had it before.", nullptr},
+    {"data", entry<get_data>, nullptr, "The message in place, read-only.", nullptr},
+    {"seq", entry<get_seq>, nullptr, "Its sequence number.", nullptr},
+    {"time_ns", entry<get_time>, nullptr, "When it was published.", nullptr},
+    {"sender", entry<get_sender>, nullptr, "Who sent it.", nullptr},
+    {"kind", entry<get_kind>, nullptr, "What kind it is.", nullptr},
+    {"lost", entry<get_lost>, nullptr, "Messages lost just before it.", nullptr},
+    {"redelivered", entry<get_redelivered>, nullptr, "How often another worker had it before.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
                        {Py_tp_methods, methods},
                        {Py_tp_getset, attributes},
-                       {Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
+                       {Py_bf_getbuffer, reinterpret_cast<void*>(entry<get_buffer>)},
                        {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
-                       {Py_sq_length, reinterpret_cast<void*>(length)},
+                       {Py_sq_length, reinterpret_cast<void*>(entry<length>)},
                        {Py_tp_doc, const_cast<char*>("A message read in place.")},
                        {0, nullptr}};
 PyType_Spec spec = {"ringmain._ring.Lease", sizeof(LeaseObject), 0,
@@ -180,20 +180,22 @@ PyType_Spec spec = {"ringmain._ring.Lease", sizeof(LeaseObject), 0,
 
 // nullptr without an exception: it was overwritten meanwhile.
 PyObject* new_lease(PyObject* self, SubscriberState& s, const View& view, bool is_task) {
-    Ref lease(allocate(lease_type));
+    Ref lease(create<LeaseObject>(lease_type, nullptr, nullptr));
     if (!lease) return nullptr;
-    auto* l = new LeaseState;
-    reinterpret_cast<LeaseObject*>(lease.get())->state = l;
+    LeaseState* l = &state_of(lease.get());
     l->subscriber = Ref::to(self);
     l->topic_file = s.mapping();
     l->view = view;
     l->sender = Ref(sender_of(s, view));
     l->kind = Ref(kind_of(s, view));
     l->is_task = is_task;
-    if (!l->sender || !l->kind || !l->keeper.make() || !s.reader->still_whole(view)) return nullptr;
+    if (!l->sender || !l->kind || !l->keeper.make()) return nullptr;
+    uint64_t position = s.position_to_keep(view);
+    make_room(s.leases);  // first: from here on nothing fails
+    if (is_task && s.work) s.work->lent.make_room();
+    if (!s.reader->still_whole(view)) return nullptr;
     if (is_task) l->lost = s.reader->take(view);
     if (is_task && s.work) l->redelivered = s.work->lend();
-    uint64_t position = s.position_to_keep(view);
     s.leases.push_back(position);
     Borrowed& borrowed = l->keeper.hold();
     borrowed.subscriber = Ref::to(self);
@@ -250,9 +252,19 @@ PyObject* borrow_many(PyObject*, PyObject* args) {
     View view;
     int found = max_messages > 0 ? wait_for_message(self, *s, deadline, view, true) : 0;
     while (found == 1) {
-        Ref lease(lease_of(self, *s, view));
-        if (!lease && !PyErr_Occurred()) break;  // overwritten: the next call finds the ones after it
-        if (!append(list, std::move(lease))) return nullptr;
+        // Room for it in the list first: what was taken is not discarded for want of that.
+        Py_ssize_t last = PyList_Size(list.get());
+        if (PyList_Append(list.get(), Py_None) != 0) {
+            found = -1;
+            break;
+        }
+        Ref lease(guarded([&] { return lease_of(self, *s, view); }));
+        if (!lease) {
+            PyList_SetSlice(list.get(), last, last + 1, nullptr);
+            if (PyErr_Occurred()) found = -1;
+            break;  // or overwritten: the next call finds the ones after it
+        }
+        PyList_SetItem(list.get(), last, lease.release());
         if (PyList_Size(list.get()) == max_messages) break;
         found = message_now(self, *s, view, true, true);
     }
@@ -262,8 +274,8 @@ PyObject* borrow_many(PyObject*, PyObject* args) {
 }
 
 PyMethodDef functions[] = {
-    {"borrow", borrow, METH_VARARGS, "The next message, in place."},
-    {"borrow_many", borrow_many, METH_VARARGS, "The messages that are there, in place."},
+    {"borrow", entry<borrow>, METH_VARARGS, "The next message, in place."},
+    {"borrow_many", entry<borrow_many>, METH_VARARGS, "The messages that are there, in place."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace

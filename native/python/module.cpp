@@ -44,6 +44,16 @@ bool raised(const char* error_class) {
     return type && error.type && PyErr_GivenExceptionMatches(error.type, type.get());
 }
 
+void raise_caught() noexcept {
+    try {
+        throw;
+    } catch (const Failure& failure) {
+        if (!PyErr_Occurred()) raise(failure);
+    } catch (const std::exception& thrown) {
+        raise_standard(thrown);
+    }
+}
+
 static int raise_now(void* owned) {
     Ref exception(static_cast<PyObject*>(owned));
     PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.get())), exception.get());
@@ -194,9 +204,9 @@ PyObject* crash_points(PyObject*, PyObject*) {
 PyObject* nothing(PyObject*, PyObject*) { Py_RETURN_NONE; }
 
 PyMethodDef functions[] = {
-    {"nothing", nothing, METH_NOARGS, "Do nothing: the cost of a call, for benchmarks."},
+    {"nothing", entry<nothing>, METH_NOARGS, "Do nothing: the cost of a call, for benchmarks."},
 #if defined(RINGMAIN_LAB)
-    {"crash_points", crash_points, METH_NOARGS, "The labels of the crash points, as CRASH_POINTS."},
+    {"crash_points", entry<crash_points>, METH_NOARGS, "The labels of the crash points, as CRASH_POINTS."},
 #endif
     {nullptr, nullptr, 0, nullptr}};
 
@@ -281,7 +291,7 @@ bool is_main_interpreter() {
     return false;
 }
 
-PyObject* create(PyObject* spec, PyModuleDef*) {
+PyObject* create_module(PyObject* spec, PyModuleDef*) {
     if (!is_main_interpreter()) return nullptr;
     if (loaded) return Py_NewRef(loaded);
     Ref name(PyObject_GetAttrString(spec, "name"));
@@ -318,9 +328,10 @@ int execute(PyObject* module) {
 #define RINGMAIN_TEXT(a) RINGMAIN_TEXT2(a)
 
 PyMODINIT_FUNC RINGMAIN_GLUE(PyInit_, RINGMAIN_MODULE)() {
-    static PyModuleDef_Slot slots[] = {{Py_mod_create, reinterpret_cast<void*>(ringmain::py::create)},
-                                       {Py_mod_exec, reinterpret_cast<void*>(ringmain::py::execute)},
-                                       {0, nullptr}};
+    static PyModuleDef_Slot slots[] = {
+        {Py_mod_create, reinterpret_cast<void*>(ringmain::py::entry<ringmain::py::create_module>)},
+        {Py_mod_exec, reinterpret_cast<void*>(ringmain::py::entry<ringmain::py::execute>)},
+        {0, nullptr}};
     static PyModuleDef definition = {
         PyModuleDef_HEAD_INIT,
         RINGMAIN_TEXT(RINGMAIN_MODULE),

@@ -136,12 +136,12 @@ PyObject* close(PyObject* self, PyObject*) {
         return raise("InUse",
                      "topic '" + p->topic +
                          "' cannot be closed: a reservation or stream is open, or a view of one is alive");
-    p->closing = true;  // a thread that waits inside gives up, and closes for us
+    Closing closing(p->closing);  // a thread that waits inside gives up, and closes for us
     p->sleepers.wake();
-    if (p->caller.is_us()) Py_RETURN_NONE;
+    if (p->caller.is_us()) return closing.stays();
     OneAtATime turn(p->caller);
     if (turn.entered && p->participant && !p->reserved) leave_topic(*p);
-    p->closing = false;
+    closing.over();
     if (!turn.entered) return nullptr;
     if (p->participant) return close(self, nullptr);  // reserved meanwhile: raises
     Py_RETURN_NONE;

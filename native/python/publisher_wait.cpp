@@ -108,6 +108,8 @@ bool start_message_slow_path(PublisherState& p, uint64_t room, Deadline& deadlin
         raise_outcome(p, outcome, deadline);
     } catch (const Failure& failure) {
         raise(failure, p.topic);
+    } catch (const std::exception&) {
+        raise_caught();
     }
     return false;
 }

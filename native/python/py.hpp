@@ -13,6 +13,7 @@
 
 #include "base/bell.hpp"
 #include "base/failure.hpp"
+#include "python/guard.hpp"
 #include "python/restore_thread.hpp"
 #include "topic/topic_file.hpp"
 #include "waiting/host.hpp"
@@ -180,14 +181,33 @@ Woken sleep_until_closed(Sleepers& sleepers, const bool& closing, const uint32_t
                          std::shared_ptr<const void> mapped, Sleep sleep) {
     if (closing) return Woken::interrupted;
     sleepers.enter(word, std::move(mapped));
-    Woken how;
-    {
-        WithoutGil unlocked;
-        how = sleep();
-    }
-    sleepers.leave();
-    return how;
+    struct Leaves {
+        Sleepers& sleepers;
+        ~Leaves() { sleepers.leave(); }
+    } leaves{sleepers};
+    WithoutGil unlocked;
+    return sleep();
 }
+
+// That an endpoint is being closed, until that is over: also if what closes it throws.
+class Closing {
+    bool* closing_;
+
+  public:
+    explicit Closing(bool& closing) : closing_(&closing) { closing = true; }
+    ~Closing() { over(); }
+    Closing(const Closing&) = delete;
+    Closing& operator=(const Closing&) = delete;
+
+    void over() {
+        if (bool* closing = std::exchange(closing_, nullptr)) *closing = false;
+    }
+    // Closed from within a call of this very thread, which does the rest as it ends.
+    PyObject* stays() {
+        closing_ = nullptr;
+        Py_RETURN_NONE;
+    }
+};
 
 // The thread that is inside an endpoint, if any. A thread of the parent does not count in a forked child.
 struct CallingThread {
@@ -269,6 +289,20 @@ inline void deallocate(PyObject* self) {
     PyTypeObject* type = Py_TYPE(self);
     reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
     Py_DECREF(type);
+}
+// The same for objects that are made with a state of their own: tp_new, and tp_dealloc. None is ever without it: a subclass in
+// Python may look at it in __del__.
+template <class Object>
+PyObject* create(PyTypeObject* type, PyObject*, PyObject*) {
+    auto state = std::make_unique<std::remove_pointer_t<decltype(Object::state)>>();
+    PyObject* self = allocate(type);
+    if (self) reinterpret_cast<Object*>(self)->state = state.release();
+    return self;
+}
+template <class Object>
+void destroy(PyObject* self) {
+    delete reinterpret_cast<Object*>(self)->state;
+    deallocate(self);
 }
 
 // Makes a type and adds it to the module, under the last part of its name. nullptr: raised.

@@ -61,20 +61,30 @@ PyObject* fill(PyObject*, PyObject* args) {
 int execute(PyObject* module) { return add_spool(module) ? 0 : -1; }
 
 PyMethodDef kMethods[] = {
-    {"derive", derive, METH_VARARGS,
+    {"derive", entry<derive>, METH_VARARGS,
      "derive(times, offsets, lost, first, rows, micros, nanos, sizes)\n--\n\nFills the last three from the "
      "first; "
      "returns the least time, the greatest, and the sum of lost."},
-    {"fill", fill, METH_VARARGS, "fill(to, first, rows, value)\n--\n\nThe same int64 in all rows."},
-    {"decode_messages", decode_messages, METH_VARARGS,
+    {"fill", entry<fill>, METH_VARARGS, "fill(to, first, rows, value)\n--\n\nThe same int64 in all rows."},
+    {"decode_messages", entry<decode_messages>, METH_VARARGS,
      "decode_messages(plan, offsets, data, first, rows)\n--\n\nMessagePack as Arrow's buffers, and the "
      "refused rows."},
     {nullptr, nullptr, 0, nullptr},
 };
-PyModuleDef_Slot kSlots[] = {{Py_mod_exec, reinterpret_cast<void*>(execute)}, {0, nullptr}};
+PyModuleDef_Slot kSlots[] = {{Py_mod_exec, reinterpret_cast<void*>(entry<execute>)}, {0, nullptr}};
 PyModuleDef kModule = {
     PyModuleDef_HEAD_INIT, "ringmain._recording", nullptr, 0, kMethods, kSlots, nullptr, nullptr, nullptr};
 
 }  // namespace
+
+void ringmain::py::raise_caught() noexcept {
+    try {
+        throw;
+    } catch (const ringmain::Failure& failure) {
+        PyErr_SetString(PyExc_RuntimeError, failure.text.c_str());
+    } catch (const std::exception& thrown) {
+        raise_standard(thrown);
+    }
+}
 
 PyMODINIT_FUNC PyInit__recording() { return PyModuleDef_Init(&kModule); }

@@ -6,6 +6,10 @@
 
 #include <cstdint>
 
+#include "python/guard.hpp"
+
+using ringmain::py::entry;
+
 constexpr Py_ssize_t kMaxRows = PY_SSIZE_T_MAX / 32;  // so that no sum or product of row counts overflows
 
 // A buffer argument, released at the end of the call.

@@ -186,6 +186,7 @@ Progress play(const std::vector<TrackState*>& tracks, int64_t before_ns, const P
               bool original, Deadline& deadline) {
     Progress out;
     std::vector<Head> heads;
+    heads.reserve(tracks.size());
     for (size_t i = 0; i < tracks.size(); ++i)
         if (tracks[i]->at < tracks[i]->rows)
             heads.push_back({tracks[i]->time_ns(tracks[i]->at), static_cast<Py_ssize_t>(i)});
@@ -310,11 +311,6 @@ PyObject* create(PyTypeObject* type, PyObject* args, PyObject*) {
     return good ? self.release() : nullptr;
 }
 
-void destroy(PyObject* self) {
-    delete reinterpret_cast<TrackObject*>(self)->state;
-    deallocate(self);
-}
-
 PyObject* get_at(PyObject* self, void*) { return PyLong_FromSsize_t(track_of(self).at); }
 PyObject* get_time_ns(PyObject* self, void*) {
     const TrackState& t = track_of(self);
@@ -336,25 +332,26 @@ PyObject* set_publisher(PyObject* self, PyObject* publisher) {
     Py_RETURN_NONE;
 }
 
-PyMethodDef methods[] = {{"skip", skip, METH_NOARGS, "Go on after the next row."},
-                         {"set_publisher", set_publisher, METH_O, "Who publishes the rows."},
+PyMethodDef methods[] = {{"skip", entry<skip>, METH_NOARGS, "Go on after the next row."},
+                         {"set_publisher", entry<set_publisher>, METH_O, "Who publishes the rows."},
                          {nullptr, nullptr, 0, nullptr}};
 
-PyGetSetDef attributes[] = {
-    {"at", get_at, nullptr, "Rows that are published, or skipped.", nullptr},
-    {"time_ns", get_time_ns, nullptr, "The recorded time of the next row; None after the last.", nullptr},
-    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyGetSetDef attributes[] = {{"at", entry<get_at>, nullptr, "Rows that are published, or skipped.", nullptr},
+                            {"time_ns", entry<get_time_ns>, nullptr,
+                             "The recorded time of the next row; None after the last.", nullptr},
+                            {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
-PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(create)},
-                       {Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
+PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(entry<create>)},
+                       {Py_tp_dealloc, reinterpret_cast<void*>(destroy<TrackObject>)},
                        {Py_tp_methods, methods},
                        {Py_tp_getset, attributes},
                        {Py_tp_doc, const_cast<char*>("Rows of a recording that are published again.")},
                        {0, nullptr}};
 PyType_Spec spec = {"ringmain._ring.Track", sizeof(TrackObject), 0, Py_TPFLAGS_DEFAULT, slots};
 
-PyMethodDef functions[] = {{"replay", replay, METH_VARARGS, "Publish the rows of tracks that are due."},
-                           {nullptr, nullptr, 0, nullptr}};
+PyMethodDef functions[] = {
+    {"replay", entry<replay>, METH_VARARGS, "Publish the rows of tracks that are due."},
+    {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
 

@@ -94,12 +94,14 @@ PyObject* commit(PyObject* self, PyObject*) {
     }
     Writer& w = *r.p->writer;
     uint64_t seq = w.seq();
+    Ref number(PyLong_FromUnsignedLongLong(seq));
+    if (!number) return nullptr;
     w.seal(seq, r.p->clock.now_ns(), r.size, r.p->sender, r.kind);
     w.commit();
     r.p->reserved = false;
     r.keeper.hold().publisher = Ref();
     r.keeper.drop();
-    return PyLong_FromUnsignedLongLong(seq);
+    return number.release();
 }
 
 PyObject* leave(PyObject* self, PyObject* args) {
@@ -192,27 +194,22 @@ int set_item(PyObject* self, PyObject* key, PyObject* value) {
 
 Py_ssize_t length(PyObject* self) { return static_cast<Py_ssize_t>(state_of(self).size); }
 
-void destroy(PyObject* self) {
-    delete reinterpret_cast<ReservationObject*>(self)->state;
-    deallocate(self);
-}
-
 PyMethodDef methods[] = {
-    {"__enter__", enter, METH_NOARGS, nullptr},
-    {"__exit__", leave, METH_VARARGS, nullptr},
-    {"truncate", truncate, METH_O, "truncate(size)\n--\n\nSend only the first `size` bytes."},
-    {"commit", commit, METH_NOARGS, "commit()\n--\n\nSend it now; returns its sequence number."},
-    {"discard", discard, METH_NOARGS, "discard()\n--\n\nDo not send it."},
-    {"_append", append_data, METH_VARARGS, "Grow by these bytes, waiting for room."},
+    {"__enter__", entry<enter>, METH_NOARGS, nullptr},
+    {"__exit__", entry<leave>, METH_VARARGS, nullptr},
+    {"truncate", entry<truncate>, METH_O, "truncate(size)\n--\n\nSend only the first `size` bytes."},
+    {"commit", entry<commit>, METH_NOARGS, "commit()\n--\n\nSend it now; returns its sequence number."},
+    {"discard", entry<discard>, METH_NOARGS, "discard()\n--\n\nDo not send it."},
+    {"_append", entry<append_data>, METH_VARARGS, "Grow by these bytes, waiting for room."},
     {nullptr, nullptr, 0, nullptr}};
 
-PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
+PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(destroy<ReservationObject>)},
                        {Py_tp_methods, methods},
-                       {Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
+                       {Py_bf_getbuffer, reinterpret_cast<void*>(entry<get_buffer>)},
                        {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
-                       {Py_mp_subscript, reinterpret_cast<void*>(get_item)},
-                       {Py_mp_ass_subscript, reinterpret_cast<void*>(set_item)},
-                       {Py_mp_length, reinterpret_cast<void*>(length)},
+                       {Py_mp_subscript, reinterpret_cast<void*>(entry<get_item>)},
+                       {Py_mp_ass_subscript, reinterpret_cast<void*>(entry<set_item>)},
+                       {Py_mp_length, reinterpret_cast<void*>(entry<length>)},
                        {Py_tp_doc, const_cast<char*>("A message being written in place.")},
                        {0, nullptr}};
 PyType_Spec spec = {"ringmain._ring.Reservation", sizeof(ReservationObject), 0,
@@ -252,7 +249,7 @@ PyObject* reserve(PyObject*, PyObject* args) {
     return self.release();
 }
 
-PyMethodDef functions[] = {{"reserve", reserve, METH_VARARGS, "Begin a message in place."},
+PyMethodDef functions[] = {{"reserve", entry<reserve>, METH_VARARGS, "Begin a message in place."},
                            {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace

@@ -27,6 +27,11 @@ struct ServerState {
     std::vector<RequestObject*> open;  // not answered; each removes itself
     uint64_t counts[kOutcomes] = {};
     std::vector<int64_t> queue_ns, handler_ns;
+
+    ServerState() {  // room for all, since a request that is dropped cannot say that there is none
+        queue_ns.reserve(kSamples);
+        handler_ns.reserve(kSamples);
+    }
 };
 
 struct ServerObject {
@@ -63,10 +68,10 @@ bool still_there(const RequestState& t) {
 
 // The message that was found, as a request.
 PyObject* new_request(PyObject* self, ServerState& k, SubscriberState& s, const View& view, int64_t now_ns) {
-    Ref request(allocate(reinterpret_cast<PyTypeObject*>(k.request_class.get())));
+    auto* type = reinterpret_cast<PyTypeObject*>(k.request_class.get());
+    Ref request(create<RequestObject>(type, nullptr, nullptr));
     if (!request) return nullptr;
-    auto* t = new RequestState;
-    reinterpret_cast<RequestObject*>(request.get())->state = t;
+    RequestState* t = &request_of(request.get());
     t->sender = Ref(sender_of(s, view));
     if (!t->sender) return nullptr;
     t->server = Ref::to(self);
@@ -76,6 +81,8 @@ PyObject* new_request(PyObject* self, ServerState& k, SubscriberState& s, const 
     t->taken_ns = k.wall.now_ns();
     t->begun_ns = now_ns;
     t->terms = terms_of({reinterpret_cast<const char*>(view.kind()), view.kind_size});
+    make_room(k.open);  // first: from here on nothing fails
+    s.work->lent.make_room();
     CRASH_POINT("serve: request taken, not given out");
     s.reader->take(view);
     t->redelivered = s.work->lend();
@@ -229,17 +236,6 @@ PyObject* statistics(PyObject* self, PyObject*) {
                          handler.get());
 }
 
-PyObject* create_server(PyTypeObject* type, PyObject*, PyObject*) {
-    PyObject* self = allocate(type);
-    if (self) reinterpret_cast<ServerObject*>(self)->state = new ServerState;
-    return self;
-}
-
-void destroy_server(PyObject* self) {
-    delete reinterpret_cast<ServerObject*>(self)->state;
-    deallocate(self);
-}
-
 // ---------------------------------------------------------------------------------------------- requests
 
 // The request is answered, and the message done; or another server gets it.
@@ -368,12 +364,6 @@ PyObject* get_deadline(PyObject* self, void*) {
     return PyLong_FromLongLong(deadline_ns);
 }
 
-PyObject* create_request(PyTypeObject* type, PyObject*, PyObject*) {
-    PyObject* self = allocate(type);
-    if (self) reinterpret_cast<RequestObject*>(self)->state = new RequestState;
-    return self;
-}
-
 // bind(server, lease, seq, sender, kind, sent_ns, redelivered, taken_ns, begun_ns): of a backend in Python, or of several lanes.
 PyObject* bind(PyObject* self, PyObject* args) {
     RequestState& t = request_of(self);
@@ -415,46 +405,48 @@ void destroy_request(PyObject* self) {
 }
 
 PyMethodDef server_methods[] = {
-    {"_take_requests", take_requests, METH_VARARGS, "Requests that are there, up to a number of them."},
-    {"_set_up", set_up, METH_VARARGS, "Where requests come from, what they become, and where replies go."},
-    {"_unanswered", unanswered, METH_NOARGS, "The requests that were taken and not answered."},
-    {"_statistics", statistics, METH_NOARGS, "A ServerStatistics."},
+    {"_take_requests", entry<take_requests>, METH_VARARGS,
+     "Requests that are there, up to a number of them."},
+    {"_set_up", entry<set_up>, METH_VARARGS,
+     "Where requests come from, what they become, and where replies go."},
+    {"_unanswered", entry<unanswered>, METH_NOARGS, "The requests that were taken and not answered."},
+    {"_statistics", entry<statistics>, METH_NOARGS, "A ServerStatistics."},
     {nullptr, nullptr, 0, nullptr}};
 
-PyType_Slot server_slots[] = {{Py_tp_new, reinterpret_cast<void*>(create_server)},
-                              {Py_tp_dealloc, reinterpret_cast<void*>(destroy_server)},
+PyType_Slot server_slots[] = {{Py_tp_new, reinterpret_cast<void*>(entry<create<ServerObject>>)},
+                              {Py_tp_dealloc, reinterpret_cast<void*>(destroy<ServerObject>)},
                               {Py_tp_methods, server_methods},
                               {Py_tp_iter, reinterpret_cast<void*>(PyObject_SelfIter)},
-                              {Py_tp_iternext, reinterpret_cast<void*>(next)},
+                              {Py_tp_iternext, reinterpret_cast<void*>(entry<next>)},
                               {0, nullptr}};
 PyType_Spec server_spec = {"ringmain._ring.NativeServer", sizeof(ServerObject), 0,
                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, server_slots};
 
 PyMethodDef request_methods[] = {
-    {"reply", reply, METH_O, "reply(value)\n--\n\nSend the result to the client."},
-    {"_finish", finish, METH_VARARGS, "The request is answered."},
-    {"_abandon", abandon, METH_NOARGS, "The request is another process's."},
-    {"_payload", payload, METH_NOARGS, "A copy of the bytes."},
-    {"_view", view_of, METH_NOARGS, "A lease of the message."},
-    {"_bind", bind, METH_VARARGS, "Set all that is known of it."},
+    {"reply", entry<reply>, METH_O, "reply(value)\n--\n\nSend the result to the client."},
+    {"_finish", entry<finish>, METH_VARARGS, "The request is answered."},
+    {"_abandon", entry<abandon>, METH_NOARGS, "The request is another process's."},
+    {"_payload", entry<payload>, METH_NOARGS, "A copy of the bytes."},
+    {"_view", entry<view_of>, METH_NOARGS, "A lease of the message."},
+    {"_bind", entry<bind>, METH_VARARGS, "Set all that is known of it."},
     {nullptr, nullptr, 0, nullptr}};
 
 PyGetSetDef request_attributes[] = {
-    {"data", get_data, nullptr, "What the client sent, as a copy.", nullptr},
-    {"number", get_number, nullptr, "Its sequence number in the topic of requests.", nullptr},
-    {"client", get_client, nullptr, "Which client sent it.", nullptr},
-    {"sent_ns", get_sent, nullptr, "When it was sent: wall clock.", nullptr},
-    {"taken_ns", get_taken, nullptr, "When it was taken: wall clock.", nullptr},
-    {"redelivered", get_redelivered, nullptr, "How many servers had it before.", nullptr},
-    {"answered", get_answered, nullptr, "Has it a reply?", nullptr},
-    {"retry", get_retry, nullptr, "May it run a second time?", nullptr},
-    {"deadline_ns", get_deadline, nullptr,
+    {"data", entry<get_data>, nullptr, "What the client sent, as a copy.", nullptr},
+    {"number", entry<get_number>, nullptr, "Its sequence number in the topic of requests.", nullptr},
+    {"client", entry<get_client>, nullptr, "Which client sent it.", nullptr},
+    {"sent_ns", entry<get_sent>, nullptr, "When it was sent: wall clock.", nullptr},
+    {"taken_ns", entry<get_taken>, nullptr, "When it was taken: wall clock.", nullptr},
+    {"redelivered", entry<get_redelivered>, nullptr, "How many servers had it before.", nullptr},
+    {"answered", entry<get_answered>, nullptr, "Has it a reply?", nullptr},
+    {"retry", entry<get_retry>, nullptr, "May it run a second time?", nullptr},
+    {"deadline_ns", entry<get_deadline>, nullptr,
      "Until when its client waits, as time.monotonic_ns(); None: without a limit.", nullptr},
-    {"_server", get_server, nullptr, nullptr, nullptr},
-    {"_lease", get_lease, nullptr, nullptr, nullptr},
+    {"_server", entry<get_server>, nullptr, nullptr, nullptr},
+    {"_lease", entry<get_lease>, nullptr, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
-PyType_Slot request_slots[] = {{Py_tp_new, reinterpret_cast<void*>(create_request)},
+PyType_Slot request_slots[] = {{Py_tp_new, reinterpret_cast<void*>(entry<create<RequestObject>>)},
                                {Py_tp_dealloc, reinterpret_cast<void*>(destroy_request)},
                                {Py_tp_methods, request_methods},
                                {Py_tp_getset, request_attributes},

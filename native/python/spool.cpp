@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cerrno>
 #include <deque>
+#include <memory>
 #include <new>
 #include <utility>
 #include <vector>
@@ -22,9 +23,16 @@ namespace {
 std::atomic<uint32_t> forks{0};
 [[maybe_unused]] const int counted = pthread_atfork(nullptr, nullptr, [] { ++forks; });
 
+// What a job reads from, until it is finished.
 struct Put {
-    uint64_t number;
+    uint64_t number = 0;
     std::vector<Py_buffer> pieces;
+
+    Put() = default;
+    Put(Put&& other) noexcept : number(other.number), pieces(std::exchange(other.pieces, {})) {}
+    ~Put() {
+        for (Py_buffer& piece : pieces) PyBuffer_Release(&piece);
+    }
 };
 
 struct State {
@@ -35,9 +43,8 @@ struct State {
     void release_finished() {
         uint64_t finished = spool.finished();
         while (!pending.empty() && pending.front().number <= finished) {
-            Put put = std::move(pending.front());
-            pending.pop_front();  // before the release, which may run arbitrary Python code
-            for (Py_buffer& piece : put.pieces) PyBuffer_Release(&piece);
+            Put put = std::move(pending.front());  // its release may run arbitrary Python code
+            pending.pop_front();
         }
     }
 };
@@ -56,6 +63,11 @@ PyObject* fail(int error) {
     return PyErr_SetFromErrno(PyExc_OSError);
 }
 
+struct Drop {
+    void operator()(PyObject* object) const { Py_XDECREF(object); }
+};
+using Owned = std::unique_ptr<PyObject, Drop>;
+
 PyObject* put(PyObject* self, PyObject* args) {
     int fd;
     PyObject* sequence;
@@ -63,37 +75,38 @@ PyObject* put(PyObject* self, PyObject* args) {
     if (!PyArg_ParseTuple(args, "iO|L:put", &fd, &sequence, &ahead)) return nullptr;
     State& s = state_of(self);
     if (is_forked(s)) return fail(ESRCH);
-    PyObject* list = PySequence_List(sequence);
+    Owned list(PySequence_List(sequence));
     if (!list) return nullptr;
-    Put kept{0, {}};
+    auto count = static_cast<size_t>(PyList_Size(list.get()));
+    Put kept;
     ringmain::Spool::Job job{fd, {}, ahead};
-    bool good = true;
-    for (Py_ssize_t i = 0; good && i < PyList_Size(list); ++i) {
+    kept.pieces.reserve(count);
+    job.pieces.reserve(count);
+    for (size_t i = 0; i < count; ++i) {
         Py_buffer piece;
-        good = PyObject_GetBuffer(PyList_GetItem(list, i), &piece, PyBUF_SIMPLE) == 0;
-        if (!good) break;
+        PyObject* item = PyList_GetItem(list.get(), static_cast<Py_ssize_t>(i));
+        if (!item || PyObject_GetBuffer(item, &piece, PyBUF_SIMPLE) != 0) return nullptr;
         kept.pieces.push_back(piece);
         job.pieces.push_back({piece.buf, static_cast<size_t>(piece.len)});
     }
-    Py_DECREF(list);
-    if (!good || s.spool.error() != 0) {
-        for (Py_buffer& piece : kept.pieces) PyBuffer_Release(&piece);
-        return good ? fail(s.spool.error()) : nullptr;
-    }
+    if (s.spool.error() != 0) return fail(s.spool.error());
+    // Listed first, with a number that no job reaches: what is being written must stay, and later nothing may throw.
+    s.pending.push_back(std::move(kept));
+    Put& listed = s.pending.back();
+    listed.number = UINT64_MAX;
     PyThreadState* thread = PyEval_SaveThread();
-    bool taken = true;
+    uint64_t number = 0;
     try {
-        kept.number = s.spool.put(std::move(job));
+        number = s.spool.put(std::move(job));
     } catch (const std::bad_alloc&) {
-        taken = false;
     }
     ringmain::py::restore_thread(thread);
-    if (!taken) {
-        for (Py_buffer& piece : kept.pieces) PyBuffer_Release(&piece);
+    if (number == 0) {
+        Put refused = std::move(listed);
+        s.pending.pop_back();
         return PyErr_NoMemory();
     }
-    uint64_t number = kept.number;
-    s.pending.push_back(std::move(kept));
+    listed.number = number;
     s.release_finished();
     if (s.spool.error() != 0) return fail(s.spool.error());
     return PyLong_FromUnsignedLongLong(number);
@@ -125,9 +138,9 @@ PyObject* get_failed(PyObject* self, void*) {
 
 PyObject* create(PyTypeObject* type, PyObject*, PyObject*) {
     auto alloc = reinterpret_cast<allocfunc>(PyType_GetSlot(type, Py_tp_alloc));
-    PyObject* self = alloc(type, 0);
-    if (self) reinterpret_cast<SpoolObject*>(self)->state = new State;
-    return self;
+    Owned self(alloc(type, 0));
+    if (self) reinterpret_cast<SpoolObject*>(self.get())->state = new State;
+    return self.release();
 }
 
 void destroy(PyObject* self) {
@@ -145,18 +158,18 @@ void destroy(PyObject* self) {
 }
 
 PyMethodDef methods[] = {
-    {"put", put, METH_VARARGS,
+    {"put", entry<put>, METH_VARARGS,
      "put(fd, pieces, ahead=0)\n--\n\nWrite the pieces, in order; returns the job's number. Blocks while two "
      "jobs wait. Raises the error of an earlier job, after which no job is taken."},
-    {"wait", wait, METH_NOARGS,
+    {"wait", entry<wait>, METH_NOARGS,
      "wait()\n--\n\nWait until all jobs are written. Raises the error of a job that failed."},
     {nullptr, nullptr, 0, nullptr}};
 PyGetSetDef attributes[] = {
-    {"written", get_written, nullptr, "The number of the last job that is in its file.", nullptr},
-    {"failed", get_failed, nullptr, "Has a job failed? wait() raises its error.", nullptr},
+    {"written", entry<get_written>, nullptr, "The number of the last job that is in its file.", nullptr},
+    {"failed", entry<get_failed>, nullptr, "Has a job failed? wait() raises its error.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyType_Slot slots[] = {
-    {Py_tp_new, reinterpret_cast<void*>(create)},
+    {Py_tp_new, reinterpret_cast<void*>(entry<create>)},
     {Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
     {Py_tp_methods, methods},
     {Py_tp_getset, attributes},

@@ -2,6 +2,8 @@
 // Here it receives; subscriber_options.cpp has its other methods.
 #include "python/subscriber.hpp"
 
+#include <cstdlib>
+
 namespace ringmain::py {
 
 namespace {
@@ -74,24 +76,28 @@ PyObject* receive(PyObject* self, SubscriberState& s, Deadline& deadline) {
             drop_all(nullptr);
             return nullptr;
         }
+        Reader::Mark before = s.reader->mark();
         uint64_t lost = s.reader->take(view);
+        if (whole && data) {
+            data = new_message(s, view, data, std::exchange(sender, nullptr), std::exchange(kind, nullptr),
+                               lost);
+            if (!data) [[unlikely]] {  // there is no memory: the next call gives the message again
+                s.reader->back_to(before);
+                return nullptr;
+            }
+        }
         if (!s.reader->release(s.keep())) [[unlikely]] {
             drop_all(data);
             return raise_evicted(s);
         }
-        if (!whole) return data;
-        if (!data) {
-            drop_all(nullptr);
-            return nullptr;
-        }
-        return new_message(s, view, data, sender, kind, lost);
+        if (!data) drop_all(nullptr);
+        return data;
     }
 }
 
 // The most common case by itself: the next message as `bytes`, if it is there and small. It keeps the GIL, so another thread
 // need not be kept out. nullptr without an exception: it is not this case.
 [[gnu::always_inline]] inline PyObject* receive_fast_path(SubscriberState& s) {
-    if (!s.fast_path_ok()) return nullptr;
     Reader& reader = *s.reader;
     View view;
     if (reader.peek(view) != Status::ok || view.size >= kLargeCopyBytes) return nullptr;
@@ -101,12 +107,12 @@ PyObject* receive(PyObject* self, SubscriberState& s, Deadline& deadline) {
     if (reader.release()) [[likely]]
         return bytes;
     Py_DECREF(bytes);
-    return raise_evicted(s);
+    return entry<raise_evicted>(s);
 }
 
 template <bool whole>
-[[gnu::noinline]] PyObject* receive_within(PyObject* self, PyObject* const* args, Py_ssize_t count,
-                                           PyObject* names, const char* function) {
+PyObject* receive_within(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names,
+                         const char* function) {
     SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
     int64_t timeout_ns = kForever;
     if (count != 0 || names) {
@@ -126,13 +132,20 @@ template <bool whole>
     return result;
 }
 
+PyObject* recv_slow_path(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+    return receive_within<false>(self, args, count, names, "recv");
+}
+PyObject* recv_without_limit(PyObject* self) { return recv_slow_path(self, nullptr, 0, nullptr); }
+
 PyObject* recv(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
-    if (count == 0 && !names) [[likely]] {
-        PyObject* bytes = receive_fast_path(*reinterpret_cast<SubscriberObject*>(self)->state);
+    if (count != 0 || names) return entry<recv_slow_path>(self, args, count, names);
+    SubscriberState& s = *reinterpret_cast<SubscriberObject*>(self)->state;
+    if (s.fast_path_ok()) [[likely]] {
+        PyObject* bytes = receive_fast_path(s);
         if (bytes || PyErr_Occurred()) [[likely]]
             return bytes;
     }
-    return receive_within<false>(self, args, count, names, "recv");
+    return entry<recv_without_limit>(self);
 }
 
 PyObject* recv_message(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
@@ -157,11 +170,8 @@ PyObject* try_recv(PyObject* self, PyObject*) { return receive_now<false>(self);
 PyObject* try_recv_message(PyObject* self, PyObject*) { return receive_now<true>(self); }
 
 // Iteration waits without a limit, and ends when the subscriber is closed.
-PyObject* next(PyObject* self) {
+PyObject* next_slow_path(PyObject* self) {
     SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
-    PyObject* bytes = receive_fast_path(*s);
-    if (bytes || PyErr_Occurred()) [[likely]]
-        return bytes;
     Receiving turn(self, *s);
     if (!turn.entered() || s->closed || s->closing) return nullptr;
     Deadline deadline(kForever);
@@ -172,26 +182,57 @@ PyObject* next(PyObject* self) {
     return result;
 }
 
-// Objects of unknown number that become a list, which is then made once and in its size. Owns a reference to each.
+PyObject* next(PyObject* self) {
+    SubscriberState& s = *reinterpret_cast<SubscriberObject*>(self)->state;
+    if (s.fast_path_ok()) [[likely]] {
+        PyObject* bytes = receive_fast_path(s);
+        if (bytes || PyErr_Occurred()) [[likely]]
+            return bytes;
+    }
+    return entry<next_slow_path>(self);
+}
+
+// Objects of unknown number that become a list, which is then made once and in its size. Owns a reference to each. There is always
+// room for one more, so that none is taken for which there is no memory.
 class Objects {
-    std::vector<PyObject*> objects_;
+    static constexpr size_t kFirst = 64;
+    PyObject* first_[kFirst];
+    PyObject** objects_ = first_;
+    size_t size_ = 0, room_ = kFirst;
+
+    [[gnu::noinline]] bool grow() {
+        bool moves = objects_ == first_;
+        void* grown = std::realloc(moves ? nullptr : objects_, 2 * room_ * sizeof(PyObject*));
+        if (!grown) return false;
+        if (moves) std::memcpy(grown, first_, sizeof first_);
+        objects_ = static_cast<PyObject**>(grown);
+        room_ *= 2;
+        return true;
+    }
 
   public:
-    Objects() { objects_.reserve(64); }
-    ~Objects() { clear(); }
+    Objects() = default;
+    ~Objects() {
+        clear();
+        if (objects_ != first_) std::free(objects_);
+    }
     Objects(const Objects&) = delete;
     Objects& operator=(const Objects&) = delete;
 
-    size_t size() const { return objects_.size(); }
-    void add(PyObject* owned) { objects_.push_back(owned); }
+    size_t size() const { return size_; }
+    // False: there is no room for another.
+    bool add(PyObject* owned) {
+        objects_[size_++] = owned;
+        return size_ < room_ || grow();
+    }
     void clear() {
-        for (PyObject* object : std::exchange(objects_, {})) Py_DECREF(object);
+        while (size_ > 0) Py_DECREF(objects_[--size_]);
     }
     PyObject* as_list() {
-        PyObject* list = PyList_New(static_cast<Py_ssize_t>(objects_.size()));
+        PyObject* list = PyList_New(static_cast<Py_ssize_t>(size_));
         if (!list) return nullptr;
-        Py_ssize_t index = 0;
-        for (PyObject* object : std::exchange(objects_, {})) PyList_SetItem(list, index++, object);
+        size_t count = std::exchange(size_, 0);
+        for (size_t i = 0; i < count; ++i) PyList_SetItem(list, static_cast<Py_ssize_t>(i), objects_[i]);
         return list;
     }
 };
@@ -239,22 +280,27 @@ PyObject* receive_many(PyObject* self, PyObject* const* args, Py_ssize_t count, 
                 break;
             }
             // A message that does not decode ends the list before it, and the next call begins with it.
+            Reader::Mark here = s->reader->mark();
             uint64_t lost = data || taken.size() == 0 ? s->reader->take(view) : 0;
-            if (whole && data) data = new_message(*s, view, data, sender.release(), kind.release(), lost);
-            if (!data) break;
-            taken.add(data);
-            if (taken.size() == max_messages) break;
+            if (whole && data) {
+                data = new_message(*s, view, data, sender.release(), kind.release(), lost);
+                if (!data) s->reader->back_to(here);
+            }
+            if (!data || !taken.add(data) || taken.size() == max_messages) break;
         } else if (taken.size() > 0 || !try_again(deadline, laps)) {
             break;
         }
         found = next_of_many(*s, view);
     }
+    bool some = taken.size() > 0;
+    if (some) PyErr_Clear();  // what was taken is not discarded: the next call meets the same error first
+    Ref list(PyErr_Occurred() ? nullptr : taken.as_list());
+    if (!list && some) s->reader->back_to(before);
     if (s->reader && !s->reader->release(s->keep()) && !PyErr_Occurred()) raise_evicted(*s);
-    if (PyErr_Occurred() && taken.size() == 0) return nullptr;
-    PyErr_Clear();  // what was taken is not discarded: the next call meets the same error first
-    PyObject* list = taken.as_list();
-    if (s->work && list) note_objects(*s, list);
-    return list;
+    if (!list || (!some && PyErr_Occurred())) return nullptr;
+    PyErr_Clear();
+    if (s->work) note_objects(*s, list.get());
+    return list.release();
 }
 
 PyObject* recv_many(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
@@ -303,9 +349,10 @@ PyObject* recv_into(PyObject* self, PyObject* const* args, Py_ssize_t count, PyO
             if (try_again(deadline, laps)) continue;
             return PyErr_Occurred() ? nullptr : raise_timeout(*s, deadline);
         }
+        Ref size(PyLong_FromUnsignedLong(view.size));
+        if (!size) return nullptr;
         s->reader->take(view);
-        if (!s->reader->release(s->keep())) return raise_evicted(*s);
-        return PyLong_FromUnsignedLong(view.size);
+        return s->reader->release(s->keep()) ? size.release() : raise_evicted(*s);
     }
 }
 
@@ -322,64 +369,53 @@ PyObject* get_attached(PyObject* self, void*) {
     return PyBool_FromLong(reinterpret_cast<SubscriberObject*>(self)->state->attached());
 }
 
-PyObject* create(PyTypeObject* type, PyObject*, PyObject*) {
-    PyObject* self = allocate(type);
-    if (self) reinterpret_cast<SubscriberObject*>(self)->state = new SubscriberState;
-    return self;
-}
-
-void destroy(PyObject* self) {
-    delete reinterpret_cast<SubscriberObject*>(self)->state;
-    deallocate(self);
-}
-
 PyMethodDef methods[] = {
     {"recv", method(recv), METH_FASTCALL | METH_KEYWORDS,
      "recv(timeout=None)\n--\n\nThe next message's data. Raises Timeout if none comes in time."},
-    {"try_recv", try_recv, METH_NOARGS, "try_recv()\n--\n\nThe next message's data, or None at once."},
-    {"recv_message", method(recv_message), METH_FASTCALL | METH_KEYWORDS,
+    {"try_recv", entry<try_recv>, METH_NOARGS, "try_recv()\n--\n\nThe next message's data, or None at once."},
+    {"recv_message", method(entry<recv_message>), METH_FASTCALL | METH_KEYWORDS,
      "recv_message(timeout=None)\n--\n\nThe next Message: its data and its envelope."},
-    {"try_recv_message", try_recv_message, METH_NOARGS,
+    {"try_recv_message", entry<try_recv_message>, METH_NOARGS,
      "try_recv_message()\n--\n\nThe next Message, or None at once."},
-    {"recv_messages", method(recv_messages), METH_FASTCALL | METH_KEYWORDS,
+    {"recv_messages", method(entry<recv_messages>), METH_FASTCALL | METH_KEYWORDS,
      "recv_messages(max_messages, timeout=0)\n--\n\nThe messages that are there, up to max_messages, with "
      "their "
      "envelopes."},
-    {"recv_many", method(recv_many), METH_FASTCALL | METH_KEYWORDS,
+    {"recv_many", method(entry<recv_many>), METH_FASTCALL | METH_KEYWORDS,
      "recv_many(max_messages, timeout=0)\n--\n\nThe messages that are there, up to max_messages, of one "
      "life of the topic. Waits, if at all, only for the first; an empty list if none comes in time, where "
      "recv "
      "raises Timeout."},
-    {"recv_into", method(recv_into), METH_FASTCALL | METH_KEYWORDS,
+    {"recv_into", method(entry<recv_into>), METH_FASTCALL | METH_KEYWORDS,
      "recv_into(buffer, timeout=None)\n--\n\nCopy the next message into a buffer; returns its size."},
-    {"fileno", subscriber_options::fileno, METH_NOARGS,
+    {"fileno", entry<subscriber_options::fileno>, METH_NOARGS,
      "fileno()\n--\n\nA descriptor that is readable while a message is there, for select and event loops."},
-    {"_raise_timeout", subscriber_options::timed_out, METH_O, "Raise what recv(timeout) would."},
-    {"_arm", subscriber_options::arm, METH_O, "Ring an Event when there may be a message."},
-    {"_open", subscriber_options::open, METH_VARARGS, "Join the topic, if it is there."},
-    {"_close", subscriber_options::close, METH_NOARGS, "Leave the topic."},
-    {"_screen", subscriber_options::screen, METH_VARARGS, "Set which senders and kinds to skip."},
-    {"_set_max_deliveries", subscriber_options::set_max_deliveries, METH_O,
+    {"_raise_timeout", entry<subscriber_options::timed_out>, METH_O, "Raise what recv(timeout) would."},
+    {"_arm", entry<subscriber_options::arm>, METH_O, "Ring an Event when there may be a message."},
+    {"_open", entry<subscriber_options::open>, METH_VARARGS, "Join the topic, if it is there."},
+    {"_close", entry<subscriber_options::close>, METH_NOARGS, "Leave the topic."},
+    {"_screen", entry<subscriber_options::screen>, METH_VARARGS, "Set which senders and kinds to skip."},
+    {"_set_max_deliveries", entry<subscriber_options::set_max_deliveries>, METH_O,
      "After how many deliveries to call _send_dead_letter; 0: never."},
-    {"_reject", subscriber_options::reject_received, METH_O, "Give back a message that was received."},
-    {"_give_back_all", subscriber_options::give_back_all, METH_NOARGS,
+    {"_reject", entry<subscriber_options::reject_received>, METH_O, "Give back a message that was received."},
+    {"_give_back_all", entry<subscriber_options::give_back_all>, METH_NOARGS,
      "Give back all that was received and not finished."},
-    {"_set_decoder", subscriber_options::set_decoder, METH_O,
+    {"_set_decoder", entry<subscriber_options::set_decoder>, METH_O,
      "Set what turns bytes into an object, or None."},
-    {"_describe", subscriber_options::describe, METH_NOARGS,
+    {"_describe", entry<subscriber_options::describe>, METH_NOARGS,
      "An EndpointRecord, or None before the topic exists."},
-    {"_directory_count", subscriber_options::directory_count, METH_NOARGS,
+    {"_directory_count", entry<subscriber_options::directory_count>, METH_NOARGS,
      "Changes when topics are created or removed; for wait()."},
-    {"_schema", subscriber_options::get_schema, METH_NOARGS, "The topic's schema, as bytes."},
+    {"_schema", entry<subscriber_options::get_schema>, METH_NOARGS, "The topic's schema, as bytes."},
     {nullptr, nullptr, 0, nullptr}};
 
-PyGetSetDef attributes[] = {{"lost", get_lost, nullptr, "Messages lost since it was opened.", nullptr},
-                            {"closed", get_closed, nullptr, "Is it closed?", nullptr},
-                            {"attached", get_attached, nullptr, "Has the topic appeared?", nullptr},
+PyGetSetDef attributes[] = {{"lost", entry<get_lost>, nullptr, "Messages lost since it was opened.", nullptr},
+                            {"closed", entry<get_closed>, nullptr, "Is it closed?", nullptr},
+                            {"attached", entry<get_attached>, nullptr, "Has the topic appeared?", nullptr},
                             {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
-PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(create)},
-                       {Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
+PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(entry<create<SubscriberObject>>)},
+                       {Py_tp_dealloc, reinterpret_cast<void*>(destroy<SubscriberObject>)},
                        {Py_tp_methods, methods},
                        {Py_tp_getset, attributes},
                        {Py_tp_iter, reinterpret_cast<void*>(PyObject_SelfIter)},

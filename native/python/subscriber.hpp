@@ -65,8 +65,10 @@ template <class Call>
         return outcome == Outcome::not_there ? 0 : result_of(s, outcome);
     } catch (const Failure& failure) {
         raise(failure, s.topic);
-        return -1;
+    } catch (const std::exception&) {
+        raise_caught();
     }
+    return -1;
 }
 
 // Joins the topic. 1: attached; 0: there is no such topic yet, or its roster is locked; -1: raised.

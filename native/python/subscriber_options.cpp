@@ -103,13 +103,13 @@ PyObject* close(PyObject* self, PyObject*) {
                                   "in use");
     };
     if (lent()) return refuse();
-    s->closing = true;  // a thread that waits inside gives up, and closes for us
+    Closing closing(s->closing);  // a thread that waits inside gives up, and closes for us
     s->sleepers.wake();
-    if (s->caller.is_us()) Py_RETURN_NONE;
+    if (s->caller.is_us()) return closing.stays();
     OneAtATime turn(s->caller);
     bool refused = turn.entered && !s->closed && lent();
     if (turn.entered && !s->closed && !refused) leave_topic(*s);
-    s->closing = false;
+    closing.over();
     if (refused) return refuse();
     if (!turn.entered) return nullptr;
     Py_RETURN_NONE;
@@ -119,9 +119,12 @@ PyObject* close(PyObject* self, PyObject*) {
 PyObject* screen(PyObject* self, PyObject* args) {
     SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
     PyObject *senders, *kinds, *only_senders, *only_kinds;
+    Screen of_senders, of_kinds;
     if (!PyArg_ParseTuple(args, "OOOO", &senders, &kinds, &only_senders, &only_kinds) ||
-        !read_screen(senders, only_senders, s->senders) || !read_screen(kinds, only_kinds, s->kinds))
+        !read_screen(senders, only_senders, of_senders) || !read_screen(kinds, only_kinds, of_kinds))
         return nullptr;
+    s->senders = std::move(of_senders);
+    s->kinds = std::move(of_kinds);
     s->slow_path = s->needs_slow_path();
     if (s->work) s->work->worker.look_again();
     Py_RETURN_NONE;
@@ -183,7 +186,7 @@ PyObject* fileno(PyObject* self, PyObject*) {
             auto event = std::make_shared<Event>();
             int64_t token = watch_for_message(self, *s, event);
             if (token < 0) return nullptr;
-            if (token == 0) event->ring(0);
+            if (token == 0) event->ring();
             s->event_token = static_cast<uint64_t>(token);
             s->event = std::move(event);
         } catch (const Failure& failure) {

@@ -15,7 +15,7 @@ SubscriberState* usable_subscriber(PyObject* self) {
 void leave_topic(SubscriberState& s) {
     s.closed = true;
     end_watches(static_cast<BlockingReader*>(&s));  // of tasks, which now meet `Closed`, and of fileno()
-    if (s.event) s.event->ring(0);
+    if (s.event) s.event->ring();
     SubscriberHost host(nullptr, s);
     s.leave(host);
 }
@@ -130,10 +130,10 @@ bool reject(SubscriberState& s, PyObject* object) {
 void update_descriptor(PyObject* self, SubscriberState& s) {
     SavedError error;
     unwatch(s.event_token);
-    s.event->take();
+    s.event->silence();
     int64_t token = s.closed ? 0 : watch_for_message(self, s, s.event);
     s.event_token = token > 0 ? static_cast<uint64_t>(token) : 0;
-    if (token <= 0) s.event->ring(0);  // a message, or an error that the next call will raise
+    if (token <= 0) s.event->ring();  // a message, or an error that the next call will raise
     clear_or_raise_later();
 }
 
@@ -186,8 +186,8 @@ static PyObject* cached_text(std::string& last, Ref& last_str, const std::byte* 
     if (!last_str || last.size() != size || std::memcmp(last.data(), copy, size) != 0) {
         Ref str(PyUnicode_DecodeUTF8(copy, static_cast<Py_ssize_t>(size), "replace"));
         if (!str) return nullptr;
+        last.assign(copy, size);  // first: it may throw
         last_str = std::move(str);
-        last.assign(copy, size);
     }
     return last_str.new_ref();
 }

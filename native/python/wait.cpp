@@ -86,7 +86,7 @@ PyObject* wait(PyObject*, PyObject* args) {
     return found.release();
 }
 
-PyMethodDef functions[] = {{"wait", wait, METH_VARARGS, "The subscribers that have a message."},
+PyMethodDef functions[] = {{"wait", entry<wait>, METH_VARARGS, "The subscribers that have a message."},
                            {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace

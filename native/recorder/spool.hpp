@@ -115,7 +115,7 @@ class Spool {
         pthread_sigmask(SIG_SETMASK, &all, &before);
         try {
             thread_ = std::thread([this] { run(); });
-        } catch (const std::system_error&) {
+        } catch (const std::exception&) {  // no thread, or no memory for one
         }
         pthread_sigmask(SIG_SETMASK, &before, nullptr);
         return thread_.joinable();

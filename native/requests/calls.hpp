@@ -100,15 +100,27 @@ class Calls {
         call.listed = false;
         --size_;
     }
-    // Those that fit, removed.
-    template <class Fits>
-    std::vector<Entry*> remove_if(Fits fits) {
-        std::vector<Entry*> removed;
-        for (Entry* first : buckets_)
-            for (Entry* call = first; call; call = call->next)
-                if (fits(*call)) removed.push_back(call);
-        for (Entry* call : removed) remove(*call);
-        return removed;
+    // Removes those that fit, all before the first is used.
+    template <class Fits, class Use>
+    void remove_if(Fits fits, Use use) {
+        Entry *removed = nullptr, **last = &removed;
+        for (Entry*& first : buckets_)
+            for (Entry** at = &first; *at;) {
+                Entry* call = *at;
+                if (!fits(*call)) {
+                    at = &call->next;
+                    continue;
+                }
+                *at = std::exchange(call->next, nullptr);
+                call->listed = false;
+                --size_;
+                *last = call;
+                last = &call->next;
+            }
+        while (Entry* call = removed) {
+            removed = std::exchange(call->next, nullptr);
+            use(*call);
+        }
     }
 };
 

@@ -162,14 +162,13 @@ class ClientEnd {
         std::lock_guard guard(lock_);
         return waiter.take();
     }
-    // No one takes what it is told: its calls.
-    std::vector<Call*> forget(Waiter& waiter) {
+    // It waits for no more: then take() gives also its calls that were in flight.
+    void forget(Waiter& waiter) {
         std::lock_guard guard(lock_);
         awake(waiter);
-        std::vector<Call*> calls = calls_.remove_if([&](const Call& call) { return call.waiter == &waiter; });
+        calls_.remove_if([&](const Call& call) { return call.waiter == &waiter; },
+                         [&](Call& call) { waiter.give(call); });
         waiter.in_flight = 0;
-        while (Call* call = waiter.take()) calls.push_back(call);
-        return calls;
     }
 
     // The client closes: all calls are finished.
@@ -177,7 +176,7 @@ class ClientEnd {
         std::lock_guard guard(lock_);
         closed_ = true;
         auto all = [](const Call&) { return true; };
-        for (Call* call : calls_.remove_if(all)) settle(*call, Answer::closed);
+        calls_.remove_if(all, [&](Call& call) { settle(call, Answer::closed); });
         for (Waiter* waiter : waiters_) change_and_wake(&waiter->word);
     }
 
@@ -234,7 +233,8 @@ class ClientEnd {
             &call.word, __ATOMIC_RELAXED);  // relaxed: changed with the lock, or by a host that stops us
     }
     uint32_t fall_asleep(Waiter& waiter) {
-        if (!std::exchange(waiter.asleep, true)) waiters_.push_back(&waiter);
+        if (!waiter.asleep) waiters_.push_back(&waiter);
+        waiter.asleep = true;
         return __atomic_load_n(&waiter.word, __ATOMIC_RELAXED);  // relaxed: as above
     }
     void awake(Call& call) { std::erase(sleepers_, &call); }
@@ -374,13 +374,13 @@ class ClientEnd {
         int64_t now_ns = monotonic_ns();
         if (now_ns < waiter.late_ns) return;
         waiter.late_ns = kForever;
-        auto late = calls_.remove_if([&](const Call& call) {
+        auto is_late = [&](const Call& call) {
             if (call.waiter != &waiter) return false;
             if (call.terms.deadline_ns <= now_ns) return true;
             waiter.late_ns = std::min(waiter.late_ns, call.terms.deadline_ns);
             return false;
-        });
-        for (Call* call : late) settle(*call, Answer::late);
+        };
+        calls_.remove_if(is_late, [&](Call& call) { settle(call, Answer::late); });
     }
 
     template <class H>

@@ -175,6 +175,29 @@ std::shared_ptr<TopicFile> waiting_file(const std::shared_ptr<Directory>& direct
     give_up(topic);
 }
 
+// Removes a waiting file in which no process waits, if what it was made for fails: no other may ever look for this topic.
+class RetiresWaiting {
+    TopicFile* waiting_;
+
+  public:
+    explicit RetiresWaiting(TopicFile& waiting) : waiting_(&waiting) {}
+    ~RetiresWaiting() {
+        if (!waiting_) return;
+        try {
+            RosterLock lock(*waiting_, RosterLock::kSlice_ns);
+            retire_if_dead(*waiting_, lock);
+        } catch (const Failure&) {
+            // `clean` removes it.
+        } catch (const std::exception&) {
+            // The same: there is no memory.
+        }
+    }
+    RetiresWaiting(const RetiresWaiting&) = delete;
+    RetiresWaiting& operator=(const RetiresWaiting&) = delete;
+
+    void done() { waiting_ = nullptr; }
+};
+
 // Becomes a reader of a topic that does not exist yet. nullptr: not allowed here, or too many wait already, so only its name
 // can be waited for.
 std::unique_ptr<Participant> wait_for_topic(const std::shared_ptr<Directory>& directory,
@@ -184,10 +207,13 @@ std::unique_ptr<Participant> wait_for_topic(const std::shared_ptr<Directory>& di
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
         std::shared_ptr<TopicFile> waiting = waiting_file(directory, topic);
         if (!waiting) return nullptr;
+        RetiresWaiting retires(*waiting);
         RosterLock lock(*waiting, patience_ns);
         if (!current(*waiting, lock)) continue;
         try {
-            return std::make_unique<Participant>(waiting, role, name, false, lock);
+            auto participant = std::make_unique<Participant>(waiting, role, name, false, lock);
+            retires.done();
+            return participant;
         } catch (const Failure& failure) {
             if (failure.fault == Fault::roster_full) return nullptr;
             throw;
@@ -202,6 +228,7 @@ bool enrol_and_give_name(TopicFile& topic_file) {
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
         std::shared_ptr<TopicFile> waiting = waiting_file(topic_file.directory, topic_file.topic);
         if (!waiting) return topic_file.give_name();
+        RetiresWaiting retires(*waiting);
         RosterLock lock(*waiting);
         if (!current(*waiting, lock)) continue;
         CRASH_POINT("enrol: waiting file locked");
@@ -213,6 +240,7 @@ bool enrol_and_give_name(TopicFile& topic_file) {
         bool named = topic_file.give_name();
         CRASH_POINT("enrol: topic named, waiting file kept");
         retire_if_dead(*waiting, lock);
+        retires.done();
         return named;
     }
     give_up(topic_file.topic);
@@ -310,6 +338,8 @@ void stop_waiting(std::unique_ptr<Participant>& waiting) {
         }
     } catch (const Failure&) {
         // Once we have left the waiting file, the enrolled slot is reaped by the process that it blocks.
+    } catch (const std::exception&) {
+        // The same: there is no memory to leave with.
     }
     waiting.reset();
 }

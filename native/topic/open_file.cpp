@@ -88,6 +88,7 @@ std::shared_ptr<OpenFile> OpenFile::open_to_take_part(const std::shared_ptr<Dire
     int inside = directory->fd();
     std::shared_ptr<OpenFile> file;  // outlives the lock
     auto made = std::make_shared<OpenFile>();
+    made->name_ = name;  // before there is a descriptor: it may throw
     std::lock_guard lock(descriptors_mutex());
     OwnDescriptor opened;
     if (!opened.open(inside, name.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK, 0, st)) return nullptr;
@@ -100,7 +101,6 @@ std::shared_ptr<OpenFile> OpenFile::open_to_take_part(const std::shared_ptr<Dire
     }
     file = std::move(made);
     file->directory_ = directory;
-    file->name_ = name;
     file->shared_ = true;
     file->link();
     file->take(opened);
@@ -140,9 +140,9 @@ OpenFile::~OpenFile() {
     unlink();
 }
 
-void OpenFile::named(const std::string& name) {
+void OpenFile::named(std::string name) {
     std::lock_guard lock(descriptors_mutex());
-    name_ = name;
+    name_ = std::move(name);
 }
 
 void OpenFile::stay_open() {

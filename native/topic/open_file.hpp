@@ -77,7 +77,7 @@ class OpenFile : public std::enable_shared_from_this<OpenFile> {
     // A new file without a name. nullptr: errno says why.
     static std::shared_ptr<OpenFile> create(const std::shared_ptr<Directory>& directory, struct stat& st);
     // From now on it can be found by this name.
-    void named(const std::string& name);
+    void named(std::string name);
     // Even where many are open: what its participants had is given back also after it has lost its name.
     void stay_open();
 

@@ -239,6 +239,8 @@ void Participant::leave() {
     } catch (const Failure&) {
         // The roster could not be locked. Our slot's lock goes with the topic file, so the next process that needs the
         // slot reaps it.
+    } catch (const std::exception&) {
+        // The same: there is no memory, and a destructor cannot say so.
     }
 }
 

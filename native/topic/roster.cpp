@@ -71,6 +71,7 @@ std::string ParticipantInfo::describe() const {
 }
 
 bool RosterLock::try_to_lock() {
+    const ProcessIdentity& us = this_process();  // first: once it is locked, nothing may throw
     if (!file_) file_ = topic_file_.fd();
     if (!file_.claim_roster()) return false;
     held_ = set_lock(file_.number(), kRosterLockByte, F_WRLCK);
@@ -80,8 +81,8 @@ bool RosterLock::try_to_lock() {
                       "cannot lock the roster of topic '" + topic_file_.topic + "': " + std::strerror(errno),
                       errno};
     if (!held_) return false;
-    topic_file_.header().roster_pid.store(this_process().pid, memory_order_relaxed);
-    topic_file_.header().roster_pid_namespace.store(this_process().pid_namespace, memory_order_relaxed);
+    topic_file_.header().roster_pid.store(us.pid, memory_order_relaxed);
+    topic_file_.header().roster_pid_namespace.store(us.pid_namespace, memory_order_relaxed);
     return true;
 }
 

@@ -363,23 +363,23 @@ std::shared_ptr<TopicFile> TopicFile::open(std::shared_ptr<Directory> directory,
 bool TopicFile::give_name() {
     CRASH_POINT("create: joined, without a name");
     PinnedDescriptor file = fd();
-    std::string self = "/proc/self/fd/" + std::to_string(file.number());
-    if (linkat(AT_FDCWD, self.c_str(), directory->fd(), file_name(topic, kind()).c_str(),
-               AT_SYMLINK_FOLLOW) != 0) {
+    std::string self = "/proc/self/fd/" + std::to_string(file.number()), name = file_name(topic, kind());
+    if (linkat(AT_FDCWD, self.c_str(), directory->fd(), name.c_str(), AT_SYMLINK_FOLLOW) != 0) {
         if (errno == EEXIST) return false;
         fail_errno("cannot give topic '" + topic + "' its name in " + directory->path());
     }
-    file_->named(file_name(topic, kind()));
+    file_->named(std::move(name));  // from here on nothing throws
     CRASH_POINT("create: named, bell not rung");
     directory->ring();
     return true;
 }
 
-bool TopicFile::has_its_name() const {
+bool TopicFile::has_name(const std::string& name) const {
     struct stat st;
-    return fstatat(directory->fd(), file_name(topic, kind()).c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-           st.st_ino == inode;
+    return fstatat(directory->fd(), name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_ino == inode;
 }
+
+bool TopicFile::has_its_name() const { return has_name(file_name(topic, kind())); }
 
 bool TopicFile::nameless() const {
     struct stat st;
@@ -388,9 +388,10 @@ bool TopicFile::nameless() const {
 }
 
 void TopicFile::retire() {
+    std::string name = file_name(topic, kind());  // first: once it is marked, nothing may throw
     mark_retired(header());
     CRASH_POINT("retire: marked, name kept");
-    if (has_its_name()) unlinkat(directory->fd(), file_name(topic, kind()).c_str(), 0);
+    if (has_name(name)) unlinkat(directory->fd(), name.c_str(), 0);
     CRASH_POINT("retire: unlinked, not announced");
     wake_for_retirement(header());
     directory->ring();

@@ -46,6 +46,7 @@ class TopicFile {
     void note();
     void map(Access access);
     void copy_control();
+    bool has_name(const std::string& name) const;
     void map_ring(int protection, int through);
     void map_pool(int protection, int through);
     void populate() const;

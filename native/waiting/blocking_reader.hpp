@@ -241,6 +241,10 @@ Outcome BlockingReader::attach(H& host) {
         if (failure.fault != Fault::roster_locked) throw;
         roster_locked = failure.text;
         return Outcome::not_there;
+    } catch (const std::exception&) {  // no memory
+        forget_readers();
+        participant.reset();
+        throw;
     }
     if (!participant) {
         joined_before_topic = true;
@@ -261,6 +265,7 @@ Outcome BlockingReader::take_work(View& view, H& host, bool may_send) {
     for (;;) {
         int64_t now_ns = monotonic_ns();
         look_for_dead(now_ns);
+        mine.fresh.make_room();
         Status status = mine.worker.take(view, [this](const View& v) { return !screened(v); });
         if (status == Status::ok) {
             uint32_t returns = mine.worker.returns(view);

@@ -50,8 +50,10 @@ int open_pidfd(uint32_t pid) {
 
 // This process may have closed descriptors that are not its own, and the number may stand for another file.
 void close_if_kind(int fd, std::string_view kind) {
-    char link[64];
-    ssize_t size = readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), link, sizeof link);
+    char self[32], link[64];
+    snprintf(self, sizeof self, "/proc/self/fd/%d",
+             fd);  // no string: a child that was forked has no way to throw
+    ssize_t size = readlink(self, link, sizeof link);
     if (size > 0 && std::string_view(link, static_cast<size_t>(size)).find(kind) != std::string_view::npos)
         ::close(fd);
 }
@@ -62,6 +64,8 @@ bool Awaiting::is_over() const {
     try {
         return over();
     } catch (const Failure&) {
+        return true;
+    } catch (const std::exception&) {
         return true;
     }
 }
@@ -83,12 +87,13 @@ struct DeathWatch::Thread {
 
     static Thread*& current() {
         static Thread* thread = [] {
+            auto first = std::make_unique<Thread>();
             pthread_atfork([] { current()->mutex.lock(); }, [] { current()->mutex.unlock(); },
                            [] {
                                current()->close_all();
                                current() = new Thread;  // the old one is abandoned, not freed
                            });
-            return new Thread;
+            return first.release();
         }();
         return thread;
     }
@@ -115,7 +120,7 @@ struct DeathWatch::Thread {
             pthread_sigmask(SIG_SETMASK, &every, &before);
             try {
                 std::thread([this] { run(); }).detach();
-            } catch (const std::system_error&) {
+            } catch (const std::exception&) {  // no thread, or no memory for one
                 started = false;
             }
             pthread_sigmask(SIG_SETMASK, &before, nullptr);
@@ -132,15 +137,19 @@ struct DeathWatch::Thread {
         auto known = processes.find({pid, started_ticks});
         if (known != processes.end()) return known->second.fd < 0 ? nullptr : &known->second;
         if (processes.size() >= kMostProcesses) return blind = true, nullptr;
-        int fd = open_pidfd(pid);
-        if (fd < 0) return blind = errno != ESRCH, nullptr;
+        FileDescriptor own{open_pidfd(pid)};
+        if (own.fd < 0) return blind = errno != ESRCH, nullptr;
         // Asked after the descriptor was opened: from then on the number stands for no other process.
         uint64_t started_now = process::start_ticks(std::to_string(pid));
-        auto& process = processes[{pid, started_ticks}] = {pid, started_ticks, fd};
-        epoll_event died{.events = EPOLLIN, .data = {.u64 = pid}};
-        if (started_now == started_ticks && epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &died) == 0) return &process;
         blind = started_now == 0 || started_now == started_ticks;
-        ::close(fd);
+        if (started_now != started_ticks) return nullptr;
+        Process& process = processes[{pid, started_ticks}] = {pid, started_ticks, own.fd};
+        epoll_event died{.events = EPOLLIN, .data = {.u64 = pid}};
+        if (epoll_ctl(epoll, EPOLL_CTL_ADD, own.fd, &died) == 0) {
+            own.release();
+            blind = false;
+            return &process;
+        }
         processes.erase({pid, started_ticks});
         return nullptr;
     }
@@ -177,8 +186,16 @@ struct DeathWatch::Thread {
     bool add(Listed& sleep) {
         std::lock_guard lock(mutex);
         if (!start()) return false;
-        sleeps.insert(&sleep);
-        if (sleep.awaiting.file) list_processes(sleep);
+        try {
+            sleeps.insert(&sleep);
+        } catch (const std::bad_alloc&) {
+            return false;
+        }
+        try {
+            if (sleep.awaiting.file) list_processes(sleep);
+        } catch (const std::exception&) {
+            sleep.blind = true;  // for want of memory not all are watched
+        }
         if (!nudged && tick_ns > (sleep.blind ? kBlindTick_ns : kTick_ns)) {
             uint64_t one = 1;
             nudged = write(nudge, &one, sizeof one) == sizeof one;

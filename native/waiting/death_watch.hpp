@@ -33,10 +33,10 @@ struct Awaiting {
     const uint32_t* word = nullptr;  // that it sleeps on
     // The topic whose writers (of a shared contract: all participants) may have to ring; none: a directory's bell.
     std::shared_ptr<const TopicFile> file;
-    // Has the wait ended although no bell rang? Takes no lock, and keeps the word mapped. May throw a Failure.
+    // Has the wait ended although no bell rang? Takes no lock, and keeps the word mapped. May throw.
     std::function<bool()> over;
 
-    bool is_over() const;  // also if that is not to be known: the sleeper meets the Failure
+    bool is_over() const;  // also if that is not to be known: the sleeper meets what was thrown
 };
 
 // A sleep that is listed for as long as this lives.
@@ -52,7 +52,7 @@ class DeathWatch {
     DeathWatch(const DeathWatch&) = delete;
     DeathWatch& operator=(const DeathWatch&) = delete;
 
-    // False: no thread or no descriptor is to be had, so the sleeper looks for itself.
+    // False: no thread, descriptor or memory is to be had, so the sleeper looks for itself.
     bool on() const { return on_; }
     // To be asked once it is listed, before the sleep goes on.
     bool over() const;

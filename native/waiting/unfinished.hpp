@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/room.hpp"
 #include "rule/worker.hpp"
 
 namespace ringmain {
@@ -47,6 +48,8 @@ class TakenMessages {
     Taken* begin() { return messages_.data() + gone_; }
     Taken* end() { return messages_.data() + messages_.size(); }
 
+    // Before a message is taken: then it can be added.
+    void make_room() { ringmain::make_room(messages_); }
     void add(Taken taken) {
         uint64_t position = taken.view.position;
         if (empty()) clear();
@@ -112,12 +115,13 @@ struct Unfinished {
         if (fresh.empty()) return;
         give_back(fresh, std::min(fresh.size(), static_cast<size_t>(messages - consumed_before)), false);
         if (failed) give_back(fresh, 0, true);
-        for (Taken& taken : fresh) received.add(std::move(taken));
+        // What was received before is finished since the call began. Swapped, as this is a destructor's to do: it needs no memory.
+        std::swap(received, fresh);
         fresh.clear();
         worker.release(keep(leases));
     }
 
-    // A message of this call is lent; returns how often it was given back before.
+    // A message of this call is lent; returns how often it was given back before. Among those that are lent there is room for it.
     uint32_t lend() {
         lent.add(fresh.remove_last());
         return lent.back().returns;

@@ -75,7 +75,8 @@ Woken SleepForAny::sleep_on_all(int64_t timeout_ns) const {
     return sleep_on_any(bells_.data(), std::min(bells_.size(), kMaxBells), timeout_ns);
 }
 
-// More bells than the kernel takes in one call: threads watch them, each as many as it takes. Empty: no thread is to be had.
+// More bells than the kernel takes in one call: threads watch them, each as many as it takes. Empty: no thread or no memory is
+// to be had.
 std::shared_ptr<Event> SleepForAny::watched() const try {
     auto event = std::make_shared<Event>();
     std::vector<Watch> watches;
@@ -83,6 +84,9 @@ std::shared_ptr<Event> SleepForAny::watched() const try {
     watch_all(watches);
     return event;
 } catch (const Failure&) {
+    end_watches(this);
+    return {};
+} catch (const std::bad_alloc&) {
     end_watches(this);
     return {};
 }

@@ -13,6 +13,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/room.hpp"
 #include "topic/topic_file.hpp"
 
 namespace ringmain {
@@ -24,6 +25,7 @@ struct Events {
     Event* first = nullptr;
 
     Events() {
+        // Made by the first Event, so there is none yet if this throws.
         pthread_atfork([] { all().mutex.lock(); }, [] { all().mutex.unlock(); },
                        [] {
                            for (Event* event = all().first; event; event = event->next_) event->renew();
@@ -48,39 +50,68 @@ struct Events {
     }
 };
 
-Event::Event() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), rang_(std::make_unique<Rang>()) {
-    if (fd_ < 0) throw refused("cannot make an eventfd to wait with", errno);
+Event::Event() : rang_(std::make_unique<Rang>()), fd_{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)} {
+    if (fd_.fd < 0) throw refused("cannot make an eventfd to wait with", errno);
     Events::all().add(this);
 }
 
-Event::~Event() {
-    Events::all().remove(this);
-    ::close(fd_);
-}
+Event::~Event() { Events::all().remove(this); }
 
 // In a forked child. A thread of the parent may have been inside the old list, so it is abandoned, not freed.
 void Event::renew() {
     (void)rang_.release();
     rang_ = std::make_unique<Rang>();
-    ::close(fd_);  // first: a process at its limit of descriptors gets this very number again
+    ::close(fd_.fd);  // first: a process at its limit of descriptors gets this very number again
     int own = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (own < 0 || own == fd_) return;
-    dup3(own, fd_, O_CLOEXEC);
+    if (own < 0 || own == fd_.fd) return;
+    dup3(own, fd_.fd, O_CLOEXEC);
     ::close(own);
+}
+
+void Event::await_one() {
+    std::lock_guard lock(rang_->mutex);
+    make_room(rang_->tokens, rang_->awaited + 1);
+    ++rang_->awaited;
+}
+
+void Event::await_one_less() {
+    std::lock_guard lock(rang_->mutex);
+    --rang_->awaited;
+}
+
+void Event::ring() {
+    uint64_t one = 1;
+    (void)!write(fd_.fd, &one, sizeof one);
 }
 
 void Event::ring(uint64_t token) {
     std::lock_guard lock(rang_->mutex);
     rang_->tokens.push_back(token);
-    uint64_t one = 1;
-    (void)!write(fd_, &one, sizeof one);
+    --rang_->awaited;
+    ring();
 }
 
-std::vector<uint64_t> Event::take() {
+std::vector<uint64_t> Event::tokens() {
     std::lock_guard lock(rang_->mutex);
-    uint64_t count;
-    (void)!read(fd_, &count, sizeof count);
-    return std::exchange(rang_->tokens, {});
+    return rang_->tokens;
+}
+
+void Event::forget(size_t count) {
+    std::lock_guard lock(rang_->mutex);
+    std::vector<uint64_t>& tokens = rang_->tokens;
+    tokens.erase(tokens.begin(), tokens.begin() + static_cast<ptrdiff_t>(count));
+    if (tokens.empty()) forget_all();
+}
+
+void Event::forget_all() {
+    rang_->tokens.clear();
+    uint64_t rings;
+    (void)!read(fd_.fd, &rings, sizeof rings);
+}
+
+void Event::silence() {
+    std::lock_guard lock(rang_->mutex);
+    forget_all();
 }
 
 // ----------------------------------------------------------------------------------------------- watchers
@@ -104,7 +135,14 @@ struct Watched : Watch {
             over = awaiting.is_over();
             return;
         }
-        if (!deaths) deaths = std::make_unique<DeathWatch>(std::move(awaiting));
+        try {
+            if (!deaths)
+                deaths = std::make_unique<DeathWatch>(awaiting);  // a copy: if there is no memory, it stays
+        } catch (const std::bad_alloc&) {
+            look_at_ns = monotonic_ns() + kSlice_ns;
+            over = awaiting.is_over();
+            return;
+        }
         look_at_ns = deaths->on() ? kForever : monotonic_ns() + kSlice_ns;
         over = deaths->over();
     }
@@ -114,6 +152,7 @@ struct Watched : Watch {
 class Watcher {
     std::mutex mutex_;
     std::vector<Watched> watches_;
+    std::vector<Bell> bells_;  // the thread's own
     Word<uint32_t> changed_{};
 
     static bool moved(const Bell& bell) {
@@ -121,8 +160,7 @@ class Watcher {
     }
 
     [[noreturn]] void run() {
-        std::vector<Bell> bells;
-        for (;;) {
+        for (std::vector<Bell>& bells = bells_;;) {
             bells.assign(1, {changed_.futex(), changed_.load(std::memory_order_acquire)});
             int64_t look_at_ns = kForever;
             {
@@ -165,6 +203,7 @@ class Watcher {
 
     // With all signals blocked: they are for the program's own threads, whose waits they interrupt.
     Watcher() {
+        bells_.reserve(kMaxBells);  // with which the thread needs no memory
         sigset_t every, before;
         sigfillset(&every);
         pthread_sigmask(SIG_SETMASK, &every, &before);
@@ -179,12 +218,18 @@ class Watcher {
     bool add(Watched& watch) {
         std::lock_guard lock(mutex_);
         if (watches_.size() >= kMaxWatches) return false;
+        make_room(watches_);
+        watch.event->await_one();
         watches_.push_back(std::move(watch));
         return true;
     }
     bool remove(uint64_t token) {
         std::lock_guard lock(mutex_);
-        return std::erase_if(watches_, [&](const Watched& w) { return w.token == token; }) > 0;
+        return std::erase_if(watches_, [&](const Watched& w) {
+                   bool found = w.token == token;
+                   if (found) w.event->await_one_less();
+                   return found;
+               }) > 0;
     }
     void end_of(const void* owner) {
         std::lock_guard lock(mutex_);
@@ -200,8 +245,9 @@ struct Watchers {
 
     static Watchers*& current() {
         static Watchers* watchers = [] {
+            auto first = std::make_unique<Watchers>();
             pthread_atfork(nullptr, nullptr, [] { current() = new Watchers; });
-            return new Watchers;
+            return first.release();
         }();
         return watchers;
     }
@@ -209,6 +255,8 @@ struct Watchers {
 
 // A child goes on counting: the tokens that its endpoints have from the parent must not mean other watches.
 std::atomic<uint64_t> next_token{1};
+// relaxed: its own thread has seen that it began to watch. What ends watches then needs no memory.
+bool none_watched() { return next_token.load(std::memory_order_relaxed) == 1; }
 
 }  // namespace
 
@@ -217,6 +265,7 @@ static Watcher& assign(Watchers& all, Watched& watched) {
     for (Watcher* watcher : all.list)
         if (watcher->add(watched)) return *watcher;
     try {
+        make_room(all.list);
         all.list.push_back(new Watcher);
     } catch (const std::system_error& error) {
         throw Failure{Fault::system,
@@ -252,7 +301,7 @@ void watch_all(const std::vector<Watch>& watches) {
 }
 
 void unwatch(uint64_t token) {
-    if (token == 0) return;
+    if (token == 0 || none_watched()) return;
     Watchers& all = *Watchers::current();
     std::lock_guard lock(all.mutex);
     for (Watcher* watcher : all.list)
@@ -260,6 +309,7 @@ void unwatch(uint64_t token) {
 }
 
 void end_watches(const void* owner) {
+    if (none_watched()) return;
     Watchers& all = *Watchers::current();
     std::lock_guard lock(all.mutex);
     for (Watcher* watcher : all.list) watcher->end_of(owner);

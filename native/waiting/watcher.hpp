@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/bell.hpp"
+#include "topic/descriptor.hpp"
 #include "waiting/death_watch.hpp"
 
 namespace ringmain {
@@ -19,13 +20,15 @@ class Event {
     struct Rang {
         std::mutex mutex;
         std::vector<uint64_t> tokens;
+        size_t awaited = 0;  // so many more are to come, and there is room for them
     };
-    int fd_;
     std::unique_ptr<Rang> rang_;
+    FileDescriptor fd_;
     Event *previous_ = nullptr, *next_ = nullptr;  // the list of all of this process, for the fork handler
     friend struct Events;
 
     void renew();
+    void forget_all();
 
   public:
     Event();
@@ -33,9 +36,15 @@ class Event {
     Event(const Event&) = delete;
     Event& operator=(const Event&) = delete;
 
-    int fd() const { return fd_; }
+    int fd() const { return fd_.fd; }
+    // A watch begins, which will ring, or be ended: in the thread that watches there may be no memory then.
+    void await_one();
+    void await_one_less();
     void ring(uint64_t token);
-    std::vector<uint64_t> take();  // the tokens; the descriptor is not readable afterwards
+    void ring();                     // without a token
+    std::vector<uint64_t> tokens();  // those that rang, the first ones first
+    void forget(size_t count);       // so many of the first; without any left, the descriptor is not readable
+    void silence();
 };
 
 struct Watch {
@@ -47,7 +56,7 @@ struct Watch {
 };
 
 // Watches a bell once. Returns the token that the event will give back, which is never 0. Throws a Failure if no thread
-// can be started.
+// can be started, and std::bad_alloc.
 uint64_t watch(Watch watch);
 void watch_all(const std::vector<Watch>& watches);  // until their owner ends them
 void unwatch(uint64_t token);

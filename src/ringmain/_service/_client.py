@@ -112,14 +112,16 @@ class Client(Closing, _native.NativeClient, Generic[Q, R]):
         lane = {"capacity": options["capacity"], "type": options["request"], "sender": self.id, **common}
         topic = _topics.replies_topic(self.service, self.id)
         capacity = options["reply_capacity"]
-        requests = join_lane(self.service, lane)
+        requests, replies = join_lane(self.service, lane), None
         try:
             with Publisher(topic, contract="reliable", capacity=capacity, type=options["reply"], **common):
-                self._replies = Subscriber(topic, **common)
+                self._replies = replies = Subscriber(topic, **common)
+            self._end = self._requests.client_end(requests, replies)
         except BaseException:
-            requests.close()
+            for endpoint in (replies, requests):
+                if endpoint is not None:
+                    endpoint.close()
             raise
-        self._end = self._requests.client_end(requests, self._replies)
         self._sender = Sender(self.service, requests, self._end)
         self._connect(self._end, None if self._codec is None else self._codec.decode)
         close_at_exit(self)
