@@ -38,6 +38,17 @@ def test_a_batch_that_takes_long_says_how_far_it_is(tmp_path: Path, monkeypatch:
     assert lines[0].startswith("batch 0: 100 rows of ")
 
 
+def test_a_large_batch_has_few_tasks_a_core(tmp_path: Path) -> None:
+    ref = SegmentRef(0, True, Store.of(record(tmp_path / "r", ("a", 1, rows(0, 10)))), 0)
+    usual = 32 << 20
+    batch = [Range("r", ref, number, number + 1, usual) for number in range(24)]
+    found = {cores: _batch.task_bytes(batch, cores, usual) // usual for cores in (1, 2, 4, 8, 64)}
+    assert found == {1: 4, 2: 3, 4: 1, 8: 1, 64: 0}, "in ranges; on 64 cores each has a part of one"
+    assert _batch.task_bytes(batch, 64, usual) == 12 << 20
+    assert _batch.task_bytes(batch[:1], 2, usual) == 16 << 20
+    assert _batch.task_bytes(batch, 2, 1) == 4, "a size of the user's own is kept to"
+
+
 @pytest.mark.timeout(300)
 def test_spark_says_how_far_a_batch_is(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     record(tmp_path / "r", ("a", 1, rows(0, 100)))

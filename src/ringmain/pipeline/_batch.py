@@ -46,6 +46,8 @@ from ringmain.recording._scan import Scan
 
 _COMMITS_AT_ONCE = 8
 SMALLEST_TASK_BYTES = 4 << 20  # what starting a task costs is little beside reading so much
+TASKS_A_CORE = 4  # of a large batch: so that no core waits long for the last one
+MOST_RANGES = 4  # of the usual size, for a task: what Spark does again when one fails
 
 
 @dataclass(frozen=True)
@@ -216,8 +218,11 @@ def _come_to(batch: Batch, files: list[Written]) -> str:
 
 
 def task_bytes(ranges: list[Range], cores: int, split_bytes: int) -> int:
-    """About how much a task reads: so much that every core has one, as long as it is worth a task."""
-    return min(split_bytes, max(SMALLEST_TASK_BYTES, -(-sum(item.bytes for item in ranges) // cores)))
+    """About how much a task reads: so much that every core has one, as long as it is worth a task; and of a large batch
+    more than one range, because each task writes files of its own of every topic."""
+    total = sum(item.bytes for item in ranges)
+    usual = min(split_bytes, max(SMALLEST_TASK_BYTES, -(-total // cores)))
+    return max(usual, min(MOST_RANGES * split_bytes, total // (TASKS_A_CORE * cores)))
 
 
 def spread(item: Range, limit: int) -> list[Range]:
