@@ -22,6 +22,7 @@ class Promise:
 class Run:
     target: str
     when: str
+    seen: str
 
 
 def _rows(text: str) -> list[list[str]]:
@@ -37,7 +38,7 @@ def promises() -> list[Promise]:
 def runs() -> dict[str, Run]:
     """By the names that the promises have for them."""
     head = PAGE.read_text().partition(FIRST_PROMISES)[0]
-    return {row[0]: Run(row[1].strip("`"), row[2]) for row in _rows(head) if row[0] != "run"}
+    return {row[0]: Run(row[1].strip("`"), row[2], row[3]) for row in _rows(head) if row[0] != "run"}
 
 
 def not_in_make_test() -> dict[str, str]:

@@ -1,7 +1,8 @@
 """Write the figures of bench/figures.json into README.md (five rows) and into docs/internals/performance.md (every
-table), between the markers there.
+table), and there those of bench/cores.json, between the markers of each.
 
-python tools/readme_numbers.py RUN      first take those of a run, bench/results/TIME.json, into bench/figures.json
+python tools/readme_numbers.py RUN      first take those of a run, bench/results/TIME.json, into bench/figures.json;
+                                        or those of `make cores`, build/cores.json, into bench/cores.json
 python tools/readme_numbers.py          write them
 python tools/readme_numbers.py --check  fail if a page does not have the figures
 """
@@ -16,7 +17,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "bench" / "figures.json"
-BEGIN, END = "<!-- numbers -->", "<!-- /numbers -->"
+CORES = ROOT / "bench" / "cores.json"
 SIZES = ("32 B", "1 KB", "64 KB", "1 MB", "6 MB")
 TABLES: dict[str, tuple[str, ...]] = {
     "Messages per second, one process to another": SIZES,
@@ -50,6 +51,11 @@ TABLES: dict[str, tuple[str, ...]] = {
         "64 clients of a batching server",
     ),
     "Objects per second: typed structs and numpy frames": ("typed", "numpy frame, 6 MB"),
+    "Windows of 16 steps with a picture of 224 × 224, for each second of a processor": (
+        "16-step windows",
+        "16-step windows of JPEG",
+        "16-step windows in batches of 8",
+    ),
     "Time of one publish, ns, by number of readers": tuple(f"publish to {count} readers" for count in (1, 4, 15, 60)),
     "Cost: ms of processor time, KB of memory, ms until others continue": (
         "CPU of a second's wait",
@@ -97,14 +103,22 @@ def _last_error(cell: dict[str, Any]) -> str:
     return errors[-1].rpartition(": ")[2] if errors else ""
 
 
-def write_figures(run: dict[str, Any]) -> None:
+def summary_of_cores(run: dict[str, Any]) -> dict[str, Any]:
+    """The same of a run of `make cores`, and how each of its parts ended."""
+    shown = ("what", "found", "at_most", "limit", "rows", "missed", "case")
+    bars = [{key: _rounded(bar[key]) for key in shown} for bar in run["bars"]]
+    parts = [{key: _rounded(part[key]) for key in ("name", "rc", "seconds", "not_run")} for part in run["parts"]]
+    return {**run, "bars": bars, "parts": parts}
+
+
+def write_figures(run: dict[str, Any], to: Path) -> None:
     """A line for each cell, so that a change of the figures reads as one."""
-    lists = {key: run[key] for key in ("bars", "cells")}
+    lists = {key: run[key] for key in ("bars", "cells", "parts") if key in run}
     lines = json.dumps({**run, **dict.fromkeys(lists)}, indent=1, ensure_ascii=False)
     for key, rows in lists.items():
         text = ",\n".join(f"  {json.dumps(row, ensure_ascii=False)}" for row in rows)
         lines = lines.replace(f'"{key}": null', f'"{key}": [\n{text}\n ]')
-    FIGURES.write_text(lines + "\n")
+    to.write_text(lines + "\n")
 
 
 def amount(value: float) -> str:
@@ -222,26 +236,51 @@ def performance(run: dict[str, Any]) -> list[str]:
     return [*about(run), *notes, *factors(run), *tables(run, TABLES), *floors(run)]
 
 
-PAGES: dict[str, Callable[[dict[str, Any]], list[str]]] = {
-    "README.md": readme,
-    "docs/internals/performance.md": performance,
-}
+def quiet_cores(run: dict[str, Any]) -> list[str]:
+    """Of each bar the row that is nearest to it, or misses it most."""
+    lines = [*about(run), "", "| asked of quiet cores | at worst | of | target | |", "|---|---|---|---|---|"]
+    for bar in run["bars"]:
+        sign = "≤" if bar["at_most"] else "≥"
+        missed = f"**not met in {bar['missed']}**: {bar['case']}" if bar["missed"] else ""
+        found, limit = amount(bar["found"]), amount(bar["limit"])
+        lines.append(f"| {bar['what']} | {found} | {bar['rows']} | {sign} {limit} | {missed.rstrip(': ')} |")
+    lines += ["", "| part | | seconds |", "|---|---|---|"]
+    for part in run["parts"]:
+        ended = "; ".join([f"**failed ({part['rc']})**" if part["rc"] else "passed", *part["not_run"]])
+        lines.append(f"| {part['name']} | {ended} | {part['seconds']:.0f} |")
+    return [*lines, *(f"\nNot run, for want of time: {name}." for name in run["not run"])]
+
+
+PAGES: tuple[tuple[str, str, Path, Callable[[dict[str, Any]], list[str]]], ...] = (
+    ("README.md", "numbers", FIGURES, readme),
+    ("docs/internals/performance.md", "numbers", FIGURES, performance),
+    ("docs/internals/performance.md", "cores", CORES, quiet_cores),
+)
+
+
+def take(run: Path) -> None:
+    found = json.loads(run.read_text())
+    if "parts" in found:
+        write_figures(summary_of_cores(found), CORES)
+    else:
+        write_figures(summary(found), FIGURES)
 
 
 def main() -> int:
     for run in sys.argv[1:]:
         if run != "--check":
-            write_figures(summary(json.loads(Path(run).read_text())))
-    figures = json.loads(FIGURES.read_text())
-    for name, render in PAGES.items():
-        page = ROOT / name
+            take(Path(run))
+    for name, mark, figures, render in PAGES:
+        page, begin, end = ROOT / name, f"<!-- {mark} -->", f"<!-- /{mark} -->"
         text = page.read_text()
-        if BEGIN not in text or END not in text:
-            raise SystemExit(f"{name} has no {BEGIN} … {END} to put the figures between")
-        head, _, rest = text.partition(BEGIN)
-        _, _, tail = rest.partition(END)
-        body = "\n".join(render(figures)).rstrip()
-        made = f"{head}{BEGIN}\n{body}\n{END}{tail}"
+        if begin not in text or end not in text:
+            raise SystemExit(f"{name} has no {begin} … {end} to put the figures between")
+        if not figures.exists():
+            continue
+        head, _, rest = text.partition(begin)
+        _, _, tail = rest.partition(end)
+        body = "\n".join(render(json.loads(figures.read_text()))).rstrip()
+        made = f"{head}{begin}\n{body}\n{end}{tail}"
         if "--check" not in sys.argv[1:]:
             page.write_text(made)
         elif made != text:

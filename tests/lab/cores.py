@@ -195,20 +195,26 @@ def run(part: Part, limit_s: float, short: bool = False) -> Outcome:
     return Outcome(part.name, shown, process.returncode, took_s, [*lines], measured["bars"], measured["not run"])
 
 
-def table(outcomes: list[Outcome]) -> str:
+def worst_rows(outcomes: list[Outcome]) -> list[dict[str, Any]]:
     """Of each bar how many rows there are, and the row that is nearest to it or misses it most."""
     kinds: dict[str, list[dict[str, Any]]] = {}
     for outcome in outcomes:
         for row in outcome.bars:
             kinds.setdefault(row["what"].partition(" (")[0], []).append(row)
-    lines = []
+    found = []
     for what, rows in kinds.items():
-        most = rows[0]["at_most"]
         worst = max(rows, key=lambda row: row["found"] * (1 if row["at_most"] else -1))
-        aim = f"{'≤' if most else '≥'} {amount(worst['limit'])}"
-        missed = sum(not row["met"] for row in rows)
-        said = "met" if not missed else f"NOT MET in {missed} of {len(rows)}: {worst['what'].partition(' (')[2][:-1]}"
-        lines.append(f"{what:86}{amount(worst['found']):>8}  {aim:9} {said}".rstrip(" :"))
+        case, missed = worst["what"].partition(" (")[2][:-1], sum(not row["met"] for row in rows)
+        found.append({**worst, "what": what, "case": case, "rows": len(rows), "missed": missed})
+    return found
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    lines = []
+    for row in rows:
+        aim = f"{'≤' if row['at_most'] else '≥'} {amount(row['limit'])}"
+        said = f"NOT MET in {row['missed']} of {row['rows']}: {row['case']}" if row["missed"] else "met"
+        lines.append(f"{row['what']:86}{amount(row['found']):>8}  {aim:9} {said}".rstrip(" :"))
     return "\n".join(lines)
 
 
@@ -241,17 +247,19 @@ def main() -> int:
     except KeyboardInterrupt:
         print("interrupted: what was run so far is kept")
     RESULTS.parent.mkdir(exist_ok=True)
-    found = {**about, "cpus": str(here).splitlines(), "parts": [vars(one) for one in outcomes], "not run": skipped}
+    bars, parts = worst_rows(outcomes), [vars(one) for one in outcomes]
+    found = {**about, "placements": str(here).splitlines(), "bars": bars, "parts": parts, "not run": skipped}
     RESULTS.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
     failed = [one.name for one in outcomes if one.rc]
-    print(table(outcomes))
+    print(table(bars))
     for one in outcomes:
         print(f"{one.name:10} {'failed' if one.rc else 'passed'}  {one.seconds:5.0f} s  {one.command}")
         for sentence in one.not_run:
             print(f"{one.name:10} not run: {sentence}")
     if skipped:
         print(f"not run, for want of time: {', '.join(skipped)}")
-    print(RESULTS.relative_to(ROOT))
+    shown = RESULTS.relative_to(ROOT)
+    print(f"{shown}  (into the docs: python tools/readme_numbers.py {shown})")
     return 1 if failed or skipped else 0
 
 

@@ -36,7 +36,7 @@ NOT_LONG = {
     "long": "itself",
 }
 
-long, cores = load("tools/long.py"), load("tests/lab/cores.py")
+long, cores, numbers = load("tools/long.py"), load("tests/lab/cores.py"), load("tools/readme_numbers.py")
 
 
 @pytest.mark.parametrize("target", long.TARGETS)
@@ -91,8 +91,25 @@ def test_the_table_has_a_line_for_each_bar_with_the_worst_row():
         {"what": "wakeups: lost (recv)", "found": 0, "limit": 0, "at_most": True, "met": True},
         {"what": "wakeups: lost (wait)", "found": 3, "limit": 0, "at_most": True, "met": False},
     ]
-    found = cores.table([cores.Outcome("wakeups", "", 1, 1.0, [], rows, [])])
+    found = cores.table(cores.worst_rows([cores.Outcome("wakeups", "", 1, 1.0, [], rows, [])]))
     assert found.split() == ["wakeups:", "lost", "3", "≤", "0", "NOT", "MET", "in", "1", "of", "2:", "wait"]
+
+
+def test_what_quiet_cores_show_is_written_into_the_docs():
+    rows = [
+        {"what": "wakeups: lost (recv)", "found": 0, "limit": 0, "at_most": True, "met": True},
+        {"what": "unrung: ms (a call)", "found": 20.2, "limit": 20, "at_most": True, "met": False},
+    ]
+    outcome = cores.Outcome("wakeups", "", 1, 20.4, ["much"], rows, ["hunts: why"])
+    about = {"date": "2026-11-19T20:00", "command": "make cores", "commit": "0123abc", "machine": "a Xeon", "cores": 16}
+    run = {**about, "load": 0.1, "kernel": "6", "python": "3.12", "placements": ["far: CPUs 0, 1"], "not run": ["soak"]}
+    run |= {"bars": cores.worst_rows([outcome]), "parts": [vars(outcome)]}
+    written = "\n".join(numbers.quiet_cores(numbers.summary_of_cores(run)))
+    assert "Measured on 2026-11-19 with `make cores` at commit 0123abc, on a Xeon" in written
+    assert "| wakeups: lost | 0 | 1 | ≤ 0 |  |" in written
+    assert "| unrung: ms | 20.2 | 1 | ≤ 20 | **not met in 1**: a call |" in written
+    assert "| wakeups | **failed (1)**; hunts: why | 20 |" in written
+    assert written.endswith("Not run, for want of time: soak.")
 
 
 def test_on_a_machine_without_such_cores_it_says_so():

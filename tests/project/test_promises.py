@@ -27,12 +27,13 @@ PAGES = [
         for page in sorted((ROOT / "docs" / folder).glob("*.md"))
     ),
 ]
-NEVER_GENERATED = re.compile(r"```.*?```|<!-- numbers -->.*?<!-- /numbers -->|<!-- table.*?\n\n", re.DOTALL)
+NEVER_GENERATED = re.compile(r"```.*?```|<!-- (numbers|cores) -->.*?<!-- /\1 -->|<!-- table.*?\n\n", re.DOTALL)
 DATE = re.compile(r"20\d\d-\d\d-\d\d")
 MEASURED = re.compile(
     r"(?<![\w.,])\d[\d.,]*(?: to \d[\d.,]*)?[kM]? ?"
     r"(?:ns|µs|ms|s|seconds?|minutes?|[a-z]+/s|[kMG]B/s|×)(?![\w/])"
 )
+OF_PROSE = re.compile(MEASURED.pattern.replace("|×)", "|×|times|%)"))
 BY_HAND = "by hand"
 LOWER_IS_BETTER = {"ns", "µs", "ms", "ms/s", "KB", "%", "calls", "ns/message", "x"}
 
@@ -90,6 +91,7 @@ def test_every_run_is_a_target_with_its_last_run():
     for name, run in promises.runs().items():
         target = run.target.removeprefix("make ")
         assert re.search(rf"^{target}:", targets, re.MULTILINE), f"{name}: no target {target}"
+        assert DATE.search(run.seen) or run.seen == "every commit of main", f"{name}: when was it last seen to pass?"
 
 
 SETTINGS = re.compile(r"default|unless|timeout|interval|tolerance|for example", re.IGNORECASE)
@@ -125,6 +127,66 @@ def test_a_time_or_a_rate_on_a_page_has_a_promise_or_a_date(page):
                 if not (is_a_setting(line) or figure[0] in promised)
             ]
     assert not unfounded, f"{name} states what no promise, no date stands behind:\n" + "\n".join(unfounded)
+
+
+COMMITS = re.compile(r"\b(?:commits?|code of commit) ([0-9a-f]{7})(?: and ([0-9a-f]{7}))?\b")
+OF_FIGURES = ("docs/internals/performance.md", "docs/guide/requests.md", "docs/guide/pipeline.md")
+"""Their tables are written from a run, or say which; so must their prose, which is soon older than the tables."""
+
+
+def sentences(text: str) -> list[str]:
+    """The page in paragraphs and items of lists; a table is part of the paragraph before it."""
+    found: list[str] = []
+    for part in re.split(r"\n\s*\n|\n(?=- |#+ )", NEVER_GENERATED.sub("\n\n", text)):
+        if part.startswith("|") and found:
+            found[-1] += f"\n{part}"
+        else:
+            found.append(part)
+    return found
+
+
+def undated(page: str, text: str) -> list[str]:
+    """What is said there of how long or how often something takes, without the day and the commit it was true for."""
+    promised = said_of_a_page(page)
+    return [
+        f"{figure[0]!r} in: {line.strip()}"
+        for part in sentences(text)
+        if not (DATE.search(part) and COMMITS.search(part))
+        for line in part.splitlines()
+        for figure in OF_PROSE.finditer(plain(re.sub(r"`[^`]*`", "", line)))
+        if not (is_a_setting(line) or figure[0] in promised)
+    ]
+
+
+@pytest.mark.parametrize("page", OF_FIGURES)
+def test_prose_about_figures_has_a_date_and_a_commit(page):
+    found = undated(page, (ROOT / page).read_text())
+    assert not found, f"{page} states figures without a date and a commit (2026-11-19, commit 0123abc):\n" + "\n".join(
+        found
+    )
+
+
+def test_prose_without_a_date_is_found():
+    page = OF_FIGURES[0]
+    table = "Measured:\n\n| what | 3 ms |\n|---|---|\n"
+    for text in (
+        "It takes 3 ms.",
+        "- It takes 3 ms (2026-11-19).\n- It (2026-11-19, commit 0123abc).",
+        "30 % less",
+        table,
+    ):
+        assert len(undated(page, text)) == 1, text
+    dated = "It takes 3 ms (2026-11-19, commit 0123abc).", "`3 ms`", f"Measured 2026-11-19, commit 0123abc. {table}"
+    assert [undated(page, text) for text in dated] == [[]] * 3
+
+
+@pytest.mark.parametrize("page", OF_FIGURES)
+def test_these_commits_are_in_the_history(page):
+    named = {commit for found in COMMITS.findall((ROOT / page).read_text()) for commit in found if commit}
+    known = subprocess.run(["git", "rev-list", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if known.returncode or (ROOT / ".git/shallow").exists():
+        pytest.skip("this is no clone with its history")
+    assert named <= {line[:7] for line in known.stdout.splitlines()}
 
 
 FIGURES = json.loads((ROOT / "bench/figures.json").read_text())
