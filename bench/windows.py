@@ -36,6 +36,7 @@ import msgspec
 import numpy as np
 
 from bench.harness import Cell
+from bench.limits import PREFIX
 from ringmain import typed
 from ringmain.datasets import Episodes, Grid, Order, Windows, cells
 from ringmain.frames import FrameLayout
@@ -52,7 +53,7 @@ EPISODE_S = 5.0
 EPISODES = Episodes(length_s=EPISODE_S)
 BATCH = 8
 WINDOWS, BATCHES, JPEGS = "16-step windows", "16-step windows in batches of 8", "16-step windows of JPEG"
-COPY = "the copy alone"
+COPY = "the copy alone"  # of a batch
 MEMORY_S = (10, 40, 160, 640)
 
 
@@ -245,7 +246,7 @@ def window_cells() -> list[Cell]:
 
     there = ["ringmain", "pandas", *(["datasets"] if find_spec("datasets") else [])]
     return [
-        Cell(f"{name}, {who}", "/s", run(who, batch, jpeg), lower_is_better=False)
+        Cell(PREFIX + name if who == COPY else f"{name} | {who}", "/s", run(who, batch, jpeg), lower_is_better=False)
         for name, batch, jpeg in (
             (WINDOWS, 1, False), (BATCHES, BATCH, False), *([(JPEGS, 1, True)] if find_spec("PIL") else [])
         )

@@ -119,6 +119,20 @@ def test_bars_are_against_the_best_peer(lower: bool, ahead: float) -> None:
     assert (bar.rival, bar.found, bar.met) == ("a", ahead, lower)
 
 
+def test_windows_are_held_against_the_best_peer_and_a_batch_against_the_copy_of_its_pixels() -> None:
+    batches = "16-step windows in batches of 8"
+    rates = {
+        "16-step windows | ringmain": 500.0, "16-step windows | pandas": 8.0, "16-step windows | datasets": 170.0,
+        f"{batches} | ringmain": 9.0, f"{batches} | pandas": 4.0, f"limit: {batches}": 10.0,
+    }  # fmt: skip
+    found = {bar.what: bar for bar in bars.bars([result_of(name, rate, False) for name, rate in rates.items()])}
+    assert [(bar.found, bar.limit, bar.met) for bar in found.values()] == [
+        (0.9, 0.85, True),
+        (pytest.approx(500 / 170), 3.0, False),
+        (2.25, 2.0, True),
+    ]
+
+
 @pytest.mark.parametrize("harm", ["drop", "double", "change"])
 def test_a_message_that_is_lost_doubled_or_changed_is_found(harm: str) -> None:
     messages = pair.pool(32)
