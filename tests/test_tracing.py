@@ -102,8 +102,10 @@ def test_a_kind_without_room_and_kinds_that_look_like_it(traces: Traces) -> None
     with rm.Publisher("traced") as pub, rm.Subscriber("traced", ignore_kinds={"a"}) as sub:
         with traces.tracer.start_as_current_span("work"):
             pub.send(b"1", kind="k" * 200)
+            pub.send(b"1", kind="k" * 199)
         pub.send(b"2", kind=f"a;{'x' * 55}")
-        long, odd = sub.recv_message(timeout=10), sub.recv_message(timeout=10)
+        long, fits, odd = (sub.recv_message(timeout=10) for _ in range(3))
+    assert (len(fits.kind), tracing.kind_of(fits)) == (199 + 56, "k" * 199)
     assert (long.kind, tracing.context_of(long)) == ("k" * 200, None)
     assert (tracing.kind_of(odd), tracing.context_of(odd)) == (odd.kind, None)
 

@@ -142,6 +142,15 @@ def test_sizes() -> None:
     assert sub.receive(non_blocking=True) is None
 
 
+def test_the_128th_reader_is_refused_and_no_other_is_evicted() -> None:
+    pub = msgq.pub_sock("many")
+    subs = [msgq.sub_sock("many") for _ in range(127)]  # and the publisher
+    pub.send(b"x")
+    with pytest.raises(msgq.IpcError):
+        msgq.sub_sock("many").receive(non_blocking=True)
+    assert [sub.receive() for sub in subs] == [b"x"] * 127
+
+
 def test_more_readers_than_there_were_slots() -> None:
     subs = [msgq.sub_sock("popular") for _ in range(40)]
     pub = msgq.pub_sock("popular")

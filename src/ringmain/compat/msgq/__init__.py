@@ -2,7 +2,7 @@
 
     from ringmain.compat import msgq              # was: import msgq
 
-It passes the tests of msgq-ipc 1.0. The guide lists what differs, and why: up to 128 readers, none of which is evicted;
+It passes the tests of msgq-ipc 1.0. The guide lists what differs, and why: up to 127 readers, none of which is evicted;
 Ctrl-C in `receive` is a `KeyboardInterrupt`; a message that is too large is an `IpcError`; a queue is removed when its
 last participant leaves; and it works on one machine only (for several there are `backend="zmq"` and `rm.bridge`).
 """
