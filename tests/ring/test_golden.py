@@ -1,7 +1,8 @@
 """Topic files as they were made: that of this layout is read for as long as it is the layout, an older one is refused.
 
-The files in tests/golden/topic are pipes with unread messages, made once by a build of their layout, v3 by one of the
-parent of commit 0d320a1. If the layout's version is raised, a file of the new one is added and none is made anew.
+The files in tests/golden/topic are pipes with unread messages, made once by a build of their layout: v1, v2 and v3 by
+one of the parents of the commits that raised it, 5f2f21f, 72ffc94 and 0d320a1. If the layout's version is raised, a
+file of the new one is added and none is made anew.
 """
 
 from __future__ import annotations
