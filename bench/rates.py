@@ -30,8 +30,8 @@ import ringmain as rm
 from bench import bars, measured, pair, runs
 from bench.harness import Result, Sample
 from bench.peers import Peer, load
-from bench.placement import BAR_CPUS, machine
-from bench.real_cores import far_or
+from bench.placement import BAR_CPUS
+from bench.real_cores import begun
 from bench.versus import in_directory
 
 SIZE = 32
@@ -326,13 +326,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=1.0, help="of each measurement in each round")
     parser.add_argument("--short", action="store_true", help="one short round, of few topics")
-    parser.add_argument("--any", action="store_true", help="measure on a machine for which the targets are not made")
-    measured.add_option(parser)
-    options = parser.parse_args()
-    here = machine()
-    at = far_or(here, options.any)
+    options, here, at = begun(parser)
     if at is None:
-        print(f"{here}\nnot measured: the targets are for {BAR_CPUS} CPUs with an L2 each, here are {here.far_cpus}")
         return 0
     pair.cpus = at.cpus if at.name == "far" else ()
     about = runs.circumstances(shlex.join(["python", "-m", "bench.rates", *sys.argv[1:]]))

@@ -76,10 +76,18 @@ def measure(chosen: dict[str, tuple[str, Take]], rounds: int, seconds: float) ->
     return results
 
 
-def far_or(here: Machine, any_cpus: bool) -> Placement | None:
+def begun(parser: argparse.ArgumentParser) -> tuple[argparse.Namespace, Machine, Placement | None]:
+    """The options, with those that all such measurements have; the machine; and where on it to measure. Where that is
+    nowhere, it says so."""
+    parser.add_argument("--any", action="store_true", help="measure on a machine for which the targets are not made")
+    measured.add_option(parser)
+    options, here = parser.parse_args(), machine()
     if here.far_cpus >= BAR_CPUS:
-        return next(one for one in here.placements if one.name == "far")
-    return here.placements[-1] if any_cpus else None
+        return options, here, next(one for one in here.placements if one.name == "far")
+    if options.any:
+        return options, here, here.placements[-1]
+    print(f"{here}\nnot measured: the targets are for {BAR_CPUS} CPUs with an L2 each, here are {here.far_cpus}")
+    return options, here, None
 
 
 def main() -> int:
@@ -87,13 +95,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.5, help="of each measurement in each round")
     parser.add_argument("--out", type=Path, help="the JSON file; default: bench/results/real_cores/<time>.json")
-    parser.add_argument("--any", action="store_true", help="measure on a machine for which the targets are not made")
-    measured.add_option(parser)
-    options = parser.parse_args()
-    here = machine()
-    at = far_or(here, options.any)
+    options, here, at = begun(parser)
     if at is None:
-        print(f"{here}\nnot measured: the targets are for {BAR_CPUS} CPUs with an L2 each, here are {here.far_cpus}")
         return 0
     pair.cpus = at.cpus
     about = runs.circumstances(shlex.join(["python", "-m", "bench.real_cores", *sys.argv[1:]]))

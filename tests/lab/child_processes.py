@@ -10,6 +10,8 @@ import ctypes
 import os
 import signal
 import sys
+import traceback
+from collections.abc import Callable
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -25,6 +27,21 @@ def fork() -> int:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # it died before we asked
             os._exit(1)
+    return pid
+
+
+def run(work: Callable[[], object]) -> int:
+    """A child that does this, and ends with 0, or with 1 and a traceback."""
+    pid = fork()
+    if pid == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
     return pid
 
 

@@ -19,7 +19,6 @@ import select
 import signal
 import sys
 import threading
-import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -234,16 +233,7 @@ def answer_to(of: str, what: str) -> Answer:
 
 def said_by(of: str, what: str) -> str:
     end, to = os.pipe()
-    pid = child_processes.fork()
-    if pid == 0:
-        code = 1
-        try:
-            short(of, what, to)
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(code)
+    pid = child_processes.run(lambda: short(of, what, to))
     os.close(to)
     said = ""
     try:

@@ -28,7 +28,6 @@ import signal
 import struct
 import sys
 import time
-import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -280,19 +279,14 @@ def run(pairs: list[Pair], seconds: float, hunt: bool) -> list[Counts]:
     for number, pair in enumerate(pairs):
         for which in (0, 1):
             ours, theirs = os.pipe()
-            pid = child_processes.fork()
-            if pid == 0:
-                code = 1
-                try:
-                    if len(far) >= 2 * len(pairs):
-                        os.sched_setaffinity(0, {far[2 * number + which]})
-                    found = process(pair, which, number, begins, seconds, hunt, theirs)
-                    os.write(theirs, json.dumps(vars(found)).encode())
-                    code = 0
-                except BaseException:
-                    traceback.print_exc()
-                finally:
-                    os._exit(code)
+
+            def work(number: int = number, pair: Pair = pair, which: int = which, to: int = theirs) -> None:
+                if len(far) >= 2 * len(pairs):
+                    os.sched_setaffinity(0, {far[2 * number + which]})
+                found = process(pair, which, number, begins, seconds, hunt, to)
+                os.write(to, json.dumps(vars(found)).encode())
+
+            pid = child_processes.run(work)
             os.close(theirs)
             children.append((number, pid, ours))
     return collected(pairs, children, begins, seconds)

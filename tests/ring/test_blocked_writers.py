@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -23,14 +22,11 @@ import ringmain as rm
 from ringmain._native import LAYOUT
 from tests import asleep, contracts
 from tests.conftest import PATIENCE_S
+from tests.interrupts import Interrupted, interrupted_after
 from tests.lab.ways import SPINS, WAYS
 
 MANY = contracts.MANY_WRITERS
 every_kind = pytest.mark.parametrize(("contract", "spin"), [(name, spin) for name in MANY for spin in SPINS])
-
-
-class Interrupted(Exception):
-    pass
 
 
 @pytest.fixture(autouse=True)
@@ -39,22 +35,6 @@ def nothing_left() -> Iterator[None]:
     yield
     for topic in rm.topics():
         rm.unlink(topic.name, force=True)
-
-
-@contextmanager
-def interrupted_after(seconds: float) -> Iterator[None]:
-    """A signal whose handler raises."""
-
-    def interrupt(*_: object) -> None:
-        raise Interrupted
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 @every_kind

@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 
 import numpy
@@ -19,6 +19,7 @@ import pytest
 import ringmain as rm
 from ringmain.testing import stop_at
 from tests.conftest import PATIENCE_S, Child
+from tests.interrupts import Interrupted, interrupted_after
 
 HOLDS_LOCK = "stayed locked by pid {pid}, which has stopped while it joined"
 TIMES = 20
@@ -41,24 +42,6 @@ def stopped(child) -> Iterator[Callable[..., Child]]:
         one.dispose()
     for topic in rm.topics():
         rm.unlink(topic.name, force=True)
-
-
-class Interrupted(Exception):
-    pass
-
-
-@contextmanager
-def interrupted_after(seconds: float) -> Iterator[None]:
-    def interrupt(*_: object) -> None:
-        raise Interrupted
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def keeps_to_its_timeout(wait: Callable[[], object], error: type[Exception] | None = None) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,30 +21,6 @@ from tests.conftest import PATIENCE_S, Child
 InThread = Callable[..., Callable[[], Any]]
 Until = Callable[[Callable[[], object]], None]
 CALLS = 200
-
-
-def echo(server: rm.Server[bytes, bytes]) -> None:
-    """`hold` is answered when `free` comes."""
-    held = []
-    for request in server:
-        if request.data == b"hold":
-            held.append(request)
-            continue
-        if request.data == b"free":
-            for each in held:
-                each.reply(b"freed")
-            held.clear()
-        request.reply(request.data)
-
-
-@pytest.fixture
-def client(in_thread: InThread) -> Iterator[rm.Client[bytes, bytes]]:
-    with rm.Server("infer") as server:
-        done = in_thread(echo, server)
-        with rm.Client("infer") as client:
-            yield client
-        server.close()
-        done()
 
 
 def calls_alone(client: rm.Client[bytes, bytes]) -> None:

@@ -158,27 +158,11 @@ def test_map_sends_at_once_and_no_more_than_its_buffer() -> None:
 # ------------------------------------------------------------------------------------------------ futures and loops
 
 
-def echo(server: rm.Server[bytes, bytes]) -> None:
-    held = []
-    for request in server:
-        held.append(request) if request.data == b"hold" else request.reply(request.data)
-
-
-@pytest.fixture
-def echoing(in_thread: InThread) -> Iterator[rm.Client[bytes, bytes]]:
-    with rm.Server("infer") as server:
-        done = in_thread(echo, server)
-        with rm.Client("infer") as client:
-            yield client
-        server.close()
-        done()
-
-
-def test_a_future_expires_while_other_replies_keep_coming(echoing: rm.Client[bytes, bytes]) -> None:
-    held = echoing.submit(b"hold", timeout=0.2)
+def test_a_future_expires_while_other_replies_keep_coming(client: rm.Client[bytes, bytes]) -> None:
+    held = client.submit(b"hold", timeout=0.2)
     begun_s = time.monotonic()
     while not held.done():
-        echoing.submit(b"x").result(PATIENCE_S)
+        client.submit(b"x").result(PATIENCE_S)
         assert time.monotonic() - begun_s < PATIENCE_S
     with pytest.raises(rm.Timeout):
         held.result(0)
@@ -187,29 +171,29 @@ def test_a_future_expires_while_other_replies_keep_coming(echoing: rm.Client[byt
 @pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning"
 )  # asyncio's, of what was left in the loop
-def test_an_event_loop_that_was_closed_with_a_call_under_way(echoing: rm.Client[bytes, bytes]) -> None:
+def test_an_event_loop_that_was_closed_with_a_call_under_way(client: rm.Client[bytes, bytes]) -> None:
     loop = asyncio.new_event_loop()
-    task = loop.create_task(echoing.acall(b"x"))
+    task = loop.create_task(client.acall(b"x"))
     loop.call_soon(loop.stop)
     loop.run_forever()  # the call was sent; its reply is received by the thread of the futures
     loop.close()
     for _ in range(3):
-        assert echoing.submit(b"y").result(PATIENCE_S) == b"y"
+        assert client.submit(b"y").result(PATIENCE_S) == b"y"
     assert not task.done()
-    assert asyncio.run(echoing.acall(b"z", timeout=PATIENCE_S)) == b"z"
+    assert asyncio.run(client.acall(b"z", timeout=PATIENCE_S)) == b"z"
     del task, loop
     gc.collect()
 
 
-def test_loops_do_not_stay(echoing: rm.Client[bytes, bytes]) -> None:
+def test_loops_do_not_stay(client: rm.Client[bytes, bytes]) -> None:
     for _ in range(20):
-        assert asyncio.run(echoing.acall(b"x", timeout=PATIENCE_S)) == b"x"
+        assert asyncio.run(client.acall(b"x", timeout=PATIENCE_S)) == b"x"
     gc.collect()
     assert sum(isinstance(each, asyncio.AbstractEventLoop) for each in gc.get_objects()) < 5
 
 
 def test_what_ends_the_thread_of_the_futures_fails_them(
-    echoing: rm.Client[bytes, bytes], monkeypatch: pytest.MonkeyPatch
+    client: rm.Client[bytes, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(futures: object) -> list[Any]:
         raise rm.Corrupt("broken")
@@ -218,6 +202,6 @@ def test_what_ends_the_thread_of_the_futures_fails_them(
     with monkeypatch.context() as patched:
         patched.setattr("ringmain.backends.shm._futures.Futures._wait", fails)
         with pytest.raises(rm.Corrupt):
-            echoing.submit(b"x").result(PATIENCE_S)
-    assert echoing.submit(b"x").result(PATIENCE_S) == b"x"
+            client.submit(b"x").result(PATIENCE_S)
+    assert client.submit(b"x").result(PATIENCE_S) == b"x"
     assert threading.active_count() <= before + 2, "the one that ended may still be on its way out"

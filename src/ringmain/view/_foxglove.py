@@ -30,9 +30,10 @@ from ringmain.view._foxglove_services import Convert, FoxgloveServices
 from ringmain.view._live import NAME
 from ringmain.view._pictures import of_frame
 from ringmain.view._rerun_server import ViewerFailed, check_free
+from ringmain.view._session import repeat
 from ringmain.view._shown import Image, Pixels
 
-_LOOK_S, _PERIOD_S = 0.5, 0.01
+_LOOK_S, PERIOD_S = 0.5, 0.01
 _MOST_AT_ONCE = 1000
 _MOST_PEEKED = 1 << 24
 _BACKLOG = 1 << 16
@@ -98,10 +99,7 @@ class FoxgloveServer:
 
     def run(self, stop: threading.Event) -> None:
         """Until `stop` is set."""
-        while not stop.is_set():
-            began_s = time.monotonic()
-            self.turn()
-            stop.wait(max(0.0, began_s + _PERIOD_S - time.monotonic()))
+        repeat(self.turn, PERIOD_S, stop)
 
     def turn(self) -> None:
         """Announces what is new, and forwards what has come."""

@@ -26,11 +26,11 @@ from ringmain.recording._segment.segment import time_ns_of
 from ringmain.typed import Schema
 from ringmain.view._counts import Counts
 from ringmain.view._forms import RAW, Form, form_of
-from ringmain.view._foxglove import Listener, start
+from ringmain.view._foxglove import PERIOD_S, Listener, start
 from ringmain.view._pictures import of_frame
+from ringmain.view._session import repeat
 from ringmain.view._shown import Image, Pixels
 
-_PERIOD_S = 0.01
 _MOST_ROWS = 1024
 """Given at once: a pause is noticed between two, and a viewer keeps up."""
 _COLUMNS = ("topic", "epoch", "publish_time", "publish_ns", "lost", "payload")
@@ -81,10 +81,7 @@ class FoxglovePlayback:
 
     def run(self, stop: threading.Event) -> None:
         """Until `stop` is set."""
-        while not stop.is_set():
-            began_s = time.monotonic()
-            self.turn()
-            stop.wait(max(0.0, began_s + _PERIOD_S - time.monotonic()))
+        repeat(self.turn, PERIOD_S, stop)
 
     def turn(self) -> None:
         """Gives what was published up to now."""

@@ -49,7 +49,9 @@ def wait(stop: threading.Event, check: Callable[[], object]) -> None:
 def follow(source: Source, sink: Sink, stop: threading.Event, check: Callable[[], object] = lambda: None) -> None:
     """Shows what comes, until `stop` is set. `check` is called about once a second, and may raise."""
     about_s = 0.0
-    while not stop.is_set():
+
+    def turn() -> None:
+        nonlocal about_s
         began_s = time.monotonic()
         for topic, things in source.take():
             sink.show(topic, things)
@@ -57,4 +59,13 @@ def follow(source: Source, sink: Sink, stop: threading.Event, check: Callable[[]
             check()
             sink.about(source.counts)
             about_s = began_s + _ABOUT_S
-        stop.wait(max(0.0, began_s + _PERIOD_S - time.monotonic()))
+
+    repeat(turn, _PERIOD_S, stop)
+
+
+def repeat(turn: Callable[[], object], period_s: float, stop: threading.Event) -> None:
+    """Until `stop` is set: begins a turn each so many seconds, or at once after one that took longer."""
+    while not stop.is_set():
+        began_s = time.monotonic()
+        turn()
+        stop.wait(max(0.0, began_s + period_s - time.monotonic()))
