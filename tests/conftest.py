@@ -51,13 +51,21 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-STARTS_SPARK = ("tests/pipeline/test_pipeline.py", "tests/spark/test_source.py", "tests/spark/test_stream.py")
+STARTS_SPARK = (
+    "tests/pipeline/test_pipeline.py",
+    "tests/spark/test_source.py",
+    "tests/spark/test_stream.py",
+    "tests/datasets/test_build.py::test_spark_makes_the_same_table",
+    "tests/pipeline/test_fleet.py::test_a_robot_is_aligned_with_itself",
+    "tests/pipeline/test_upkeep.py::test_after_retention_spark_filters",
+    "tests/pipeline/test_upkeep.py::test_spark_reads_all_types",
+    "tests/project/test_examples.py::test_a_policy_learns_from_a_grid_that_spark_makes",
+)
 
 
 def shared_by(nodeid: str) -> str:
-    """The tests for which this is the same are run by one process: those of a file, and all that start Spark."""
-    file = nodeid.partition("::")[0]
-    return "spark" if file in STARTS_SPARK else file
+    """The tests for which this is the same are run by one process: those of a file, and all that share one Spark."""
+    return "spark" if nodeid.startswith(STARTS_SPARK) else nodeid.partition("::")[0]
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -97,6 +105,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes longest begins first, so that no process is left with it at the end."""
+    starting = [item.nodeid for item in items if item.get_closest_marker("each_run")]
+    if apart := [nodeid for nodeid in starting if shared_by(nodeid) != "spark"]:
+        raise pytest.UsageError(f"would start another Spark, unless STARTS_SPARK has them: {', '.join(apart)}")
     items.sort(key=lambda item: item.get_closest_marker("long") is None and shared_by(item.nodeid) != "spark")
 
 

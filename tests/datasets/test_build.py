@@ -139,6 +139,46 @@ def test_a_build_that_died_is_done_again_with_the_same_rows(
     check(lake, "pick", NEWEST, TASKS)
 
 
+@pytest.mark.parametrize("point", crash_points("datasets"))
+def test_a_build_that_died_and_whose_rows_are_gone_says_so_and_is_done_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    """Files that were joined with newer ones, and deleted; then also the log of the version."""
+    tasks(tmp_path / "all" / "one", 0, 50)
+    lake = pipeline(tmp_path / "all", tmp_path / "lake")
+    build(lake, "other", NEWEST, TASKS, engine="local")
+    build(lake, "pick", NEWEST, TASKS, engine="local")
+    tasks(tmp_path / "all" / "two", 50, 80, epoch=2)
+    pipeline(tmp_path / "all", tmp_path / "lake")
+
+    def die(label: str) -> None:
+        if label == point:
+            raise KeyboardInterrupt
+
+    def fails_as_told(rebuild: bool) -> None:
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr("ringmain.datasets._build._crash.point", die)
+            build(lake, "pick", NEWEST, TASKS, engine="local", rebuild=rebuild)
+
+    fails_as_told(rebuild=False)
+    for _ in lake.maintain(keep_hours=0):
+        pass
+    said = r"train/pick of .* died, and cannot go on: it had read version \d+ of \S+, .*rebuild=True"
+    with pytest.raises(LakeError, match=said):
+        build(lake, "pick", NEWEST, TASKS, engine="local")
+    tasks(tmp_path / "all" / "three", 0, 20, host="robot-2")
+    pipeline(tmp_path / "all", tmp_path / "lake")
+    with pytest.raises(LakeError, match=said):
+        build(lake, "pick", NEWEST, TASKS, engine="local")
+    fails_as_told(rebuild=True)  # which is done again like any other
+    build(lake, "pick", NEWEST, TASKS, engine="local")
+    check(lake, "pick", NEWEST, TASKS)
+    assert build(lake, "pick", NEWEST, TASKS, engine="local", rebuild=True).made == 5
+    build(lake, "other", NEWEST, TASKS, engine="local")
+    for name in ("pick", "other"):
+        check(lake, name, NEWEST, TASKS)
+
+
 def test_upkeep_of_the_lake_changes_nothing_and_forgets_hosts(tmp_path: Path) -> None:
     tasks(tmp_path / "all" / "one", 0, 40)
     lake = pipeline(tmp_path / "all", tmp_path / "lake")
@@ -198,6 +238,7 @@ def test_recipes_and_names(tmp_path: Path) -> None:
     check(lake, "own", NEWEST, Episodes(table=table))
 
 
+@pytest.mark.each_run
 def test_spark_makes_the_same_table(spark: Any, tmp_path: Path) -> None:
     drive(tmp_path / "all" / "one")
     tasks_of_two = drive(tmp_path / "all" / "two", host="robot-2", episodes=4)

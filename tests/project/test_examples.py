@@ -42,12 +42,14 @@ def test_example(script: Path, tmp_path: Path):
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.spark
-def test_a_policy_learns_from_a_grid_that_spark_makes(tmp_path: Path):
-    command = [sys.executable, str(EXAMPLES / "learn_from_recordings" / "main.py"), "--spark"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=280, env=dict(os.environ))
-    assert done.returncode == 0, done.stderr
-    assert re.search(r"10 episodes made.* by Spark", done.stdout)
+@pytest.mark.each_run
+def test_a_policy_learns_from_a_grid_that_spark_makes(spark, monkeypatch, capsys):
+    """In this process, so that it finds the session that the other tests have."""
+    monkeypatch.setattr(sys, "argv", ["main.py", "--spark"])
+    runpy.run_path(str(EXAMPLES / "learn_from_recordings" / "main.py"), run_name="__main__")
+    said = capsys.readouterr().out
+    assert re.search(r"10 episodes made.* by Spark", said)
+    assert re.search(r"from the middle at the end: \S+ untrained, \S+ trained", said)
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.parent.name)

@@ -35,6 +35,7 @@ def runtime_dir_of_session() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def spark(runtime_dir_of_session: Path) -> Iterator[Any]:
+    pytest.importorskip("pyspark")
     import ringmain.spark
 
     made = ringmain.spark.session(master="local[2]", brief=True, **{"spark.driver.memory": "3g"})

@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 
 import ringmain
 from ringmain import _crash
-from ringmain.datasets._changes import Stretch, added
+from ringmain.datasets._changes import Stretch, added, is_whole
 from ringmain.datasets._episodes import Episodes, Span
 from ringmain.datasets._grid import Grid
 from ringmain.datasets._gridded import EPISODE, one_episode, schema_of
@@ -126,6 +126,7 @@ def build(
     engine: Engine = "spark",
     spark: SparkSession | None = None,
     master: str | None = None,
+    rebuild: bool = False,
 ) -> Built:
     """Make the table `train/NAME` of a lake, or bring it up to date. `gold/episodes` has its episodes.
 
@@ -133,6 +134,8 @@ def build(
 
     engine: the episodes are made by a job of Spark: in the session `spark`, or one that is started, on `master`. With
     "local" this process makes them one after the other, without a JVM.
+    rebuild: all episodes are made again, also if a build had begun: for one that died, when upkeep has deleted since
+    what it had read.
     """
     if not _NAME.fullmatch(name):
         raise InvalidArgument(f"{name!r}: the name of a data set has letters, digits, - and _, at most 100")
@@ -143,7 +146,7 @@ def build(
     tables = lake if isinstance(lake, Lake) else Lake(lake)
     tables.check_version()
     run = _runner(engine, spark, master)
-    return _Build(tables, name, grid, episodes, run).do()
+    return _Build(tables, name, grid, episodes, run, rebuild).do()
 
 
 Run = Callable[[Callable[[int], Job]], tuple[list[Report], str]]
@@ -174,6 +177,7 @@ class _Build:
     grid: Grid
     episodes: Episodes
     run: Run
+    rebuild: bool
     built: Built = field(default_factory=Built)
 
     @property
@@ -187,19 +191,21 @@ class _Build:
         if last is not None and last.recipe != wanted:
             raise LakeError(f"{self.table} of {self.lake.uri} has another recipe, {last.recipe}: use another name")
         topics = self.episodes.needs(self.grid.topics)
-        if last is not None and last.state == BEGUN:
-            now, before = last, last.before
+        if last is not None and last.state == BEGUN and not self.rebuild:
+            now = last
+            self._check_readable(now)
         else:
-            before = {} if last is None else last.versions
+            before = {} if last is None or self.rebuild else last.versions
             versions = dict(OfLake(self.lake).pinned(topics).versions)
-            if last is not None and self._same(versions, before) and self.episodes.table is None:
+            same = last is not None and self._same(versions, before) and self.episodes.table is None
+            if same and not self.rebuild:
                 return self.built
             there = self.lake.snapshot(EPISODES_TABLE)
-            number = 0 if last is None else last.build + 1
-            now = Progress(self.name, number, BEGUN, wanted, versions, before, -1 if there is None else there.version)
+            number, known = 0 if last is None else last.build + 1, -1 if there is None else there.version
+            now = Progress(self.name, number, BEGUN, wanted, versions, before, known, self.rebuild)
             progresses.put(now)
         _crash.point("build: begun, nothing written")
-        self._make(now, before)
+        self._make(now)
         _crash.point("build: tables committed, not done")
         progresses.put(msgspec.structs.replace(now, state=DONE))
         self.built.seconds = time.monotonic() - began
@@ -210,10 +216,21 @@ class _Build:
         names = {*versions, *before} - (set() if self.episodes.incidents else {INCIDENTS.name})
         return all(versions.get(name) == before.get(name) for name in names)
 
-    def _make(self, now: Progress, before: dict[str, int]) -> None:
+    def _check_readable(self, begun: Progress) -> None:
+        """Raises if upkeep has deleted what a build that died had begun to read."""
+        for name, version in [*begun.versions.items(), (EPISODES_TABLE, begun.episodes_version)]:
+            if version >= 0 and not is_whole(self.lake, name, version):
+                raise LakeError(
+                    f"a build of {self.table} of {self.lake.uri} died, and cannot go on: it had read version {version} "
+                    f"of {name}, of which upkeep has deleted files. build(..., rebuild=True) makes all episodes again"
+                )
+
+    def _make(self, now: Progress) -> None:
         source = OfLake(self.lake, now.versions)
         known = self._known(now.episodes_version)
-        todo, gone = self._changed(source, known, before)
+        todo, gone = self._changed(source, known, now.before)
+        if now.whole:
+            gone = {*known.column("episode").to_pylist()} - {span.id for span in todo}
         schema = self._schema(source)
 
         def job_of(tasks: int) -> Job:
@@ -286,6 +303,8 @@ class _Build:
 
         def change(found: Snapshot | None) -> Change:
             hit, rest = _without(self.lake, self.table, found, "rm_time", EPISODE, replaced, schema)
+            if now.whole:  # a build that died may have left episodes that no table of episodes knows
+                hit, rest = [] if found is None else found.files(), []
             made.extend(self._written(now.build, self.table, rest))
             properties = {RECIPE: msgspec.json.encode(now.recipe).decode()}
             return Change(schema, [*files, *made], hit, ("rm_host", "rm_time"), properties)

@@ -14,6 +14,8 @@ from urllib.parse import unquote
 
 import msgspec
 import pyarrow as pa
+from deltalake.exceptions import DeltaError
+from pyarrow.fs import FileSelector
 
 from ringmain.datasets._sources import PUBLISH_TIME, RM_HOST
 from ringmain.lake._tables import Tables, micros
@@ -53,6 +55,15 @@ def added(lake: Tables, table: str, since: int, until: int) -> Iterator[Stretch]
             add: dict[str, Any] | None = msgspec.json.decode(line).get("add")
             if add is not None and _OF_A_BATCH.match(name := unquote(add["path"])):
                 yield from _stretches(lake, table, name, msgspec.json.decode(add.get("stats") or "{}"))
+
+
+def is_whole(lake: Tables, table: str, version: int) -> bool:
+    """Are all files of this version there, and its log? Upkeep deletes those of old versions."""
+    try:
+        wanted = {uri.rpartition("/")[2] for uri in lake.table(table, version).file_uris()}
+    except DeltaError:
+        return False
+    return wanted <= {info.base_name for info in lake.filesystem().get_file_info(FileSelector(table))}
 
 
 def _stretches(lake: Tables, table: str, name: str, stats: dict[str, Any]) -> Iterator[Stretch]:

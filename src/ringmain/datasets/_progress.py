@@ -32,6 +32,8 @@ class Progress(msgspec.Struct):
     """and that the build before had read."""
     episodes_version: int
     """Of `gold/episodes` when it began; -1: there was none."""
+    whole: bool = False
+    """All episodes are made again, and replace all that is in the table."""
 
 
 class Progresses:
