@@ -186,7 +186,7 @@ cores: setup  ## what only quiet cores show: deaths, wake-ups, fairness, figures
 abi:  ## does libringmain.so still have what programs of the last release use? abidiff (Debian: abigail-tools)
 	@$(PYTHON) tools/abi.py
 
-failing-calls: setup  ## every allocation, and every system call of a send, a wait, a recording and a replay, fails once; minutes
+failing-calls: setup  ## every allocation, and every system call of a send, a wait, a recording, an upload and a replay, fails once; minutes
 	@$(BIN)/python tests/lab/failing_allocations.py
 	@$(BIN)/python tests/lab/failing_calls.py
 

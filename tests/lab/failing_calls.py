@@ -89,27 +89,69 @@ WAIT = """
         except rm.Timeout:
             pass
 """
-RECORD = """
-    import shutil
-    folder = tempfile.mkdtemp(dir="/dev/shm")
-    try:
-        with rm.Publisher("t", contract="reliable") as pub, rm.Recorder(folder + "/drive", ["t"]) as recorder:
-            for number in range(150):
-                pub.send(b"%d" % number, timeout=20)
-        table = rm.Recording(folder + "/drive").to_arrow()
-        got = [bytes(payload.as_py()) for payload in table["payload"]]
-        assert got == [b"%d" % number for number in range(150)], len(got)
-        with rm.Subscriber("t") as sub, rm.Player(folder + "/drive", speed=float("inf")) as player:
-            player.run()
-            assert sub.recv_many(1000, timeout=20) == got
-    finally:
-        shutil.rmtree(folder)
+RECORDINGS = """
+import glob, itertools, pathlib
+import ringmain.recording as recording
+runs = itertools.count()
+wanted = [b"%d" % number for number in range(150)]
+def new():
+    return "{{}}/recorded-{{}}-{{}}".format(os.environ["RINGMAIN_DIR"], os.getpid(), next(runs))
+def rows(folder):
+    return [bytes(payload.as_py()) for payload in rm.Recording(folder).to_arrow()["payload"]]
+def check_what_others_left():
+    for folder in glob.glob(os.environ["RINGMAIN_DIR"] + "/recorded-*"):
+        if "-{{}}-".format(os.getpid()) not in folder and os.path.exists(folder + "/meta.json"):
+            got = rows(folder)
+            assert got == wanted[: len(got)], (folder, len(got))
+{before}
+work()
 """
+RECORD = """
+    check_what_others_left()
+    folder = new()
+    with (
+        rm.Publisher("t", contract="reliable") as pub,
+        rm.Recorder(folder, ["t"], segment_bytes=2000, flush_interval_s=0) as recorder,
+    ):
+        for data in wanted:
+            pub.send(data, timeout=20)
+    got = rows(folder)
+    assert got == wanted, len(got)
+"""
+UPLOAD = """
+    check_what_others_left()
+    folder, store = new(), pathlib.Path(new().replace("recorded", "store"))
+    with (
+        rm.Publisher("t", contract="reliable") as pub,
+        rm.Recorder(folder, ["t"], segment_bytes=2000, flush_interval_s=0, sealed_uri=store.as_uri()) as recorder,
+    ):
+        for data in wanted:
+            pub.send(data, timeout=20)
+    recording.upload(folder)
+    assert rows(folder) == rows(store) == wanted, (len(rows(folder)), len(rows(store)))
+    assert not glob.glob(folder + "/*.parquet")
+"""
+REPLAYED = """
+folder = new()
+with rm.Publisher("t", contract="reliable") as pub, rm.Recorder(folder, ["t"], segment_bytes=2000) as recorder:
+    for data in wanted:
+        pub.send(data, timeout=20)
+"""
+REPLAY = """
+    with rm.Publisher("t", contract="reliable"), rm.Subscriber("t") as sub:  # who may not say that it waits comes later
+        with rm.Player(folder, speed=float("inf")) as player:
+            player.run()
+        got = sub.recv_many(1000, timeout=20)
+        assert got == wanted, len(got)
+"""
+# Recordings are made once before, since ringmain imports as it goes.
 PROGRAMS = {
     "send on reliable": ("", SEND.format(contract="reliable")),
     "send on work": ("", SEND.format(contract="work")),
     "wait": (SENDER, WAIT),
-    "record": ("work()", RECORD),  # once before, since it imports as it goes
+    "record and seal": (RECORDINGS.format(before=""), RECORD),
+    "upload": (RECORDINGS.format(before=""), UPLOAD),
+    "replay": (RECORDINGS.format(before=REPLAYED), REPLAY),
 }
 
 # What the manual pages say that each may fail with. A call that is not here cannot fail, or is the interpreter's own.
@@ -235,6 +277,7 @@ def uses_of(program: str) -> Counter[str]:
     directory = Path(tempfile.mkdtemp(prefix="ringmain-calls-", dir="/dev/shm"))
     log = directory / "log"
     try:
+        (directory / "topics").mkdir()
         answer = run(program, directory / "topics", "-e trace=all", log)
         if answer != "done":
             raise RuntimeError(f"{program}: {answer}")

@@ -123,6 +123,7 @@ def _fileno(sub: rm.Subscriber[bytes]) -> object:
 RECEIVING: dict[str, Receiving] = {
     "recv": lambda sub: sub.recv(),
     "recv_message": lambda sub: sub.recv_message(),
+    "recv_messages": lambda sub: sub.recv_messages(8, timeout=None),
     "recv_many": lambda sub: sub.recv_many(8, timeout=None),
     "recv_batch": lambda sub: sub.recv_batch(8, timeout=None),
     "recv_into": lambda sub: sub.recv_into(bytearray(64)),
@@ -130,6 +131,7 @@ RECEIVING: dict[str, Receiving] = {
     "iteration": lambda sub: next(iter(sub)),
     "wait": lambda sub: rm.wait([sub]),
     "arecv": lambda sub: asyncio.run(sub.arecv()),
+    "async for": lambda sub: asyncio.run(anext(aiter(sub))),
     "fileno": _fileno,
 }
 JOINING: dict[str, Callable[[Case], object]] = {
