@@ -191,6 +191,10 @@ def _own(cells: Mapping[str, Result]) -> list[Bar | None]:
             False,
         ),
         _plain(cells, "work, hand-over of 1 ms tasks, µs", "work, hand-over of 1 ms tasks | ringmain", 10, True),
+        *(
+            _plain(cells, name, name, 2.0, True)
+            for name in (f"memory while {WINDOWS} are {what}, most / least" for what in ("written", "read"))
+        ),
         _ratio(
             cells, f"{BATCHES}, ringmain / the copy alone", f"{BATCHES} | ringmain", f"{PREFIX}{BATCHES}", 0.85, False
         ),

@@ -9,9 +9,12 @@ what is measured is what a window costs besides the reading of its pixels. The s
 Where the camera's pictures are JPEG, the other sides decode those of each window, with pillow; ringmain has decoded
 them when its file was written (`decode=True`).
 
+How memory grows with the data is the most of three sizes by the least, each in a process of its own: with four times
+and sixteen times the pixels.
+
     python -m bench.windows
 
-prints the figures, and how memory grows with the data.
+prints the figures, and the memory of larger data, too.
 """
 
 from __future__ import annotations
@@ -54,7 +57,8 @@ EPISODES = Episodes(length_s=EPISODE_S)
 BATCH = 8
 WINDOWS, BATCHES, JPEGS = "16-step windows", "16-step windows in batches of 8", "16-step windows of JPEG"
 COPY = "the copy alone"  # of a batch
-MEMORY_S = (10, 40, 160, 640)
+MEMORY_S, LARGER_S = (5, 20, 80), (160, 640)
+WRITTEN, READ = (f"memory while 16-step windows are {what}, most / least" for what in ("written", "read"))
 
 
 class State(msgspec.Struct):
@@ -251,7 +255,7 @@ def window_cells() -> list[Cell]:
             (WINDOWS, 1, False), (BATCHES, BATCH, False), *([(JPEGS, 1, True)] if find_spec("PIL") else [])
         )
         for who in (*there, *([COPY] if batch > 1 else []))
-    ]  # fmt: skip
+    ] + [Cell(name, "x", lambda _, at=at: growth()[at]) for at, name in enumerate((WRITTEN, READ))]  # fmt: skip
 
 
 def anonymous_mb() -> float:
@@ -260,9 +264,9 @@ def anonymous_mb() -> float:
     return int(next(line.split()[1] for line in lines if line.startswith("RssAnon"))) / 1024
 
 
-def memory(recording: Path) -> None:
-    """In a process of its own: how much memory it has for itself at most while the file is written, and then while all
-    windows are read."""
+def memory(recording: Path) -> float:
+    """In a process of its own: how many MB it has more for itself at most than before, while it opens all windows and
+    reads them; the first such process writes the file, too."""
     before, ended, seen = anonymous_mb(), threading.Event(), [0.0]
 
     def look() -> None:
@@ -271,29 +275,38 @@ def memory(recording: Path) -> None:
 
     thread = threading.Thread(target=look)
     thread.start()
-    windows = Windows(recording, grid=GRID, episodes=EPISODES, length=LENGTH)
-    writing, seen[0] = seen[0], 0.0
+    kept = recording.parent / "kept"
+    windows = Windows(recording, grid=GRID, episodes=EPISODES, length=LENGTH, cache=kept)
     for number in windows.order(seed=1):
         windows[number]["camera"].sum()
     ended.set()
     thread.join()
-    pixels = len(windows.episodes) * EPISODE_S * HZ * SIDE * SIDE * 3 / 1e6
-    print(
-        f"{pixels:6.0f} MB of pixels, {len(windows)} windows: at most {writing - before:.0f} MB of memory more while "
-        f"the file is written, {seen[0] - before:.0f} MB while they are read"
-    )
+    return seen[0] - before
+
+
+@cache
+def memory_of(seconds: int) -> tuple[float, float]:
+    with tempfile.TemporaryDirectory() as name:
+        record(Path(name) / "r", seconds)
+        command = [sys.executable, "-m", "bench.windows", "--memory", f"{name}/r"]
+        written, read = (float(subprocess.check_output(command, env=os.environ)) for _ in range(2))
+        return written, read
+
+
+def growth() -> tuple[float, float]:
+    written, read = zip(*map(memory_of, MEMORY_S), strict=True)
+    return max(written) / min(written), max(read) / min(read)
 
 
 def main() -> None:
     if len(sys.argv) == 3:
-        memory(Path(sys.argv[2]))
+        print(memory(Path(sys.argv[2])))
         return
     for cell in window_cells():
-        print(f"{cell.name:46} {max(cell.run(1.0) for _ in range(3)):10,.0f} /s", flush=True)
-    for seconds in MEMORY_S:
-        with tempfile.TemporaryDirectory() as name:
-            record(Path(name) / "r", seconds)
-            subprocess.run([sys.executable, "-m", "bench.windows", "--memory", f"{name}/r"], check=True, env=os.environ)
+        print(f"{cell.name:56} {max(cell.run(1.0) for _ in range(3)):10,.4g} {cell.unit}", flush=True)
+    for seconds in (*MEMORY_S, *LARGER_S):
+        pixels, (written, read) = seconds * HZ * SIDE * SIDE * 3 / 1e6, memory_of(seconds)
+        print(f"{pixels:6.0f} MB of pixels: {written:.0f} MB while the file is written, {read:.0f} MB while it is read")
 
 
 if __name__ == "__main__":
