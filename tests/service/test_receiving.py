@@ -90,6 +90,39 @@ def test_a_callback_of_a_future_may_call(client: rm.Client[bytes, bytes]) -> Non
     assert replies == [b"again"]
 
 
+def test_a_callback_that_ends_its_thread_costs_no_other_future_its_result(client: rm.Client[bytes, bytes]) -> None:
+    """`Future` passes on what is no `Exception`."""
+
+    def leave(_: object) -> None:
+        raise SystemExit
+
+    held = [client.submit(b"hold", timeout=PATIENCE_S) for _ in range(10)]
+    for each in held[::2]:
+        each.add_done_callback(leave)
+    assert client.call(b"free", timeout=PATIENCE_S) == b"free"
+    assert [each.result(PATIENCE_S) for each in held] == [b"freed"] * 10
+    assert client.submit(b"x").result(PATIENCE_S) == b"x"
+
+
+def test_what_a_thread_received_for_a_task_that_was_cancelled_is_let_go(
+    client: rm.Client[bytes, bytes],
+) -> None:
+    async def tasks() -> None:
+        task = asyncio.create_task(client.acall(b"hold", timeout=PATIENCE_S))
+        while not client.in_flight:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.01)  # the one that receives for tasks waits
+        (pump,) = client._pumps.values()
+        assert client.call(b"free", timeout=PATIENCE_S) == b"free"  # it receives, and the loop does not run meanwhile
+        task.cancel()
+        while client._pumps:
+            await asyncio.sleep(0.01)
+        assert task.cancelled()
+        assert client._end.forget(pump.waiter) == []
+
+    asyncio.run(tasks())
+
+
 @pytest.mark.parametrize("ends", ["late", "closed"])
 def test_the_next_one_receives_when_the_first_gives_up(
     client: rm.Client[bytes, bytes], in_thread: InThread, until: Until, ends: str

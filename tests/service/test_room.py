@@ -93,6 +93,40 @@ def test_a_thread_that_waits_for_room_holds_up_no_other(in_thread: InThread, unt
             waiting()
 
 
+@pytest.mark.parametrize("how", ["call", "submit", "acall"])
+def test_a_request_that_gets_room_while_its_client_closes_has_an_outcome(
+    in_thread: InThread, until: Until, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """It is sent when those in flight were told already that the client is closed."""
+    with rm.Client("infer", capacity=4096) as client:
+        futures = fill(client)
+        waiting = in_thread(
+            {
+                "call": lambda: client.call(b"last" * 225),
+                "submit": lambda: client.submit(b"last" * 225).result(PATIENCE_S),
+                "acall": lambda: asyncio.run(client.acall(b"last" * 225)),
+            }[how]
+        )
+        until(waits_for_room if how != "acall" else lambda: client._pumps)
+        close_replies = client._replies.close
+
+        def close() -> None:
+            with rm.Server("infer") as server:
+                for request in server:
+                    if request.data.startswith(b"last"):
+                        break
+                    request.reply(b"")
+                close_replies()
+
+        monkeypatch.setattr(client._replies, "close", close)
+        client.close()
+        with pytest.raises(rm.Closed):
+            waiting()
+        for future in futures:
+            with pytest.raises(rm.Closed):
+                future.result(PATIENCE_S)
+
+
 def test_a_call_that_waits_for_room_is_not_longer_for_it(in_thread: InThread, until: Until) -> None:
     with rm.Client("infer", capacity=4096) as client:
         fill(client, timeout=1.0)

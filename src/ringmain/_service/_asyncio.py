@@ -91,6 +91,7 @@ class Pump:
                     await requests.wait_for_tasks(end, self._client._replies, self.waiter, _SLICE_S)
                 elif self.waiting:
                     await asyncio.sleep(0)  # those that have their replies go on
+            end.forget(self.waiter)  # replies that a thread received for tasks that were cancelled or late
         except BaseException as error:
             with suppress(Closed):
                 for call in end.forget(self.waiter):
