@@ -241,6 +241,17 @@ def test_a_request_that_a_recorder_left_has_what_is_too_old_by_now(tmp_path: Pat
     assert [int(data) for _, _, data in seen(path, incident.id)] == [0, 1, 2, 3]
 
 
+def test_a_request_just_before_the_recorder_ends_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Flight, "tick", lambda *_: None)  # it looks for requests twenty times a second
+    path = tmp_path / "r"
+    with rm.Publisher("a", contract="reliable") as pub, rm.Recorder(path, "a", fsync="never"):
+        pub.send(b"seen")
+        asked = rm.trigger(path, "just before the end")
+    (incident,) = rm.Recording(path).incidents()
+    assert (incident.id, incident.is_open) == (asked, False)
+    assert seen(path, asked) == [("a", 0, b"seen")]
+
+
 class Imu(msgspec.Struct):
     n: int
     ax: float

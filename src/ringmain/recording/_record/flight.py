@@ -119,10 +119,7 @@ class Flight:
             return
         self._look_s = now_s + _EVERY_S
         self._writer.keep_latched({tap.topic for tap in taps() if tap.attached})
-        for asked in incidents.requests_in(self._directory):
-            if asked.id not in self.done_ids:
-                self._begin(asked.id, asked.name, asked.why, asked.time_ns, self._before_s, self._after_s)
-            incidents.done(self._directory, asked)
+        self._do_requests()
         for trigger in self._triggers:
             if trigger.silence:
                 self._look_for_silence(trigger, now_s)
@@ -135,6 +132,12 @@ class Flight:
         if now_s >= self._retention_s:
             self._retention_s = now_s + _RETENTION_S
             self._writer.leave_from_ns = self._may_begin_ns(taps()) - self._longest_before_ns
+
+    def _do_requests(self) -> None:
+        for asked in incidents.requests_in(self._directory):
+            if asked.id not in self.done_ids:
+                self._begin(asked.id, asked.name, asked.why, asked.time_ns, self._before_s, self._after_s)
+            incidents.done(self._directory, asked)
 
     def _may_begin_ns(self, taps: Iterable[Tap | FrameTap]) -> int:
         """No trigger fires from now on for a moment before this: its messages are recorded, and have been seen."""
@@ -200,7 +203,9 @@ class Flight:
         )
 
     def close(self, over: Iterable[Incident] | None = None) -> None:
-        """Note where these incidents end; by default all that are open, since recording ends."""
+        """Note where these incidents end; by default all that are open, or asked for, since recording ends."""
+        if over is None:
+            self._do_requests()
         ending = list(self.open if over is None else over)
         if not ending:
             return
