@@ -392,6 +392,7 @@ PyMethodDef methods[] = {
      "fileno()\n--\n\nA descriptor that is readable while a message is there, for select and event loops."},
     {"_raise_timeout", entry<subscriber_options::timed_out>, METH_O, "Raise what recv(timeout) would."},
     {"_arm", entry<subscriber_options::arm>, METH_O, "Ring an Event when there may be a message."},
+    {"_pass_on", entry<subscriber_options::pass_on>, METH_NOARGS, "The wait for that event was given up."},
     {"_open", entry<subscriber_options::open>, METH_VARARGS, "Join the topic, if it is there."},
     {"_close", entry<subscriber_options::close>, METH_NOARGS, "Leave the topic."},
     {"_screen", entry<subscriber_options::screen>, METH_VARARGS, "Set which senders and kinds to skip."},

@@ -141,6 +141,7 @@ PyObject* fileno(PyObject* self, PyObject*);
 PyObject* directory_count(PyObject* self, PyObject*);
 PyObject* timed_out(PyObject* self, PyObject* timeout);
 PyObject* arm(PyObject* self, PyObject* event);
+PyObject* pass_on(PyObject* self, PyObject*);
 }  // namespace subscriber_options
 
 // A receiving call: one at a time, and the descriptor is updated afterwards.

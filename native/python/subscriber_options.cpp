@@ -221,6 +221,13 @@ PyObject* arm(PyObject* self, PyObject* event) {
     return token < 0 ? nullptr : PyLong_FromLongLong(token);
 }
 
+// pass_on(): who armed it has given up.
+PyObject* pass_on(PyObject* self, PyObject*) {
+    SubscriberState* s = reinterpret_cast<SubscriberObject*>(self)->state;
+    if (!s->caller.inside()) s->pass_on();  // a thread that is inside looks itself
+    Py_RETURN_NONE;
+}
+
 }  // namespace subscriber_options
 
 }  // namespace ringmain::py

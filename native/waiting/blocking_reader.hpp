@@ -102,6 +102,12 @@ struct BlockingReader {
     void woken() {
         if (work && attached()) work->worker.woken();
     }
+    // A wait that an event was to end was given up: the message that perhaps rang it is for another worker.
+    void pass_on() {
+        if (!work || !attached() || !std::exchange(watched, false)) return;
+        work->worker.woken();
+        work->worker.pass_on(true);
+    }
     bool has_more() const { return kept || (work ? work->worker.has_more() : reader->has_more()); }
     // Is it ignored? Read from shared memory: check still_whole() afterwards.
     bool screened(const View& view) const;
@@ -216,6 +222,7 @@ void BlockingReader::detach(H& host) {
 
 template <ReaderHost H>
 void BlockingReader::leave(H& host) {
+    pass_on();
     if (work && attached()) work->finish_received();
     lost_before = lost();
     std::unique_ptr<Participant> leaving = std::move(participant);

@@ -107,6 +107,9 @@ async def receive(sub: Subscriber[T], timeout: float | None) -> Message[T]:
         message = sub.try_recv_message()
         if message is None:
             sub._raise_timeout(timeout)
+    except asyncio.CancelledError:
+        sub._pass_on()
+        raise
     return message
 
 

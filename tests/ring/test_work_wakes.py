@@ -1,21 +1,27 @@
-"""One message wakes one worker, however many sleep; several messages of one call wake as many.
+"""One message wakes one worker, however many sleep; several messages of one call wake as many. One that gives up when
+it is woken wakes another.
 
 How: three workers and a writer, all under strace. Between two marks, the writer sends messages one at a time, each when
 the one before is done; the kernel's answer to every wake-up of shared memory is how many it woke. For the second, two
-workers whose long sleeps last for hours get two messages, and each keeps the one that it takes.
+workers whose long sleeps last for hours get two messages, and each keeps the one that it takes. For the third, the
+kernel wakes the one that has slept longest, and a worker whose long sleeps last for hours gets the message.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
+import select
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import ringmain as rm
+from ringmain import _aio
 from tests import asleep
 
 PROGRAM = """
@@ -105,3 +111,38 @@ def test_messages_of_one_call_wake_as_many_workers_however_they_wait(way, child,
         for worker in workers:
             worker.tell()
             worker.finish()
+
+
+SECOND = """
+sub = rm.Subscriber("jobs")
+say("ready")
+hear()
+say(sub.recv().decode())
+hear()
+sub.close()
+"""
+
+
+@pytest.mark.parametrize("ends", ["cancelled", "closed"])
+def test_a_task_that_ends_as_it_is_woken_wakes_another_worker(ends, child, until, no_long_sleeps) -> None:
+    async def woken(pub: rm.Publisher[bytes], second: Any) -> None:
+        first = rm.Subscriber("jobs")
+        task = asyncio.create_task(first.arecv())
+        await asyncio.sleep(0.1)  # longer than its brief sleep
+        second.tell()
+        until(lambda: asleep.least_asleep(second.pid, 12) == 12)
+        pub.send(b"a")
+        select.select([_aio._LoopBell.of_running_loop()._event.fileno()], [], [], 1)  # the loop does not run meanwhile
+        if ends == "closed":
+            first.close()
+        task.cancel()
+        await asyncio.wait([task])
+        assert await asyncio.to_thread(second.line) == "a"
+        first.close()
+
+    with rm.Publisher("jobs", contract="work") as pub:
+        second = child(SECOND, env=no_long_sleeps)
+        assert second.line() == "ready"
+        asyncio.run(woken(pub, second))
+        second.tell()
+        second.finish()

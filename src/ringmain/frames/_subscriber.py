@@ -202,6 +202,9 @@ class FrameSubscriber(Endpoint, AsyncIteration, _native.FrameSubscriber):
     def _arm(self, event: _native.Event, /) -> int:
         return self._descriptors._arm(event)
 
+    def _pass_on(self) -> None:
+        self._descriptors._pass_on()
+
     def _raise_timeout(self, timeout: float | None, /) -> None:
         self._descriptors._raise_timeout(timeout)
 

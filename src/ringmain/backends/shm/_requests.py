@@ -68,7 +68,12 @@ class ShmRequests:
                 tokens.append(token)
             return tokens
 
-        await _bell().until_any_rung(arm_all, timeout)
+        try:
+            await _bell().until_any_rung(arm_all, timeout)
+        except BaseException:  # cancelled
+            for subscriber in subscribers:
+                subscriber._pass_on()
+            raise
 
     async def wait_for_room(self, publisher: Publisher) -> None:
         await _bell().until_rung(publisher._arm)
