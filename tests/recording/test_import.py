@@ -323,7 +323,7 @@ def test_a_file_that_was_cut_off_gives_what_is_whole_and_says_so(tmp_path: Path)
 @pytest.mark.parametrize(
     ("name", "content", "error", "words"),
     [
-        ("missing.mcap", None, RecordingNotFound, "no such file"),
+        ("missing.mcap", None, RecordingNotFound, "nothing to import or play .* no such file"),
         ("x.mcap", b"not really", RecordingError, "not a readable MCAP file"),
         ("x.mcap", b"", RecordingError, "not a readable MCAP file"),
         ("x.bag", b"not a bag", RecordingError, "not a readable bag"),

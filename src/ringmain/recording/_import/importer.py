@@ -108,7 +108,7 @@ def import_bag(
 
 def _open_source(path: Path, episode: int | None) -> Source:
     if not path.exists():
-        raise RecordingNotFound(f"no bag at {path}: there is no such file or directory")
+        raise RecordingNotFound(f"nothing to import or play at {path}: there is no such file or directory")
     if path.is_dir() and ((path / "meta" / "info.json").exists() or next(path.rglob("*.parquet"), None) is not None):
         from ringmain.recording._import.lerobot import Dataset  # only data sets need numpy
 
