@@ -25,7 +25,8 @@ LEVELS = (
     },
     {"_reader"},
     {"_record", "_replay", "_mcap", "_figures", "_scan"},
-    {"_past", "_seam"},
+    {"_past"},
+    {"_seam"},
     {"_import", "_history", "_offsets"},
     {"__init__"},
 )

@@ -362,6 +362,10 @@ def test_typed_screened_and_by_asyncio(tmp_path: Path, until: Until) -> None:
             pub.send(Tick(18), kind="k1")
             pub.send(Tick(19), kind="k2")
             assert sub.recv(timeout=PATIENCE_S) == Tick(19), "screened in the ring, too"
+            sub.ignore_kinds.add("k2")
+            pub.send(Tick(20), kind="k2")
+            pub.send(Tick(21), kind="k0")
+            assert sub.recv(timeout=PATIENCE_S) == Tick(21), "and as it is changed since"
         with rm.Subscriber("t", type=Tick, since=4, recording=rm.Recording(tmp_path / "r")) as sub:
             assert [tick.n for tick in sub.recv_many(100, timeout=PATIENCE_S)][:4] == [5, 6, 7, 8]
         with pytest.raises(rm.SchemaMismatch):

@@ -1,13 +1,9 @@
 """History, then live: `rm.Subscriber("ticks", since="2h", recording="drive")`. It gives what was recorded, and goes on
 with the ring.
 
-    recording ──► its end for now ──► join the ring at its oldest message ──► what is recorded meanwhile ──► the ring
-
-The invariants owned here: of each life of the topic, messages given + messages counted as lost = the number of messages
-from the first given to the newest; those that neither the recording nor the ring has are counted at the *seam*, in
-`lost` of the first message after it. Until it joins, the topic does not know of it: no writer waits for a reader of
-history. Where the ring has lapped it before all that it had taken was given, the recording is asked again; it is past
-the seam once nothing waits. What the recording gives is in _past.py, what waits of the ring in _seam.py.
+The invariant owned here: of each life of the topic, messages given + messages counted as lost = the number of messages
+from the first given to the newest, also where some are screened out. What the recording gives is in _past.py, how it
+goes on with the ring in _seam.py.
 """
 
 from __future__ import annotations
@@ -15,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,16 +26,32 @@ from ringmain._message import Message
 from ringmain._screens import Screened
 from ringmain._subscriber import Subscriber
 from ringmain._topic_info import parse_schema
-from ringmain.errors import Closed, DecodeError, RingmainError, Timeout, Unsupported, no_message
+from ringmain.errors import Closed, DecodeError, Timeout, Unsupported, no_message
 from ringmain.recording._format import RING_SCHEMA
 from ringmain.recording._past import Past, Since
 from ringmain.recording._reader import Recording
-from ringmain.recording._seam import EMPTY, Ahead, HistoryBatch
+from ringmain.recording._record.continuity import lost_in
+from ringmain.recording._seam import EMPTY, EVERY_S, Seam
 
-_SEAM_S = 2.0  # for what the recorder has taken and not written yet; a recorder flushes ten times a second
-_EVERY_S = 0.02  # the recording is looked at so often then
-_LISTED, _LISTED_BYTES = 256, 1 << 20  # rows that become Python objects at once: of one by one, each takes 10 us
-_LOST = RING_SCHEMA.get_field_index("lost")
+_LOST, _DATA = (RING_SCHEMA.get_field_index(name) for name in ("lost", "data"))
+
+
+class HistoryBatch:
+    """What `recv_batch` of a subscriber with `since=` gives: like a `Batch`, from the recording or the ring."""
+
+    def __init__(self, rows: pa.RecordBatch, epoch: int) -> None:
+        self._rows, self.epoch = rows, epoch
+        self.lost = lost_in(rows)
+        self.nbytes = int(pc.sum(pc.binary_length(rows.column(_DATA))).as_py() or 0)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> object:
+        return self._rows.__arrow_c_array__(requested_schema)
+
+    def __arrow_c_schema__(self) -> object:
+        return self._rows.schema.__arrow_c_schema__()
 
 
 class HistorySubscriber(Screened, AsyncIteration, Closing):
@@ -68,24 +81,13 @@ class HistorySubscriber(Screened, AsyncIteration, Closing):
         if not backends.TABLE[backends.choose(live.get("backend"))].native:
             raise Unsupported("a recording is gone on with in shared memory: since= is for the backend 'shm'")
         self.topic = _names.check_topic(topic)
-        self._live_options = {**live, "start": "oldest", "type": type}
         self._codec: Any = typed.codec_for(type) if type is not None else None
-        self._live: Subscriber[Any] | None = None
+        self._ring: Subscriber[Any] | None = None  # past the seam, where the ring alone counts what is lost
         self._closed = False
         self._screen_by(ignore_senders, ignore_kinds, only_senders, only_kinds)
         self._past = Past(topic, since, recording, self._codec)
-        self._rows = EMPTY  # what is given next, of the recording or of the ring at the seam
-        self._row, self._epoch = 0, 0
-        self._listed: list[dict[str, Any]] = []  # the next of them
-        self._of_ring = False  # are they of the ring?
-        self._over = False  # has all of the recording been given that comes before the ring's next message?
-        self._settled = False  # is it past the seam? Then the ring alone counts what is lost.
-        self._ahead: Ahead | None = None
-        self._joined_at: tuple[int, int] | None = None  # (epoch, sequence) of the first message of the ring for us
-        self._reaching: tuple[int, int] | None = None  # up to this one the recording is read
-        self._deadline_s = self._look_s = 0.0
-        self._is_last_look = self._gave_up = False  # at the recording, for what comes before that message
-        self._carried = self._lost = self._live_before = 0
+        self._seam = Seam(self._past, partial(Subscriber, topic, **{**live, "start": "oldest", "type": type}))
+        self._carried = self._lost = self._ring_lost_before = 0
         self._gave_past = False  # was the last message one of the recording?
         close_at_exit(self)
 
@@ -94,12 +96,12 @@ class HistorySubscriber(Screened, AsyncIteration, Closing):
     @property
     def live(self) -> bool:
         """Is it past the seam, in the ring? False: what it gives next is from the recording, as far as is known."""
-        return self._over and (self._of_ring or not self._has_rows())
+        return self._seam.is_over and (self._seam.is_of_ring or not self._seam.has_rows())
 
     @property
     def lost(self) -> int:
         """Messages lost since the first one given: by the recorder, at the seam, and in the ring since."""
-        return self._lost + (self._live.lost - self._live_before if self._settled and self._live is not None else 0)
+        return self._lost + (self._ring.lost - self._ring_lost_before if self._ring is not None else 0)
 
     @property
     def closed(self) -> bool:
@@ -108,24 +110,24 @@ class HistorySubscriber(Screened, AsyncIteration, Closing):
     @property
     def epoch(self) -> int | None:
         """Which life of the topic the last message was of."""
-        if self._settled and self._live is not None and not self._has_rows():
-            return self._live.epoch
-        return self._epoch or None
+        if self._ring is not None and not self._seam.has_rows():
+            return self._ring.epoch
+        return self._seam.epoch or None
 
     @property
     def schema(self) -> typed.Schema | None:
         """What the messages of this life look like, if they are typed."""
-        here = self._live.schema if self._settled and self._live is not None else None
+        here = self._ring.schema if self._ring is not None else None
         return here or parse_schema(self._past.schema(self.epoch))
 
     def try_recv_message(self) -> Message[Any] | None:
         """The next message, or None at once."""
         self._check_open()
         while self._fill():
-            self._gave_past = not self._of_ring
-            if (message := self._given(self._next_row())) is not None:
+            self._gave_past = not self._seam.is_of_ring
+            if (message := self._given(self._seam.next_row())) is not None:
                 return message
-        message = self._live.try_recv_message() if self._settled and self._live is not None else None
+        message = self._ring.try_recv_message() if self._ring is not None else None
         self._gave_past = self._gave_past and message is None
         return message
 
@@ -174,13 +176,11 @@ class HistorySubscriber(Screened, AsyncIteration, Closing):
         while True:
             self._check_open()
             if self._fill():
-                taken = self._rows.slice(self._row, max_messages)
-                self._pass(len(taken))
-                if len(batch := self._batch(taken)):
+                if len(batch := self._batch(self._seam.take(max_messages))):
                     return batch
                 continue
-            if self._settled and self._live is not None:
-                found = self._live.recv_batch(max_messages, timeout=0, max_bytes=max_bytes)
+            if self._ring is not None:
+                found = self._ring.recv_batch(max_messages, timeout=0, max_bytes=max_bytes)
                 if len(found):
                     return HistoryBatch(pa.record_batch(found), found.epoch)
             left_s = None if deadline_s is None else deadline_s - time.monotonic()
@@ -190,11 +190,11 @@ class HistorySubscriber(Screened, AsyncIteration, Closing):
 
     def borrow(self, timeout: float | None = None) -> _native.Lease:
         """As `Subscriber.borrow`, past the seam."""
-        if self._fill() or not self._settled or self._live is None:
+        if self._fill() or self._ring is None:
             raise Unsupported(
                 "a message of a recording is not in the ring: receive it, and borrow once sub.live is true"
             )
-        return self._live.borrow(timeout)
+        return self._ring.borrow(timeout)
 
     def __iter__(self) -> HistorySubscriber:
         return self
@@ -210,13 +210,13 @@ class HistorySubscriber(Screened, AsyncIteration, Closing):
         deadline_s = None if timeout is None else time.monotonic() + timeout
         while (message := self.try_recv_message()) is None:
             left_s = None if deadline_s is None else max(0.0, deadline_s - time.monotonic())
-            if self._settled and self._live is not None:
-                return await _aio.receive(self._live, left_s)
+            if self._ring is not None:
+                return await _aio.receive(self._ring, left_s)
             if left_s == 0:
                 self._raise_timeout(timeout)
-            if not self._over:
-                left_s = _EVERY_S if left_s is None else min(_EVERY_S, left_s)
-            if (ring := _ring_of(self)) is not None:
+            if not self._seam.is_over:
+                left_s = EVERY_S if left_s is None else min(EVERY_S, left_s)
+            if (ring := self._seam.waits_for()) is not None:
                 await _aio.until_changed(ring, left_s)
             else:
                 await asyncio.sleep(left_s or 0.0)
@@ -232,90 +232,24 @@ class HistorySubscriber(Screened, AsyncIteration, Closing):
     def close(self) -> None:
         """Leave the topic, if it has joined it. Closing twice is harmless."""
         self._closed = True
-        if self._live is not None:
-            self._live.close()
-
-    # ------------------------------------------------------------------------------------- history, and the seam
-
-    def _has_rows(self) -> bool:
-        return self._row < len(self._rows)
-
-    def _next_row(self) -> dict[str, Any]:
-        if not self._listed:
-            rows = len(self._rows) - self._row
-            most = max(1, min(_LISTED, rows, rows * _LISTED_BYTES // max(1, self._rows.nbytes)))
-            self._listed = self._rows.slice(self._row, most).to_pylist()[::-1]
-        self._row += 1
-        return self._listed.pop()
-
-    def _pass(self, rows: int) -> None:
-        self._row += rows
-        del self._listed[-rows:]
-
-    def _fill(self) -> bool:
-        """Are there rows to give? Reads on, joins the topic at the recording's end, and takes what the ring has."""
-        while not self._has_rows():
-            if self._settled:
-                return False
-            if self._ahead is not None and self._is_the_rings_turn(self._ahead):
-                if self._ahead.first() is None:
-                    self._settle()
-                    return False
-                self._give(*self._ahead.pop(), of_ring=True)
-            elif (found := self._past.take()) is not None:
-                self._give(*found, of_ring=False)
-            elif self._ahead is None:
-                self._join()
-                self._past.look_again()
-            elif self._is_last_look:
-                self._gave_up = True
-            elif time.monotonic() < self._look_s:
-                return False
-            else:
-                now_s = time.monotonic()
-                self._look_s, self._is_last_look = now_s + _EVERY_S, self._past.is_over or now_s >= self._deadline_s
-                self._past.look_again()
-        return True
-
-    def _give(self, epoch: int, rows: pa.RecordBatch, *, of_ring: bool) -> None:
-        if of_ring:
-            rows = self._past.new(epoch, rows)  # without those that the recording gave, with what the seam has lost
-        self._epoch, self._rows, self._row, self._listed, self._of_ring = epoch, rows, 0, [], of_ring
-
-    def _join(self) -> None:
-        self._live = Subscriber(self.topic, **self._live_options)
-        self._ahead = Ahead(self._live)
-        there = self._live._describe()
-        if there is None:
-            return
-        try:
-            seen = _native.inspect(_names.runtime_directory(), self.topic)
-        except RingmainError:
-            return
-        for each in seen["participants"]:
-            if each["slot"] == there["slot"] and seen["epoch"] == there["epoch"]:
-                self._joined_at = (there["epoch"], each["sequence"])
-
-    def _is_the_rings_turn(self, ahead: Ahead) -> bool:
-        """Has everything been given that was recorded before the ring's next message, or will it not come?"""
-        ahead.take_in()
-        reaching = ahead.first() or self._joined_at
-        if reaching != self._reaching or not self._deadline_s:
-            self._reaching, self._deadline_s = reaching, time.monotonic() + _SEAM_S
-            self._is_last_look = self._gave_up = False
-        self._over = self._gave_up or (reaching is not None and self._past.has_reached(*reaching))
-        return self._over
-
-    def _settle(self) -> None:
-        """Nothing of the ring waits. Its next message is the first that the native reader gives, unless what is lost
-        before that one is not known yet: a message tells it."""
-        if self._live is not None and (self._of_ring or not self._gave_up):
-            self._settled = self._of_ring = True
-            self._live_before = self._live.lost
-            for name, names in self._screens().items():
-                setattr(self._live, name, names)
+        if self._seam.ring is not None:
+            self._seam.ring.close()
 
     # ------------------------------------------------------------------------------------- helpers
+
+    def _fill(self) -> bool:
+        """Are there rows to give that are not left to the ring?"""
+        found = self._seam.fill()
+        if self._ring is None and self._seam.is_settled and self._seam.ring is not None:
+            self._ring, self._ring_lost_before = self._seam.ring, self._seam.ring.lost
+            self._rescreen()
+        return found
+
+    def _rescreen(self) -> None:
+        super()._rescreen()
+        if self._ring is not None:
+            for name, names in self._screens().items():
+                setattr(self._ring, name, names)
 
     def _given(self, row: dict[str, Any]) -> Message[Any] | None:
         """A row as a message; None if it is screened out."""
@@ -352,22 +286,20 @@ class HistorySubscriber(Screened, AsyncIteration, Closing):
         if not wanted.all() or (len(told) and told[0] != taken.column(_LOST)[0].as_py()):
             lost = pa.array(numpy.diff(told, prepend=numpy.uint64(0)), pa.uint64())
             taken = taken.filter(pa.array(wanted)).set_column(_LOST, RING_SCHEMA.field(_LOST), lost)
-        return HistoryBatch(taken, self._epoch)
+        return HistoryBatch(taken, self._seam.epoch)
 
     def _has_next(self) -> bool:
         """Is there a message to receive that is not in the ring? Rows that are screened out are passed."""
         self._check_open()
         while self._fill():
-            row = self._rows.slice(self._row, 1)
-            if self._wanted(row).all():
+            if self._wanted(self._seam.next()).all():
                 return True
-            self._pass(1)
-            self._batch(row)
+            self._batch(self._seam.take(1))
         return False
 
     def _raise_timeout(self, timeout: float | None) -> None:
-        if self._live is not None:
-            self._live._raise_timeout(timeout)
+        if self._seam.ring is not None:
+            self._seam.ring._raise_timeout(timeout)
         raise no_message(self.topic, timeout, "it is still at the end of the recording", (), 0)
 
     def _check_open(self) -> None:
@@ -396,8 +328,8 @@ def _wait_for_all(subscribers: Sequence[Any], timeout: float | None) -> list[Any
         rings = [_ring_of(each) for each in subscribers]
         waited = [ring for ring in rings if ring is not None]
         left_s = None if deadline_s is None else max(0.0, deadline_s - time.monotonic())
-        at_end = any(not each._over for each in histories)
-        slice_s = 0.0 if ready else left_s if not at_end else _EVERY_S if left_s is None else min(left_s, _EVERY_S)
+        at_end = any(not each._seam.is_over for each in histories)
+        slice_s = 0.0 if ready else left_s if not at_end else EVERY_S if left_s is None else min(left_s, EVERY_S)
         if waited:
             ready |= {id(ring) for ring in backends.wait(waited, slice_s)}
         elif not ready:
@@ -405,7 +337,7 @@ def _wait_for_all(subscribers: Sequence[Any], timeout: float | None) -> list[Any
         found = [
             each
             for each, ring in zip(subscribers, rings, strict=True)
-            if id(each) in ready or (id(ring) in ready and (each is ring or each._settled or each._has_next()))
+            if id(each) in ready or (id(ring) in ready and (each is ring or each._ring is not None or each._has_next()))
         ]
         if found or (left_s is not None and left_s <= 0):
             return found
@@ -413,6 +345,4 @@ def _wait_for_all(subscribers: Sequence[Any], timeout: float | None) -> list[Any
 
 def _ring_of(each: Any) -> Any:
     """What is waited for: nothing of one that is still in its recording, or for which enough waits."""
-    if not isinstance(each, HistorySubscriber):
-        return each
-    return None if each._ahead is None or each._ahead.is_full else each._live
+    return each._seam.waits_for() if isinstance(each, HistorySubscriber) else each
