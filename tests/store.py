@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -18,6 +18,7 @@ from pyarrow import fs as pafs
 
 SERVER = """
 import sys
+from moto.s3.models import s3_backends
 from moto.server import ThreadedMotoServer
 from werkzeug.serving import WSGIRequestHandler
 
@@ -29,7 +30,14 @@ WSGIRequestHandler.log_request = lambda self, code="-", size="-": print(
 server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
 server.start()
 print(server.get_host_and_port()[1], flush=True)
-sys.stdin.read()
+for line in sys.stdin:
+    bucket, folder, *numbers = line.split()
+    store = s3_backends["123456789012"]["aws"]
+    for name in [name for name in store.buckets[bucket].keys if name.startswith(f"{folder}/0/")]:
+        data = store.get_object(bucket, name).value
+        for number in range(*map(int, numbers)):
+            store.put_object(bucket, name.replace("/0/", f"/{number}/"), data)
+    print("copied", flush=True)
 """
 
 
@@ -68,13 +76,26 @@ class RequestLog:
 @contextmanager
 def s3_server(log: Path = Path(os.devnull)) -> Iterator[str]:
     """host:port of a server with nothing in it, which writes each request to a file before it answers."""
+    with s3_server_with_copies(log) as (endpoint, _):
+        yield endpoint
+
+
+@contextmanager
+def s3_server_with_copies(log: Path) -> Iterator[tuple[str, Callable[[str, str, range], None]]]:
+    """Such a server, and what copies the files below FOLDER/0 of a bucket to FOLDER/NUMBER, without a request."""
+
+    def copy(bucket: str, folder: str, numbers: range) -> None:
+        print(bucket, folder, numbers.start, numbers.stop, file=server.stdin, flush=True)
+        assert server.stdout is not None
+        assert server.stdout.readline() == "copied\n"
+
     log.touch()
     with subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", SERVER, str(log)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
     ) as server:  # fmt: skip
         assert server.stdout is not None
-        yield f"127.0.0.1:{int(server.stdout.readline())}"
+        yield f"127.0.0.1:{int(server.stdout.readline())}", copy
         server.kill()
 
 

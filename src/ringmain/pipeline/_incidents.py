@@ -17,19 +17,18 @@ from ringmain.lake._log import Snapshot
 from ringmain.lake._tables import Change, Tables
 from ringmain.recording import Incident, Store
 from ringmain.recording._locations import recording_of
-from ringmain.recording._meta import host_of, read_meta
+from ringmain.recording._meta import Meta, host_of
 from ringmain.recording._segment.store import reading
 from ringmain.recording._upkeep.incidents import incidents_in
 
 _APPLICATION = "ringmain.incidents"
 
 
-def note_incidents(lake: Tables, flights: Iterable[tuple[str, Store]]) -> None:
-    """Write down the incidents of these recordings: (key, store)."""
+def note_incidents(lake: Tables, flights: Iterable[tuple[str, Store, Meta | None]]) -> None:
+    """Write down the incidents of these recordings: (key, store, meta.json)."""
     now: dict[tuple[str, str], dict[str, Any]] = {}
-    for key, store in flights:
+    for key, store, meta in flights:
         with reading(store.shown):
-            meta = read_meta(store)
             for one in incidents_in(store):
                 if store.kept is None or store.kept.incident == one.id:
                     now[recording_of(key), one.id] = _row(recording_of(key), host_of(meta, one.first_segment), one)

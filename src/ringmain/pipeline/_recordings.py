@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -19,7 +19,7 @@ from ringmain.errors import RecordingNotFound
 from ringmain.lake._ledger import BEGUN, Batch, Source
 from ringmain.recording import Position, Recording, Store, list_segments
 from ringmain.recording._locations import Found, address_of, covers, look_for, look_for_incidents
-from ringmain.recording._meta import read_meta
+from ringmain.recording._meta import Meta, host_of, read_meta
 from ringmain.recording._offsets import At, Offsets, Tracker
 from ringmain.recording._plan import SPLIT_BYTES, Range
 from ringmain.recording._scan import Scan, source_schema, with_dictionaries
@@ -108,7 +108,12 @@ class Recordings:
         if not self._trackers:  # of a batch that was begun before this process was
             self._find()
         self._offsets.consumer = consumer
-        return self._offsets.ranges(start, end, self._reading.split_bytes)
+        return [self._with_host(item) for item in self._offsets.ranges(start, end, self._reading.split_bytes)]
+
+    def _with_host(self, item: Range) -> Range:
+        """Tasks need not read what is known of a recording in a store."""
+        meta, store = self._offsets.trackers[item.key].meta, item.ref.store
+        return item if meta is None else replace(item, host=host_of(meta, store.recorded_in(item.ref.number)))
 
     def sources(self, start: At, end: At, ranges: Iterable[Range]) -> list[Source]:
         """Every recording so far, with what this batch reads of it."""
@@ -153,10 +158,10 @@ class Recordings:
                 found |= Recording(location, skip_damage=True, storage_options=options, incident=kept).topics().keys()
         return found
 
-    def flights(self) -> list[tuple[str, Store]]:
-        """The flight recordings whose incidents may be new: (key, store)."""
+    def flights(self) -> list[tuple[str, Store, Meta | None]]:
+        """The flight recordings whose incidents may be new: (key, store, meta.json)."""
         known = {key: self._found[key] for key in self._offsets.trackers if key in self._found}
-        return [(key, one.store()) for key, one in known.items() if one.has_incidents]
+        return [(key, one.store(), self._meta(key)) for key, one in known.items() if one.has_incidents]
 
     def lives(self, sources: Iterable[Source]) -> dict[str, dict[Life, bytes]]:
         """{key: {(topic, epoch): schema}} of what a batch reads, of what is not read yet, and of the recordings that
@@ -179,8 +184,17 @@ class Recordings:
 
     def _lives_of(self, key: str) -> dict[Life, bytes]:
         store = self._store(key)
+        meta = self._meta(key)
         with reading(store.shown):
-            return _lives(store)
+            return _lives(store, meta)
+
+    def _meta(self, key: str) -> Meta | None:
+        """As new as the rows that are known. Of a recording in a store it was read once these were listed."""
+        tracker, store = self._offsets.trackers.get(key), self._store(key)
+        if tracker is not None and tracker.meta is not None:
+            return tracker.meta
+        with reading(store.shown):
+            return read_meta(store)
 
     def _store(self, key: str) -> Store:
         tracker = self._offsets.trackers.get(key)
@@ -221,9 +235,12 @@ class Recordings:
                 continue
             store = one.store()
             key = taken.get(store)
-            if key is None:
+            meta = None
+            if key is None or store.directory is None:
                 with reading(store.shown):
-                    identity = _identity(store)
+                    meta = read_meta(store)
+            if key is None:
+                identity = _identity(store, meta)
                 if known is None or (known.identity and identity and known.identity != identity):
                     known = moved.get(identity)
                 key = known.recording if known is not None else path_key
@@ -231,7 +248,7 @@ class Recordings:
                     key = f"{_location(store)}@{identity}"
                 self._identities[key] = identity
                 trackers[key] = Tracker(key, store)
-            trackers[key].hold(one.listed)
+            trackers[key].hold(one.listed, meta if store.directory is None else None)  # here, it grows meanwhile
             self._found[key], active[key] = one, trackers[key]
         for key, tracker in trackers.items():
             if key not in self._found and not (key in self._known and self._known[key].seen):
@@ -265,8 +282,7 @@ def _location(store: Store) -> str:
     return address if store.kept is None else address_of(address, store.kept.incident)
 
 
-def _identity(store: Store) -> str:
-    meta = read_meta(store)
+def _identity(store: Store, meta: Meta | None) -> str:
     if meta is None or not meta.sessions:
         return ""
     first = meta.sessions[0]
@@ -274,8 +290,7 @@ def _identity(store: Store) -> str:
     return identity if store.kept is None else address_of(identity, store.kept.incident)
 
 
-def _lives(store: Store) -> dict[Life, bytes]:
-    meta = read_meta(store)
+def _lives(store: Store, meta: Meta | None) -> dict[Life, bytes]:
     if meta is not None:
         return {(entry.name, entry.epoch): entry.schema for entry in meta.topics}
     found: dict[Life, bytes] = {}

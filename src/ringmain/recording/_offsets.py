@@ -20,6 +20,7 @@ from pyarrow import fs as pafs
 from ringmain.errors import RecordingNotFound
 from ringmain.recording._filters import Filter
 from ringmain.recording._format import FIRST, RETIRED, Position, Retired
+from ringmain.recording._meta import Meta
 from ringmain.recording._plan import Range, SegmentPlan, advance, between, plan_segment, up_to
 from ringmain.recording._scan import Gaps
 from ringmain.recording._segment.segment import Segment
@@ -38,13 +39,15 @@ class Tracker:
         self._plans: dict[int, SegmentPlan] = {}
         self._growing: StreamSegment | None = None
         self._held: tuple[list[SegmentRef], Retired] | None = None
+        self.meta: Meta | None = None
 
-    def hold(self, infos: Sequence[pafs.FileInfo] | None = None) -> None:
+    def hold(self, infos: Sequence[pafs.FileInfo] | None = None, meta: Meta | None = None) -> None:
         """Look which segments there are, and go by that until the next call; else every question is one to the store.
-        `infos` are those of `list_segments`."""
+        `infos` and `meta` are those of `list_segments`."""
         none = infos is not None and all(info.base_name != RETIRED for info in infos)
+        self.meta = meta
         with reading(self.store.shown):
-            self._held = list_segments(self.store, infos), Retired("") if none else read_retired(self.store)
+            self._held = list_segments(self.store, infos, meta), Retired("") if none else read_retired(self.store)
 
     def listed(self) -> list[SegmentRef]:
         return list_segments(self.store) if self._held is None else self._held[0]

@@ -23,7 +23,8 @@ _OPENERS = 8  # footers are small, so latency is their cost, mostly in object st
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Rows [first, end) of a segment: what one task reads; about how many bytes, and bounds of publish times."""
+    """Rows [first, end) of a segment: what one task reads; about how many bytes, and bounds of publish times. `host` is
+    None where its recording's meta.json says it."""
 
     key: str
     ref: SegmentRef
@@ -32,6 +33,7 @@ class Range:
     bytes: int = 0
     min_ns: int = 0
     max_ns: int = 0
+    host: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

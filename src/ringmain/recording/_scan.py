@@ -81,7 +81,9 @@ class Scan:
         names = self._read_names()
         needed = tuple(name for name in COLUMNS if name in names or name in wanted.columns) or ("seq",)
         store = wanted_range.ref.store
-        host = host_of(read_meta(store), store.recorded_in(number)) if HOST.name in names else ""
+        host = wanted_range.host or ""
+        if HOST.name in names and wanted_range.host is None:
+            host = host_of(read_meta(store), store.recorded_in(number))
         kept = InIncidents(store) if INCIDENTS_COLUMN.name in names else None
         gaps = Gaps(store, wanted_range.key, self.consumer, self.fail_on_loss)
         try:

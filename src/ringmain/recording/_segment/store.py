@@ -28,7 +28,7 @@ from ringmain.recording._format import (
     sealed_name,
     stream_name,
 )
-from ringmain.recording._meta import read_meta
+from ringmain.recording._meta import Meta, read_meta
 from ringmain.recording._segment.latched import LatchedSegment, latched_by, lives_that_keep
 from ringmain.recording._segment.object_store import is_object_store, open_filesystem
 from ringmain.recording._segment.parquet_segment import Footer, ParquetSegment
@@ -254,8 +254,9 @@ class SegmentRef:
         """The latched rows of an incident, of what it pins."""
         kept = self.store.kept
         assert kept is not None
-        pinned = (ref.open() for ref in _list_files(self.store, None))
-        found = latched_by(pinned, lives_that_keep(read_meta(self.store)), kept.since_ns, kept.end)
+        meta = read_meta(self.store)
+        pinned = (ref.open() for ref in _list_files(self.store, None, meta))
+        found = latched_by(pinned, lives_that_keep(meta), kept.since_ns, kept.end)
         return LatchedSegment(*found)
 
     def location(self) -> tuple[pafs.FileSystem, str]:
@@ -279,14 +280,17 @@ class SegmentRef:
         return sealed_name(self.number, (self.recording or self.store.id) if self.store.sealed_uri else "")
 
 
-def list_segments(store: Store, infos: Sequence[pafs.FileInfo] | None = None) -> list[SegmentRef]:
+def list_segments(
+    store: Store, infos: Sequence[pafs.FileInfo] | None = None, meta: Meta | None = None
+) -> list[SegmentRef]:
     """All segments in order, without opening any; those of an incident begin with its latched rows. `infos` are the
-    files of a recording that is only in a store, where these have been listed just now."""
-    latched = store.kept is not None and lives_that_keep(read_meta(store))
-    return [*([SegmentRef(LATCHED, True, store, 0)] if latched else []), *_list_files(store, infos)]
+    files of a recording that is only in a store, where these have been listed just now; `meta` is its meta.json, if
+    that has been read."""
+    latched = store.kept is not None and lives_that_keep(meta or read_meta(store))
+    return [*([SegmentRef(LATCHED, True, store, 0)] if latched else []), *_list_files(store, infos, meta)]
 
 
-def _list_files(store: Store, infos: Sequence[pafs.FileInfo] | None) -> list[SegmentRef]:
+def _list_files(store: Store, infos: Sequence[pafs.FileInfo] | None, meta: Meta | None) -> list[SegmentRef]:
     here = list_here(store)
     if store.directory is not None and not store.sealed_uri:
         return here
@@ -296,7 +300,7 @@ def _list_files(store: Store, infos: Sequence[pafs.FileInfo] | None) -> list[Seg
     named = [(name, info.size) for info in infos if (name := parse_segment_name(info.base_name)) and name.sealed]
     has_retired = store.directory is not None or any(info.base_name == RETIRED for info in infos)
     first = read_retired(store).first_segment if has_retired else 0
-    own = _recording_at(store, {name.recording for name, _ in named})
+    own = _recording_at(store, {name.recording for name, _ in named}, meta)
     # A recorder's directory that was copied to a store by hand has names without an id.
     ours = {own} if store.directory is not None else {own, ""}
     sealed = {
@@ -309,11 +313,11 @@ def _list_files(store: Store, infos: Sequence[pafs.FileInfo] | None) -> list[Seg
     return [found[number] for number in sorted(found)]
 
 
-def _recording_at(store: Store, ids: set[str]) -> str:
+def _recording_at(store: Store, ids: set[str], meta: Meta | None) -> str:
     """The id of the recording whose store this is, where segments with these ids are."""
     if store.directory is not None:
         return store.id
-    meta = read_meta(store)
+    meta = meta or read_meta(store)
     if meta is not None:
         return meta.id
     ids = ids - {""}
