@@ -97,6 +97,34 @@ def test_the_pipeline_through_spark_connect(tmp_path: Path) -> None:
     assert batch.application.startswith("local-")
 
 
+PROGRESS = """
+import sys, time
+from pathlib import Path
+import ringmain.spark
+from ringmain.spark import _tasks
+from ringmain.spark._session import cores_of
+_tasks.PROGRESS_S = 0.05
+spark = ringmain.spark.session(**{"spark.connect.progress.reportInterval": "100ms"})
+told = Path(sys.argv[1])
+def wait(number):
+    while not told.exists():
+        time.sleep(0.05)
+    return number
+def progress(done, tasks):
+    print(done, "of", tasks)
+    told.touch()
+print(_tasks.run_numbered(spark, 5, wait, int, "group", "about", progress), cores_of(spark))
+spark.stop()
+"""
+
+
+def test_spark_connect_says_how_far_it_is(tmp_path: Path) -> None:
+    """Its tasks wait until the server has told how many of them are done. It is known how many it runs at once."""
+    pytest.importorskip("grpc")
+    out = run([sys.executable, "-c", PROGRESS, str(tmp_path / "told")], SPARK_REMOTE="local[2]").splitlines()
+    assert (out[0], out[-1]) == ("0 of 5", "[0, 1, 2, 3, 4] 2")
+
+
 def test_the_example_with_declarative_pipelines(tmp_path: Path) -> None:
     pytest.importorskip("yaml")
     path = record(tmp_path / "r", ("a", 1, rows(0, 50)), ("b", 1, rows(0, 30)))

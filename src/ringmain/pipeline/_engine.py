@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeVar
 import ringmain
 from ringmain.errors import InvalidArgument, SparkUnavailable
 from ringmain.spark import _tasks
-from ringmain.spark._session import cores_of, prepare, session
+from ringmain.spark._session import cores_of, is_connect, prepare, session
 from ringmain.spark._tasks import Progress
 
 if TYPE_CHECKING:
@@ -100,13 +100,16 @@ class SparkEngine:
     def __init__(self, given: SparkSession | None, master: str | None, *, brief: bool) -> None:
         self._given, self._master, self._brief = given, master, brief
         self._session: SparkSession | None = None
+        self._cores = 0  # of a server, which is asked once
 
     def start(self) -> Identity:
         spark = self.spark()
         return Identity("spark", spark.version, spark.conf.get("spark.app.id", "") or "")
 
     def cores(self) -> int:
-        return cores_of(self.spark())
+        spark = self.spark()
+        self._cores = self._cores if self._cores and is_connect(spark) else cores_of(spark)
+        return self._cores
 
     def run(self, work: Tasks[R], kind: type[R], about: str, progress: Progress | None = None) -> list[R]:
         return _tasks.run_numbered(self.spark(), len(work), work.run, kind, _group(work.batch), about, progress)

@@ -140,8 +140,13 @@ def is_connect(spark: SparkSession) -> bool:
 
 
 def cores_of(spark: SparkSession) -> int:
-    """How many tasks it runs at once. A client of Spark Connect cannot ask: 1."""
-    return 1 if is_connect(spark) else max(1, spark.sparkContext.defaultParallelism)
+    """How many tasks it runs at once. A client of Spark Connect learns it by a query: a range has as many parts."""
+    if not is_connect(spark):
+        return max(1, spark.sparkContext.defaultParallelism)
+    from pyspark.sql import functions
+
+    parts = spark.range(1 << 16).select(functions.spark_partition_id().alias("part"))
+    return int(parts.agg(functions.max("part")).collect()[0][0]) + 1
 
 
 def prepare(existing: SparkSession) -> SparkSession:

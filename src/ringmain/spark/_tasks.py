@@ -9,9 +9,11 @@ within one of Java, and Spark would try the task again, which cannot help. Other
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
@@ -85,10 +87,10 @@ def run_on_rows(
         label_jobs(spark, group, about)
         return frame.mapInArrow(_Reported(work), _COLUMNS).collect()
 
-    with ThreadPoolExecutor(2) as pool:
+    with _watched(spark, group) as tasks_done, ThreadPoolExecutor(2) as pool:
         waiting = pool.submit(collect)
         while not wait([waiting], PROGRESS_S if progress is not None else None).done:
-            done, tasks = pool.submit(_tasks_done, spark, group).result()
+            done, tasks = pool.submit(tasks_done).result()
             if progress is not None and done < tasks:
                 progress(done, tasks)
         rows = waiting.result()
@@ -113,10 +115,29 @@ def show(spark: SparkSession, group: str, about: str) -> None:
         pool.submit(ask).result()
 
 
+@contextmanager
+def _watched(spark: SparkSession, group: str) -> Iterator[Callable[[], tuple[int, int]]]:
+    """What says of the jobs that run: (tasks that are done, all tasks). Of those of the group; to a client of Spark
+    Connect the server tells, every two seconds, how far its newest query is."""
+    if not is_connect(spark):
+        yield partial(_tasks_done, spark, group)
+        return
+    client: Any = spark
+    told = 0, 0
+
+    def listen(stages: Iterable[Any] | None, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
+        nonlocal told
+        known = [(stage.num_completed_tasks, stage.num_tasks) for stage in stages or ()]
+        told = sum(done for done, _ in known), sum(tasks for _, tasks in known)
+
+    client.registerProgressHandler(listen)
+    try:
+        yield lambda: told
+    finally:
+        client.removeProgressHandler(listen)
+
+
 def _tasks_done(spark: SparkSession, group: str) -> tuple[int, int]:
-    """Of the group's jobs that run: (tasks that are done, all tasks). A client of Spark Connect cannot ask."""
-    if is_connect(spark):
-        return 0, 0
     tracker = spark.sparkContext.statusTracker()
     running = {*tracker.getJobIdsForGroup(group)} & {*tracker.getActiveJobsIds()}
     jobs = (tracker.getJobInfo(job) for job in running)
