@@ -72,7 +72,7 @@ class Source:
             numbers = range(self._next, self._next + chunk)
             times = [start_ns + n * 1_000_000 for n in numbers]
             values = _values()[:chunk]
-            columns = [numbers, times, ["driver"] * chunk, [""] * chunk, [0] * chunk, values]
+            columns = [numbers, times, ["driver"] * chunk, [""] * chunk, [0] * chunk, [b""] * chunk, values]
             arrays = [pa.array(column, f.type) for column, f in zip(columns, RING_SCHEMA, strict=True)]
             for topic in range(TOPICS):
                 rows = pa.RecordBatch.from_arrays(arrays, schema=RING_SCHEMA)
@@ -345,7 +345,9 @@ def merge(root: Path, messages: int, rounds: int) -> None:
 def _record_host(path: Path, host: int, count: int = 2, step_ns: int = 1_000_000, topics: int = 50) -> None:
     made = RecordingWriter(path, recorder=path.name, fsync="never", flush_interval_s=1000)
     times = [START_NS + host * 1000 + n * step_ns for n in range(count)]
-    columns = [range(count), times, [path.name] * count, [""] * count, [0] * count, [b"some bytes"] * count]
+    columns = [
+        range(count), times, [path.name] * count, [""] * count, [0] * count, [b""] * count, [b"some bytes"] * count,
+    ]  # fmt: skip
     rows = pa.RecordBatch.from_arrays(
         [pa.array(column, f.type) for column, f in zip(columns, RING_SCHEMA, strict=True)], schema=RING_SCHEMA
     )

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from ringmain.recording._format import RING_SCHEMA, SCHEMA
+from ringmain.recording._format import RING_SCHEMA, STORED
 from ringmain.recording._record.row_builder import RowBuilder
 from ringmain.recording._record.writer import RecordingWriter
 
@@ -40,6 +40,7 @@ def ring_batch(rows: int, size: int, first: int, step_ns: int = 1000) -> pa.Reco
             pa.repeat("camera", rows),
             pa.repeat("frame", rows),
             pa.repeat(pa.scalar(0, pa.uint64()), rows),
+            pa.repeat(pa.scalar(b""), rows),
             payload,
         ],
         schema=RING_SCHEMA,
@@ -61,7 +62,7 @@ def time_recording(directory: Path, batches: list[pa.RecordBatch]) -> float:
 def time_pyarrow(directory: Path, batches: list[pa.RecordBatch]) -> float:
     path = directory / "pyarrow.arrows"
     started = time.perf_counter()
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, SCHEMA) as stream:
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, STORED) as stream:
         for batch in batches:
             stream.write_batch(batch)
     took = time.perf_counter() - started

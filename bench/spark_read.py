@@ -41,6 +41,7 @@ def make(path: Path, rows: int, size: int, *, seal: bool) -> Path:
             pa.array(["bench"] * count),
             pa.array([""] * count),
             pa.array([0] * count, pa.uint64()),
+            pa.array([b""] * count, pa.binary()),
             pa.array(data[:count], pa.binary()),
         ]
         writer.append("bench", 1, pa.RecordBatch.from_arrays(columns, schema=RING_SCHEMA), record_time_ns=now)
@@ -94,7 +95,7 @@ def latency(spark: Any, folder: Path, messages: int) -> float:
     waits = []
     for n in range(messages):
         sent = time.time_ns()
-        columns = [[n], [sent], ["b"], [""], [0], [b"x" * 100]]
+        columns = [[n], [sent], ["b"], [""], [0], [b""], [b"x" * 100]]
         arrays = [pa.array(c, f.type) for c, f in zip(columns, RING_SCHEMA, strict=True)]
         writer.append("bench", 1, pa.RecordBatch.from_arrays(arrays, schema=RING_SCHEMA))
         writer.flush()

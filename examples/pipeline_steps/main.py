@@ -36,7 +36,8 @@ def record(path: Path) -> None:
         for topic, count, step_ns in (("imu", 1000, 10_000_000), ("camera", 100, 100_000_000)):
             data = [msgspec.msgpack.encode(Imu(n % 7)) if topic == "imu" else b"a frame" for n in range(count)]
             columns = [range(count), [START_NS + n * step_ns for n in range(count)], ["robot"] * count, [""] * count]
-            arrays = [pa.array(c, f.type) for c, f in zip([*columns, [0] * count, data], RING_SCHEMA, strict=True)]
+            columns += [[0] * count, [b""] * count, data]
+            arrays = [pa.array(c, f.type) for c, f in zip(columns, RING_SCHEMA, strict=True)]
             writer.append(topic, 1, pa.RecordBatch.from_arrays(arrays, schema=RING_SCHEMA))
 
 

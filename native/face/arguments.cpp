@@ -54,6 +54,7 @@ void check_kind(std::string_view kind) {
     if (kind.size() > kMaxEnvelopeNameBytes)
         refuse("kind is at most " + std::to_string(kMaxEnvelopeNameBytes) + " bytes of UTF-8, this one has " +
                std::to_string(kind.size()));
+    if (!may_be_kind(kind)) refuse("kind is UTF-8, and so does not begin with the byte 0xff");
 }
 
 void check_min_readers(uint32_t count, uint32_t max_participants) {

@@ -71,9 +71,12 @@ std::unique_ptr<Held> ringmain_frame_subscriber::hold(const FoundFrame& found) c
     held->layout = layout;
     held->buffer = found.descriptor.buffer;
     held->meta.resize(view.size - sizeof(Descriptor));
-    held->texts.resize(size_t{view.sender_size} + view.kind_size);
+    std::string_view kind = view.said().kind;
+    held->texts.resize(size_t{view.sender_size} + kind.size());
     copy_out(held->meta.data(), view.payload() + sizeof(Descriptor), held->meta.size());
-    copy_out(held->texts.data(), view.sender(), held->texts.size());
+    copy_out(held->texts.data(), view.sender(), view.sender_size);
+    copy_out(held->texts.data() + view.sender_size, reinterpret_cast<const std::byte*>(kind.data()),
+             kind.size());
     return held;
 }
 
@@ -93,6 +96,7 @@ ringmain_status ringmain_frame_subscriber::receive(const ringmain_wait* wait, ri
         });
         if (how != Outcome::ready) return refused(s, how, deadline);
         std::unique_ptr<Held> held = hold(found);
+        auto kind_size = static_cast<uint8_t>(held->texts.size() - found.view.sender_size);
         uint64_t lost = 0;
         if (!FrameReader::take(s.end, found, lost)) continue;  // and its buffer is given back
         const Descriptor& descriptor = found.descriptor;
@@ -111,7 +115,7 @@ ringmain_status ringmain_frame_subscriber::receive(const ringmain_wait* wait, ri
                   layout.get(),
                   held.get(),
                   found.view.sender_size,
-                  found.view.kind_size,
+                  kind_size,
                   static_cast<uint8_t>(descriptor.flags & kFrameValid),
                   {}};
         held.release();

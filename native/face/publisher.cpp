@@ -178,7 +178,7 @@ RINGMAIN_API ringmain_status ringmain_send(ringmain_publisher* publisher, const 
                                            uint64_t* sequence) {
     ringmain_publisher& p = *publisher;
     std::string_view message(static_cast<const char*>(data), size), name(kind, kind_size), sender = p.sender;
-    if (p.fast_path_ok() && size < kLargeBytes && kind_size <= kMaxEnvelopeNameBytes &&
+    if (p.fast_path_ok() && size < kLargeBytes && kind_size <= kMaxEnvelopeNameBytes && may_be_kind(name) &&
         size + p.envelope_bytes(name) <= p.largest_bytes) [[likely]] {
         Writer& w = *p.end.writer;
         if (w.begin() == Status::ok) [[likely]] {

@@ -57,27 +57,23 @@ Start start_of(ringmain_start given, const char* what, bool newest) {
 }
 
 // What the message says, without its bytes.
-void describe(const View& view, ringmain_message* message) {
+void describe(const View& view, std::string_view kind, ringmain_message* message) {
     *message = {};
     message->size = view.size;
     message->sequence = view.seq;
     message->time_ns = view.time_ns;
     message->sender_size = view.sender_size;
-    message->kind_size = view.kind_size;
+    message->kind_size = static_cast<uint8_t>(kind.size());
     message->position = view.position;
 }
 
-void point_to(ringmain_message* message, const void* data, const void* texts) {
-    message->data = data;
-    message->sender = static_cast<const char*>(texts);
-    message->kind = message->sender + message->sender_size;
-}
-
 // `to` gets payload, sender and kind. False: they were overwritten meanwhile.
-bool copy_message(const Reader& reader, const View& view, std::byte* to) {
+bool copy_message(const Reader& reader, const View& view, std::string_view kind, std::byte* to) {
     copy_out(to, view.payload(), view.size);
-    if (size_t texts = size_t{view.sender_size} + view.kind_size)
-        copy_out(to + view.size, view.sender(), texts);
+    to += view.size;
+    if (view.sender_size) copy_out(to, view.sender(), view.sender_size);
+    if (!kind.empty())
+        copy_out(to + view.sender_size, reinterpret_cast<const std::byte*>(kind.data()), kind.size());
     return reader.still_whole(view);
 }
 
@@ -145,18 +141,21 @@ ringmain_status receive(ringmain_subscriber& s, const ringmain_wait* wait, void*
         View view;
         if (Outcome how = find_next(s, wait, deadline, view, false); how != Outcome::ready)
             return refused(s, how, deadline);
-        describe(view, message);
-        size_t bytes = size_t{view.size} + view.sender_size + view.kind_size;
+        std::string_view kind = view.said().kind;
+        describe(view, kind, message);
+        size_t bytes = size_t{view.size} + view.sender_size + kind.size();
         if (given && bytes > room)
             return fail(RINGMAIN_TOO_LARGE, "the next message of topic '" + s.end.topic + "' has " +
                                                 std::to_string(view.size) + " bytes and the buffer " +
                                                 std::to_string(room) + "; it was not taken");
         if (!given) s.buffer.resize(std::max(s.buffer.size(), bytes));
         std::byte* to = given ? static_cast<std::byte*>(given) : s.buffer.data();
-        if (!copy_message(*s.end.reader, view, to)) continue;
+        if (!copy_message(*s.end.reader, view, kind, to)) continue;
         message->lost = s.end.reader->take(view);
         if (s.end.work) message->redelivered = static_cast<uint8_t>(s.end.work->fresh.back().returns);
-        point_to(message, to, to + view.size);
+        message->data = to;
+        message->sender = reinterpret_cast<const char*>(to + view.size);
+        message->kind = message->sender + message->sender_size;
         return s.release() ? RINGMAIN_OK : lost_slot(s);
     }
     return nothing_came(s, deadline);
@@ -169,8 +168,11 @@ ringmain_status borrow(ringmain_subscriber& s, const ringmain_wait* wait, ringma
     View view;
     if (Outcome how = find_next(s, wait, deadline, view, true); how != Outcome::ready)
         return refused(s, how, deadline);
-    describe(view, message);
-    point_to(message, view.payload(), view.sender());
+    std::string_view kind = view.said().kind;
+    describe(view, kind, message);
+    message->data = view.payload();
+    message->sender = reinterpret_cast<const char*>(view.sender());
+    message->kind = kind.empty() ? message->sender : kind.data();
     make_room(s.borrowed);  // first: from here on nothing fails
     make_room(s.end.leases);
     if (s.end.work) s.end.work->lent.make_room();

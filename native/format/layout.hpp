@@ -13,6 +13,8 @@
 //   | seq    | time_ns | size   | sender_size| kind_size| flags | sender kind, padded to 8 | payload, padded
 //   to 8 |
 //
+// Before the kind's name, in the same `kind_size` bytes, there may be an extension: see extension.hpp.
+//
 // The first word of the header after the newest message already holds the sequence number of the next message:
 // a writer that takes over, or a reader that was lapped, reads the number there and needs no other word.
 //
@@ -28,7 +30,7 @@
 namespace ringmain {
 
 constexpr uint64_t kMagic = 0x4e49414d474e4952;  // "RINGMAIN"
-constexpr uint32_t kVersion = 4;
+constexpr uint32_t kVersion = 5;
 
 constexpr uint32_t kDefaultSlotCount = 128;
 constexpr uint32_t kMaxSlotCount = 4096;

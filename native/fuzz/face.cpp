@@ -51,7 +51,8 @@ void read_by_face(const char* directory, unsigned how, const std::function<void(
             continue;
         lie();
         touch(message.data, message.size);
-        touch(message.sender, size_t{message.sender_size} + message.kind_size);
+        touch(message.sender, message.sender_size);
+        touch(message.kind, message.kind_size);
         if (borrows) ok(ringmain_return(subscriber, &message, how & 2));
     }
     ringmain_endpoint there;

@@ -11,9 +11,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "fuzz/face.hpp"
+#include "rule/extension.hpp"
 #include "rule/reader.hpp"
 #include "rule/writer.hpp"
 #include "topic/endpoint.hpp"
@@ -53,9 +55,11 @@ std::shared_ptr<Directory> directory() {
 
 void send(Writer& writer, uint32_t size) {
     std::array<std::byte, 2048> payload{};
-    if (writer.prepare(room_for(footprint(size, 1, 1))) != Status::ok) return writer.end();
-    copy_in(writer.payload(1, 1), payload.data(), size);
-    writer.seal(writer.seq(), 1, size, "s", "k");
+    std::string kind = "k";
+    if (size == 200) kind.insert(0, ExtensionOf<TermsItem>({.deadline_ns = 1, .retry = 1}));
+    if (writer.prepare(room_for(footprint(size, 1, kind.size()))) != Status::ok) return writer.end();
+    copy_in(writer.payload(1, kind.size()), payload.data(), size);
+    writer.seal(writer.seq(), 1, size, "s", kind);
     writer.commit();
 }
 
@@ -181,6 +185,13 @@ void read_all(Topic& topic, uint8_t how) {
         require(begin < s.capacity_bytes && end <= begin + s.capacity_bytes, "a view outside the ring");
         require(v.payload() + v.size <= v.at + (v.end - v.position), "a payload outside its message");
         copy_out(copy.data(), v.payload(), v.size);
+        const char* names = reinterpret_cast<const char*>(v.sender()) + v.sender_size;
+        for (std::string_view part : {v.said().extension, v.said().kind})
+            require(
+                part.empty() || (part.data() >= names && part.data() + part.size() <= names + v.kind_size),
+                "an extension or a kind outside its message");
+        (void)item_of<TermsItem>(v.said().extension);
+        (void)item_of<TraceItem>(v.said().extension);
         topic.lie();
         if (reader.still_whole(v))
             reader.take(v);

@@ -2,6 +2,7 @@
 // DuckDB import it through __arrow_c_array__ without a copy; this module needs none of them.
 #include <cstdlib>
 #include <mutex>
+#include <optional>
 
 #include "base/text.hpp"
 #include "python/arrow.hpp"
@@ -132,22 +133,45 @@ struct Columns {
     Numbers<uint64_t> seq, lost;
     Numbers<int64_t> time_ns;
     TextColumn sender, kind, data;
+    // Few messages have one, and few batches any: the offsets of the others are filled in when the batch is complete.
+    TextColumn extension;
+    int64_t extended = 0;  // rows whose offsets are there
 
     bool start() {
-        rows = room = 0;
+        rows = room = extended = 0;
         epoch = lost_total = 0;
-        return sender.start() && kind.start() && data.start();
+        return sender.start() && kind.start() && data.start() && extension.start();
     }
     bool make_room() { return rows < room || grow(); }
-    size_t bytes() const {  // three columns of eight bytes, and three of offsets
-        return sender.bytes.room() + kind.bytes.room() + data.bytes.room() + static_cast<size_t>(room) * 36;
+    size_t bytes() const {  // three columns of eight bytes, and four of offsets
+        return sender.bytes.room() + kind.bytes.room() + data.bytes.room() + extension.bytes.room() +
+               static_cast<size_t>(room) * 40;
+    }
+    // Extension and kind were pushed as the kind of the row that comes: sorts them, and says how long the kind is; none: there is
+    // no memory.
+    [[gnu::noinline]] std::optional<size_t> sort_out(size_t size) {
+        Said said = parts_of({kind.bytes.end(), size});
+        size_t extension_size = said.extension.size();
+        if (extension_size != 0) {
+            if (!extension.bytes.make_room(extension_size)) return {};
+            std::memcpy(extension.bytes.end(), said.extension.data(), extension_size);
+            fill(rows);
+            extension.bytes.grew(extension_size);
+        }
+        std::memmove(kind.bytes.end(), said.kind.data(), said.kind.size());
+        return said.kind.size();
+    }
+    // Rows up to this one, which is about to come, or is the end.
+    void fill(int64_t end) {
+        for (; extended < end; ++extended) extension.close_row(extended);
     }
 
   private:
     [[gnu::noinline]] bool grow() {
         int64_t more = std::max<int64_t>(512, room * 2);
         bool made = seq.make_room(more) && lost.make_room(more) && time_ns.make_room(more);
-        for (TextColumn* column : {&sender, &kind, &data}) made = made && column->offsets.make_room(more + 1);
+        for (TextColumn* column : {&sender, &kind, &data, &extension})
+            made = made && column->offsets.make_room(more + 1);
         if (made) room = more;
         return made;
     }
@@ -190,8 +214,8 @@ class Spare {
 struct Column {
     const char *name, *format;
 };
-constexpr Column kColumns[] = {{"seq", "L"},  {"time_ns", "l"}, {"sender", "u"},
-                               {"kind", "u"}, {"lost", "L"},    {"data", "z"}};
+constexpr Column kColumns[] = {{"seq", "L"},  {"time_ns", "l"},   {"sender", "u"}, {"kind", "u"},
+                               {"lost", "L"}, {"extension", "z"}, {"data", "z"}};
 constexpr int64_t kColumnCount = std::size(kColumns);
 
 // What one exported array owns: all columns, shared with the other arrays of the batch.
@@ -235,6 +259,7 @@ void export_array(ArrowArray* array, const std::shared_ptr<Columns>& columns) {
         if (name == "lost") buffers[1] = columns->lost.data();
         if (name == "sender") put_text(columns->sender);
         if (name == "kind") put_text(columns->kind);
+        if (name == "extension") put_text(columns->extension);
         if (name == "data") put_text(columns->data);
     }
     array->n_children = kColumnCount;
@@ -317,7 +342,8 @@ void destroy(PyObject* self) {
 // Copies one message after the others. 1: done; 0: it was overwritten meanwhile, try again; -1: no memory.
 [[gnu::always_inline]] inline int append_row(Reader& reader, Columns& c, const View& view) {
     bool room = c.make_room() && c.sender.push(view.sender(), view.sender_size) &&
-                c.kind.push(view.kind(), view.kind_size) && c.data.bytes.make_room(view.size);
+                c.kind.push(view.sender() + view.sender_size, view.kind_size) &&
+                c.data.bytes.make_room(view.size);
     if (!room) [[unlikely]]
         return -1;
     if (view.size < kLargeCopyBytes) [[likely]] {
@@ -327,7 +353,13 @@ void destroy(PyObject* self) {
         copy_out(c.data.bytes.end(), view.payload(), view.size);
     }
     if (!reader.still_whole(view)) return 0;
-    if (!c.sender.keep_text(view.sender_size) || !c.kind.keep_text(view.kind_size)) return -1;
+    size_t kind_size = view.kind_size;
+    if (kind_size != 0 && static_cast<uint8_t>(*c.kind.bytes.end()) == kExtensionMark) [[unlikely]] {
+        auto sorted = c.sort_out(kind_size);
+        if (!sorted) return -1;
+        kind_size = *sorted;
+    }
+    if (!c.sender.keep_text(view.sender_size) || !c.kind.keep_text(kind_size)) return -1;
     c.data.bytes.grew(view.size);
     uint64_t lost = reader.take(view);
     c.lost_total += lost;
@@ -377,7 +409,9 @@ PyObject* recv_batch(PyObject*, PyObject* args) {
         c.epoch = s->participant->topic_file().epoch;
         size_t bytes = c.data.bytes.size() + view.size;
         if (c.rows > 0 && (bytes > static_cast<size_t>(max_bytes) || bytes > kMaxColumnBytes)) break;
-        if (std::max(c.sender.bytes.size(), c.kind.bytes.size()) > kMaxColumnBytes - 3 * UINT8_MAX) break;
+        if (std::max({c.sender.bytes.size(), c.kind.bytes.size(), c.extension.bytes.size()}) >
+            kMaxColumnBytes - 3 * UINT8_MAX)
+            break;
         if (bytes > kMaxColumnBytes) {
             PyErr_Format(PyExc_ValueError,
                          "the next message of topic '%s' has %u bytes, more than an Arrow batch holds: "
@@ -406,6 +440,7 @@ PyObject* recv_batch(PyObject*, PyObject* args) {
         if (c.rows == 0) return nullptr;
         PyErr_Clear();  // what was taken is not discarded: the next call meets the same error first
     }
+    c.fill(c.rows);
     return batch.release();
 }
 

@@ -84,7 +84,7 @@ PyObject* send(PyObject*, PyObject* args) {
     HeldCall& call = call_of(object);
     call.end->make_room();
     ListsHeld lists(call);
-    return send_object(call.end->publisher.get(), request, RequestKind(call.terms), room_ns, &lists);
+    return send_object(call.end->publisher.get(), request, RequestSays(call.terms), room_ns, &lists);
 }
 
 // commit(reservation, call): of a request that was written in place.

@@ -67,7 +67,7 @@ PyObject* call(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject
     own.end->make_room();
     CRASH_POINT("call: topic of replies made, request not sent");
     Lists lists(*own.end, own);
-    Ref sent(send_object(own.end->publisher.get(), given[0], RequestKind(own.terms), timeout_ns, &lists));
+    Ref sent(send_object(own.end->publisher.get(), given[0], RequestSays(own.terms), timeout_ns, &lists));
     if (!sent) return not_sent(self);
     CRASH_POINT("call: request sent, reply not awaited");
     if (!wait_for_reply(*own.end, own, timeout_ns)) return nullptr;

@@ -5,6 +5,7 @@
 
 #include "python/py.hpp"
 #include "python/roster_wait.hpp"
+#include "rule/extension.hpp"
 #include "topic/endpoint.hpp"
 #include "topic/inspection.hpp"
 
@@ -165,7 +166,8 @@ PyObject* peek(PyObject*, PyObject* args) {
             Ref body(shown ? PyBytes_FromStringAndSize(data.data(), static_cast<Py_ssize_t>(data.size()))
                            : Py_NewRef(Py_None));
             Ref sender(PyUnicode_DecodeUTF8(names.data(), e.sender_size, "replace"));
-            Ref kind(PyUnicode_DecodeUTF8(names.data() + e.sender_size, e.kind_size, "replace"));
+            std::string_view said = parts_of(std::string_view(names).substr(e.sender_size)).kind;
+            Ref kind(PyUnicode_DecodeUTF8(said.data(), static_cast<Py_ssize_t>(said.size()), "replace"));
             if (!body || !sender || !kind) return nullptr;
             Ref item(Py_BuildValue("{OKOLOOOOOIOO}", KEY("seq"), e.seq, KEY("time_ns"),
                                    static_cast<long long>(e.time_ns), KEY("sender"), sender.get(),

@@ -34,7 +34,8 @@ struct LeaseState {
     std::shared_ptr<TopicFile> topic_file;
     View view{};
     Ref sender, kind;
-    Ref data_ref;  // a weak reference to the view that was given out: to release it, not to keep it
+    Ref extension;  // none: there is none
+    Ref data_ref;   // a weak reference to the view that was given out: to release it, not to keep it
     uint64_t lost = 0;
     uint32_t redelivered = 0;
     bool open = true;
@@ -141,6 +142,15 @@ PyObject* get_redelivered(PyObject* self, void*) {
 }
 PyObject* get_sender(PyObject* self, void*) { return state_of(self).sender.new_ref(); }
 PyObject* get_kind(PyObject* self, void*) { return state_of(self).kind.new_ref(); }
+PyObject* get_extension(PyObject* self, void*) {
+    const Ref& extension = state_of(self).extension;
+    return extension ? extension.new_ref() : PyBytes_FromStringAndSize("", 0);
+}
+PyObject* get_trace(PyObject* self, void*) {
+    const Ref& extension = state_of(self).extension;
+    auto trace = extension ? item_of<TraceItem>(view_of_bytes(extension.get())) : std::nullopt;
+    return trace ? PyUnicode_FromString(traceparent_of(*trace).c_str()) : Py_NewRef(empty_str);
+}
 
 Py_ssize_t length(PyObject* self) { return static_cast<Py_ssize_t>(state_of(self).view.size); }
 
@@ -163,6 +173,8 @@ PyGetSetDef attributes[] = {
     {"time_ns", entry<get_time>, nullptr, "When it was published.", nullptr},
     {"sender", entry<get_sender>, nullptr, "Who sent it.", nullptr},
     {"kind", entry<get_kind>, nullptr, "What kind it is.", nullptr},
+    {"extension", entry<get_extension>, nullptr, "What ringmain's own parts say of it.", nullptr},
+    {"trace", entry<get_trace>, nullptr, "The `traceparent` of the span it was sent in, or ''.", nullptr},
     {"lost", entry<get_lost>, nullptr, "Messages lost just before it.", nullptr},
     {"redelivered", entry<get_redelivered>, nullptr, "How often another worker had it before.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
@@ -188,6 +200,10 @@ PyObject* new_lease(PyObject* self, SubscriberState& s, const View& view, bool i
     l->view = view;
     l->sender = Ref(sender_of(s, view));
     l->kind = Ref(kind_of(s, view));
+    if (view.kind_size != 0 && !view.said().extension.empty()) {
+        l->extension = Ref(extension_of(view));
+        if (!l->extension) return nullptr;
+    }
     l->is_task = is_task;
     if (!l->sender || !l->kind || !l->keeper.make()) return nullptr;
     uint64_t position = s.position_to_keep(view);

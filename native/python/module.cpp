@@ -160,6 +160,17 @@ bool text_of(PyObject* str, std::string_view& out) {
     return true;
 }
 
+bool said_of(PyObject* kind, std::string_view& out) {
+    if (PyBytes_Check(kind) && !PyBytes_CheckExact(kind))
+        out = view_of_bytes(kind);
+    else if (!text_of(kind, out))
+        return false;
+    if (out.size() <= kMaxEnvelopeNameBytes) return true;
+    PyErr_Format(PyExc_ValueError, "kind is at most %zu bytes of UTF-8, this one has %zu",
+                 kMaxEnvelopeNameBytes, out.size());
+    return false;
+}
+
 bool parse_arguments(const char* function, PyObject* const* args, Py_ssize_t count, PyObject* names,
                      const char* const* expected, int required, PyObject** out, int out_count) {
     if (count > out_count) {

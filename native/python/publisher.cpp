@@ -95,7 +95,7 @@ PyObject* encode(const PublisherState& p, PyObject* object) {
         return nullptr;
     std::string_view kind;
     int64_t timeout_ns = kForever;
-    if (given[1] && (!text_of(given[1], kind) || !check_kind(kind))) return nullptr;
+    if (given[1] && !said_of(given[1], kind)) return nullptr;
     if (given[2] && !parse_timeout(given[2], timeout_ns)) return nullptr;
     return send_encoded(self, *p, given[0], kind, timeout_ns);
 }
@@ -130,9 +130,9 @@ PyObject* send_as(PyObject* self, PyObject* args) {
     PyObject *object, *kind_object = nullptr;
     long long seq, time_ns;
     double timeout = -1;
-    if (!PyArg_ParseTuple(args, "OLL|Ud", &object, &seq, &time_ns, &kind_object, &timeout)) return nullptr;
+    if (!PyArg_ParseTuple(args, "OLL|Od", &object, &seq, &time_ns, &kind_object, &timeout)) return nullptr;
     std::string_view kind;
-    if (kind_object && (!text_of(kind_object, kind) || !check_kind(kind))) return nullptr;
+    if (kind_object && !said_of(kind_object, kind)) return nullptr;
     Bytes data;
     if (!data.get(object)) return nullptr;
     Deadline deadline(timeout < 0 ? kForever : static_cast<int64_t>(timeout * 1e9));
@@ -157,7 +157,7 @@ struct Kinds {
         return end - first;
     }
     bool parse(PyObject* kind, PyObject* kinds, size_t count) {
-        if (kind && (!text_of(kind, all) || !check_kind(all))) return false;
+        if (kind && !said_of(kind, all)) return false;
         if (!kinds || kinds == Py_None) return true;
         owner = Ref(PySequence_List(kinds));
         if (!owner) return false;
@@ -168,9 +168,7 @@ struct Kinds {
         }
         each.resize(count);
         for (size_t i = 0; i < count; ++i)
-            if (!text_of(PyList_GetItem(owner.get(), static_cast<Py_ssize_t>(i)), each[i]) ||
-                !check_kind(each[i]))
-                return false;
+            if (!said_of(PyList_GetItem(owner.get(), static_cast<Py_ssize_t>(i)), each[i])) return false;
         return true;
     }
 };

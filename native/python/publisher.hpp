@@ -82,7 +82,6 @@ PyObject* send_object(PyObject* self, PyObject* object, std::string_view kind, i
 PyObject* raise_too_large(const PublisherState& p, uint64_t size, uint64_t envelope_bytes);
 // Says why a message cannot be started: always raises. Where the publisher was closed meanwhile, leaves the topic first.
 PyObject* raise_outcome(PublisherState& p, Outcome outcome, const Deadline& deadline);
-bool check_kind(std::string_view kind);
 
 inline void copy_payload(CopyChoice& choice, std::byte* to, const char* from, size_t size) {
     if (size < kLargeCopyBytes) [[likely]] {

@@ -114,11 +114,4 @@ bool start_message_slow_path(PublisherState& p, uint64_t room, Deadline& deadlin
     return false;
 }
 
-bool check_kind(std::string_view kind) {
-    if (kind.size() <= kMaxEnvelopeNameBytes) return true;
-    PyErr_Format(PyExc_ValueError, "kind is at most %zu bytes of UTF-8, this one has %zu",
-                 kMaxEnvelopeNameBytes, kind.size());
-    return false;
-}
-
 }  // namespace ringmain::py

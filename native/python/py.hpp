@@ -100,6 +100,8 @@ bool parse_arguments(const char* function, PyObject* const* args, Py_ssize_t cou
 // A number of bytes or messages, 0 or more. A number above 2^64 - 1 counts as 2^64 - 1.
 bool parse_count(const char* name, PyObject* object, uint64_t& count);
 bool text_of(PyObject* str, std::string_view& out);  // UTF-8, valid as long as the object
+// Of a kind as it was given: a str, or extension and kind together, a Said of src/ringmain/_extension.py. As above, and not too long.
+bool said_of(PyObject* kind, std::string_view& out);
 
 // How far behind the beginning of an exact `bytes` its data is: the same for all, and measured when the module is loaded,
 // since the stable ABI has only a call for it, which each message would pay for.

@@ -5,6 +5,7 @@
 // order, each once; `at` counts exactly those that are published; offsets are checked before a byte of a message is read.
 #include <algorithm>
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include "python/publisher.hpp"
@@ -73,7 +74,7 @@ struct TrackState {
     Py_ssize_t rows = 0, at = 0;
     Numbers<int64_t> seq, micros;
     Numbers<int16_t> nanos;
-    Texts sender, kind, payload;
+    Texts sender, kind, extension, payload;
 
     int64_t time_ns(Py_ssize_t row) const { return micros.of(row) * 1000 + nanos.of(row); }
 };
@@ -107,10 +108,11 @@ struct Progress {
 };
 
 bool envelope_fits(const TrackState& t, Py_ssize_t row) {
-    return std::max(t.sender.of(row).size(), t.kind.of(row).size()) <= kMaxEnvelopeNameBytes;
+    return std::max(t.sender.of(row).size(), t.extension.of(row).size() + t.kind.of(row).size()) <=
+           kMaxEnvelopeNameBytes;
 }
 
-// Publishes rows from `at` to `end`, which have one sender and kind; as many as there is room for become visible together.
+// Publishes rows from `at` to `end`, which have one sender, kind and extension; as many as there is room for become visible together.
 // As send_all, never so many that they would overwrite one of their own. False: raised.
 bool publish(TrackState& t, Py_ssize_t end, bool original, Deadline& deadline) {
     PyObject* self = t.publisher.get();
@@ -119,6 +121,9 @@ bool publish(TrackState& t, Py_ssize_t end, bool original, Deadline& deadline) {
     if (turn.late) return raise_late(p, deadline) != nullptr;
     if (!turn.entered || !usable(self)) return false;
     std::string_view sender = t.sender.of(t.at), kind = t.kind.of(t.at);
+    std::string both;
+    if (std::string_view extension = t.extension.of(t.at); !extension.empty())
+        kind = both.append(extension).append(kind);
     uint64_t envelope = align_up(sender.size() + kind.size());
     for (Py_ssize_t row = t.at; row < end; ++row)
         if (size_t size = t.payload.of(row).size(); size + envelope > p.largest_bytes)
@@ -161,14 +166,14 @@ bool publish(TrackState& t, Py_ssize_t end, bool original, Deadline& deadline) {
     return true;
 }
 
-// How many rows from `at` on go out together: those of one sender and kind, before `limit_ns`, or at it where `or_at`.
+// How many rows from `at` on go out together: those of one sender, kind and extension, before `limit_ns`, or at it where `or_at`.
 Py_ssize_t end_of_run(const TrackState& t, int64_t limit_ns, bool or_at, Py_ssize_t most) {
-    std::string_view sender = t.sender.of(t.at), kind = t.kind.of(t.at);
+    std::string_view sender = t.sender.of(t.at), kind = t.kind.of(t.at), extension = t.extension.of(t.at);
     Py_ssize_t row = t.at + 1, last = std::min(t.rows, t.at + most);
     while (row < last) {
         int64_t time_ns = t.time_ns(row);
         if (!(time_ns < limit_ns || (or_at && time_ns == limit_ns))) break;
-        if (t.kind.of(row) != kind || t.sender.of(row) != sender) break;
+        if (t.kind.of(row) != kind || t.sender.of(row) != sender || t.extension.of(row) != extension) break;
         ++row;
     }
     return row;
@@ -289,13 +294,13 @@ PyObject* replay(PyObject*, PyObject* args) {
                          static_cast<long long>(out.late_max_ns));
 }
 
-// Track(rows, seq, publish_time, publish_ns, sender, kind, payload): of each column the first row, and its buffers.
+// Track(rows, seq, publish_time, publish_ns, sender, kind, extension, payload): of each column the first row, and its buffers.
 PyObject* create(PyTypeObject* type, PyObject* args, PyObject*) {
     Py_ssize_t rows;
-    PyObject* columns[6];
-    if (!PyArg_ParseTuple(args, "nO!O!O!O!O!O!", &rows, &PyTuple_Type, &columns[0], &PyTuple_Type,
+    PyObject* columns[7];
+    if (!PyArg_ParseTuple(args, "nO!O!O!O!O!O!O!", &rows, &PyTuple_Type, &columns[0], &PyTuple_Type,
                           &columns[1], &PyTuple_Type, &columns[2], &PyTuple_Type, &columns[3], &PyTuple_Type,
-                          &columns[4], &PyTuple_Type, &columns[5]))
+                          &columns[4], &PyTuple_Type, &columns[5], &PyTuple_Type, &columns[6]))
         return nullptr;
     Ref self(allocate(type));
     if (!self) return nullptr;
@@ -303,7 +308,8 @@ PyObject* create(PyTypeObject* type, PyObject* args, PyObject*) {
     t.rows = rows;
     bool good = rows > 0 && t.seq.parse(columns[0], rows) && t.micros.parse(columns[1], rows) &&
                 t.nanos.parse(columns[2], rows) && t.sender.parse(columns[3], rows) &&
-                t.kind.parse(columns[4], rows) && t.payload.parse(columns[5], rows);
+                t.kind.parse(columns[4], rows) && t.extension.parse(columns[5], rows) &&
+                t.payload.parse(columns[6], rows);
     if (!good && !PyErr_Occurred())
         PyErr_SetString(
             PyExc_ValueError,

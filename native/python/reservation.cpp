@@ -220,8 +220,8 @@ PyObject* reserve(PyObject*, PyObject* args) {
     PyObject *publisher, *size_object, *kind_object, *timeout;
     int64_t timeout_ns;
     std::string_view kind;
-    if (!PyArg_ParseTuple(args, "O!OUO", publisher_type, &publisher, &size_object, &kind_object, &timeout) ||
-        !parse_timeout(timeout, timeout_ns) || !text_of(kind_object, kind) || !check_kind(kind))
+    if (!PyArg_ParseTuple(args, "O!OOO", publisher_type, &publisher, &size_object, &kind_object, &timeout) ||
+        !parse_timeout(timeout, timeout_ns) || !said_of(kind_object, kind))
         return nullptr;
     uint64_t size = 0;
     if (!parse_count("size", size_object, size)) return nullptr;

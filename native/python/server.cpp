@@ -80,7 +80,7 @@ PyObject* new_request(PyObject* self, ServerState& k, SubscriberState& s, const 
     t->view = view;
     t->taken_ns = k.wall.now_ns();
     t->begun_ns = now_ns;
-    t->terms = terms_of({reinterpret_cast<const char*>(view.kind()), view.kind_size});
+    t->terms = terms_of(view.said().extension);
     make_room(k.open);  // first: from here on nothing fails
     s.work->lent.make_room();
     CRASH_POINT("serve: request taken, not given out");
@@ -276,7 +276,7 @@ PyObject* reply(PyObject* self, PyObject* value) {
     ServerState& k = server_of(t.server.get());
     if (PyObject* publisher = t.subscriber ? publisher_to(k, t.sender) : nullptr) {
         Ref keep(Ref::to(publisher));
-        Ref sent(send_object(publisher, value, AnswerKind(t.view.seq, Answer::result), 0));
+        Ref sent(send_object(publisher, value, ReplySays(t.view.seq), 0));
         if (sent) {
             end(reinterpret_cast<RequestObject*>(self), kReplied, false);
             Py_RETURN_NONE;
@@ -364,17 +364,17 @@ PyObject* get_deadline(PyObject* self, void*) {
     return PyLong_FromLongLong(deadline_ns);
 }
 
-// bind(server, lease, seq, sender, kind, sent_ns, redelivered, taken_ns, begun_ns): of a backend in Python, or of several lanes.
+// bind(server, lease, seq, sender, extension, sent_ns, redelivered, taken_ns, begun_ns): of a backend in Python, or of several lanes.
 PyObject* bind(PyObject* self, PyObject* args) {
     RequestState& t = request_of(self);
-    PyObject *server, *lease, *sender, *kind_object;
+    PyObject *server, *lease, *sender;
     unsigned long long seq;
-    std::string_view kind;
+    const char* extension;
+    Py_ssize_t extension_size;
     long long sent_ns, taken_ns, begun_ns;
     unsigned redelivered;
-    if (!PyArg_ParseTuple(args, "O!OKUULILL", server_type, &server, &lease, &seq, &sender, &kind_object,
-                          &sent_ns, &redelivered, &taken_ns, &begun_ns) ||
-        !text_of(kind_object, kind))
+    if (!PyArg_ParseTuple(args, "O!OKUy#LILL", server_type, &server, &lease, &seq, &sender, &extension,
+                          &extension_size, &sent_ns, &redelivered, &taken_ns, &begun_ns))
         return nullptr;
     t.server = Ref::to(server);
     t.lease = Ref::to(lease);
@@ -384,7 +384,7 @@ PyObject* bind(PyObject* self, PyObject* args) {
     t.redelivered = redelivered;
     t.taken_ns = taken_ns;
     t.begun_ns = begun_ns;
-    t.terms = terms_of(kind);
+    t.terms = terms_of({extension, static_cast<size_t>(extension_size)});
     t.open = true;
     server_of(server).open.push_back(reinterpret_cast<RequestObject*>(self));
     Py_RETURN_NONE;

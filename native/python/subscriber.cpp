@@ -3,6 +3,7 @@
 #include "python/subscriber.hpp"
 
 #include <cstdlib>
+#include <type_traits>
 
 namespace ringmain::py {
 
@@ -37,12 +38,36 @@ namespace {
     return object ? object : raise_decode_error(s, seq);
 }
 
+// What a message says besides its data, as new references.
+struct EnvelopeObjects {
+    PyObject *sender = nullptr, *kind = nullptr;
+    PyObject* extension = nullptr;  // none: there is none
+
+    // False: there is no memory, or it was overwritten meanwhile.
+    bool read(SubscriberState& s, const View& view) {
+        sender = sender_of(s, view);
+        kind = kind_of(s, view);
+        if (view.kind_size != 0 && !view.said().extension.empty()) [[unlikely]]
+            if (!(extension = extension_of(view))) return false;
+        return sender && kind && s.reader->still_whole(view);
+    }
+    EnvelopeObjects taken() { return std::exchange(*this, EnvelopeObjects{}); }
+    void drop() {
+        for (PyObject* object : {sender, kind, extension}) Py_XDECREF(object);
+    }
+};
+
+struct OwnedEnvelope : EnvelopeObjects {
+    ~OwnedEnvelope() { drop(); }
+};
+
 // A Message of what was just taken. Takes over the references.
-PyObject* new_message(SubscriberState& s, const View& view, PyObject* data, PyObject* sender, PyObject* kind,
+PyObject* new_message(SubscriberState& s, const View& view, PyObject* data, const EnvelopeObjects& said,
                       uint64_t lost) {
     uint32_t redelivered = s.work ? s.work->fresh.back().returns : 0;
-    return PyObject_CallFunction(message_class, "NKLNNKOI", data, view.seq, view.time_ns, sender, kind, lost,
-                                 s.topic_str.get(), redelivered);
+    return PyObject_CallFunction(message_class, said.extension ? "NKLNNKOIN" : "NKLNNKOI", data, view.seq,
+                                 view.time_ns, said.sender, said.kind, lost, s.topic_str.get(), redelivered,
+                                 said.extension);
 }
 
 // The next message as a Message (`whole`), or its data. nullptr without an exception: timed out. References are counted
@@ -57,14 +82,13 @@ PyObject* receive(PyObject* self, SubscriberState& s, Deadline& deadline) {
         if (!bytes && PyErr_Occurred()) return nullptr;
         if (!bytes && try_again(deadline, laps)) continue;
         if (!bytes) return nullptr;
-        PyObject *sender = nullptr, *kind = nullptr;
+        EnvelopeObjects said;
         auto drop_all = [&](PyObject* data) {
-            for (PyObject* object : {data, sender, kind}) Py_XDECREF(object);
+            Py_XDECREF(data);
+            said.drop();
         };
         if constexpr (whole) {
-            sender = sender_of(s, view);
-            kind = kind_of(s, view);
-            if (!sender || !kind || !s.reader->still_whole(view)) {
+            if (!said.read(s, view)) {
                 drop_all(bytes);
                 if (PyErr_Occurred() || !try_again(deadline, laps)) return nullptr;
                 continue;
@@ -79,8 +103,7 @@ PyObject* receive(PyObject* self, SubscriberState& s, Deadline& deadline) {
         Reader::Mark before = s.reader->mark();
         uint64_t lost = s.reader->take(view);
         if (whole && data) {
-            data = new_message(s, view, data, std::exchange(sender, nullptr), std::exchange(kind, nullptr),
-                               lost);
+            data = new_message(s, view, data, said.taken(), lost);
             if (!data) [[unlikely]] {  // there is no memory: the next call gives the message again
                 s.reader->back_to(before);
                 return nullptr;
@@ -263,12 +286,10 @@ PyObject* receive_many(PyObject* self, PyObject* const* args, Py_ssize_t count, 
     while (found == 1) {
         PyObject* bytes = copy_message(*s, view);
         if (!bytes && PyErr_Occurred()) break;
-        Ref sender, kind;
+        std::conditional_t<whole, OwnedEnvelope, EnvelopeObjects> said;
         if constexpr (whole) {
             if (bytes) {
-                sender = Ref(sender_of(*s, view));
-                kind = Ref(kind_of(*s, view));
-                if (!sender || !kind || !s->reader->still_whole(view)) Py_CLEAR(bytes);
+                if (!said.read(*s, view)) Py_CLEAR(bytes);
                 if (PyErr_Occurred()) break;
             }
         }
@@ -283,7 +304,7 @@ PyObject* receive_many(PyObject* self, PyObject* const* args, Py_ssize_t count, 
             Reader::Mark here = s->reader->mark();
             uint64_t lost = data || taken.size() == 0 ? s->reader->take(view) : 0;
             if (whole && data) {
-                data = new_message(*s, view, data, sender.release(), kind.release(), lost);
+                data = new_message(*s, view, data, said.taken(), lost);
                 if (!data) s->reader->back_to(here);
             }
             if (!data || !taken.add(data) || taken.size() == max_messages) break;

@@ -185,5 +185,6 @@ PyObject* raise_decode_error(const SubscriberState& s, uint64_t seq);
 // Sender and kind, as new references. Read from shared memory: check still_whole() afterwards.
 PyObject* sender_of(SubscriberState& s, const View& view);
 PyObject* kind_of(SubscriberState& s, const View& view);
+PyObject* extension_of(const View& view);  // bytes, empty if there is none
 
 }  // namespace ringmain::py

@@ -34,11 +34,11 @@ bool SubscriberHost::joined() { return bool(Ref(PyObject_CallMethod(self_, "_att
 Letter SubscriberHost::send_dead_letter(const View& view, uint32_t returns) {
     if (!self_) return Letter::not_here;
     SubscriberState& s = *reinterpret_cast<SubscriberObject*>(self_)->state;
-    Ref sender(sender_of(s, view)), kind(kind_of(s, view));
+    Ref sender(sender_of(s, view)), kind(kind_of(s, view)), extension(extension_of(view));
     Ref data(PyBytes_FromStringAndSize(reinterpret_cast<const char*>(view.payload()), view.size));
-    if (!sender || !kind || !data) return Letter::stopped;
-    Ref done(PyObject_CallMethod(self_, "_send_dead_letter", "OOOKI", data.get(), sender.get(), kind.get(),
-                                 view.seq, returns));
+    if (!sender || !kind || !extension || !data) return Letter::stopped;
+    Ref done(PyObject_CallMethod(self_, "_send_dead_letter", "OOOOKI", data.get(), sender.get(), kind.get(),
+                                 extension.get(), view.seq, returns));
     return done ? Letter::sent : Letter::stopped;
 }
 
@@ -197,7 +197,16 @@ PyObject* sender_of(SubscriberState& s, const View& view) {
 }
 
 PyObject* kind_of(SubscriberState& s, const View& view) {
-    return cached_text(s.last_kind, s.last_kind_str, view.kind(), view.kind_size);
+    std::string_view kind = view.said().kind;
+    return cached_text(s.last_kind, s.last_kind_str, reinterpret_cast<const std::byte*>(kind.data()),
+                       kind.size());
+}
+
+PyObject* extension_of(const View& view) {
+    std::string_view extension = view.said().extension;
+    char copy[kMaxEnvelopeNameBytes];
+    copy_out(copy, reinterpret_cast<const std::byte*>(extension.data()), extension.size());
+    return PyBytes_FromStringAndSize(copy, static_cast<Py_ssize_t>(extension.size()));
 }
 
 void clear_if_closed() {

@@ -275,7 +275,7 @@ class ClientEnd {
             view = other;
         }
         for (int count = 1;; ++count) {
-            auto answer = answer_of({reinterpret_cast<const char*>(view.kind()), view.kind_size});
+            auto answer = answer_of(view.said().extension);
             Payload payload{};
             if (answer && !host.copy(view, payload)) return Outcome::stopped;
             CRASH_POINT("call: reply read, not taken");

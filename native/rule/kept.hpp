@@ -6,22 +6,10 @@
 // and the next writer, which begins at the same `tail`, writes the entry again. Only the writer whose turn it is writes here.
 #pragma once
 
+#include "rule/extension.hpp"
 #include "rule/ring.hpp"
 
 namespace ringmain {
-
-// A kind may end with a trace context (docs/spec/shared-memory.md, "Trace context"): what is before it is the kind. All of its
-// bytes are looked at, as `split_kind` does (src/ringmain/_screens.py): a user's own kind may have a ";00-" in that place.
-inline size_t bare_kind_size(const char* kind, size_t size) {
-    // x: a hex digit
-    constexpr std::string_view kForm = ";00-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx-xxxxxxxxxxxxxxxx-xx";
-    if (size < kForm.size()) return size;
-    const char* context = kind + size - kForm.size();
-    auto fits = [](char form, char is) {
-        return form == 'x' ? (is >= '0' && is <= '9') || (is >= 'a' && is <= 'f') : is == form;
-    };
-    return std::equal(kForm.begin(), kForm.end(), context, fits) ? size - kForm.size() : size;
-}
 
 class KeptTable {
   public:
@@ -36,12 +24,12 @@ class KeptTable {
 
     // Keeps the message at a position of the ring, in place of the one before it of its kind.
     void keep(uint64_t position, const Envelope& envelope) const {
-        char kind[kMaxEnvelopeNameBytes];
+        char said[kMaxEnvelopeNameBytes];
         const std::byte* from = ring_.at(position);
-        copy_out(kind, from + sizeof(MessageHeader) + envelope.sender_size, envelope.kind_size);
+        copy_out(said, from + sizeof(MessageHeader) + envelope.sender_size, envelope.kind_size);
         uint64_t bytes = envelope.bytes();
-        uint32_t index =
-            bytes <= room_bytes() ? find({kind, bare_kind_size(kind, envelope.kind_size)}) : ring_.kept_kinds;
+        std::string_view kind = parts_of({said, envelope.kind_size}).kind;
+        uint32_t index = bytes <= room_bytes() ? find(kind) : ring_.kept_kinds;
         if (index == ring_.kept_kinds) {
             // relaxed: statistics.
             uint64_t missed = ring_.header.not_kept.load(std::memory_order_relaxed);
@@ -110,8 +98,7 @@ class KeptTable {
         char there[2 * kMaxEnvelopeNameBytes];
         copy_out(&header, message(index), sizeof header);
         copy_out(there, message(index) + sizeof header, size_t{header.sender_size} + header.kind_size);
-        const char* begin = there + header.sender_size;
-        return std::string_view(begin, bare_kind_size(begin, header.kind_size)) == kind;
+        return parts_of({there + header.sender_size, header.kind_size}).kind == kind;
     }
 };
 

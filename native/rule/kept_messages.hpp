@@ -115,8 +115,7 @@ class KeptSearch {
     }
 
     static std::string_view kind_of(const MessageHeader& header, const char* names) {
-        const char* kind = names + header.sender_size;
-        return {kind, bare_kind_size(kind, header.kind_size)};
+        return parts_of({names + header.sender_size, header.kind_size}).kind;
     }
 
     void note(std::string_view kind, Found message) {

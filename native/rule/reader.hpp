@@ -1,6 +1,7 @@
 // The reader's side of the rule: observe, check, copy or borrow, check again, move on. See ring.hpp.
 #pragma once
 
+#include "rule/extension.hpp"
 #include "rule/ring.hpp"
 
 namespace ringmain {
@@ -17,7 +18,8 @@ struct View {
     uint8_t sender_size, kind_size;
 
     const std::byte* sender() const { return at + sizeof(MessageHeader); }
-    const std::byte* kind() const { return sender() + sender_size; }
+    // Extension and kind.
+    Said said() const { return parts_of({reinterpret_cast<const char*>(sender() + sender_size), kind_size}); }
     const std::byte* payload() const { return at + payload_offset(sender_size, kind_size); }
 };
 

@@ -140,6 +140,8 @@ void refuse() {
     CHECK(refused([] { (void)info("none", directory); }) == Code::not_found);
     CHECK(publisher.send({static_cast<const std::byte*>(nullptr), size_t{1} << 40}).code() ==
           Code::too_large);
+    CHECK(publisher.send(as_bytes("x"), "\xff").code() == Code::invalid_argument);
+    CHECK(publisher.reserve(8, "\xff\x02no").code() == Code::invalid_argument);
     auto first = publisher.reserve(8);
     CHECK(publisher.try_reserve(8).code() == Code::in_use);
 }

@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "base/bulk_copy.hpp"
 #include "base/text.hpp"
 #include "recorder/spool.hpp"
+#include "requests/terms.hpp"
 #include "rule/writer.hpp"
 #include "tests/check.hpp"
 #include "tests/temporary_directory.hpp"
@@ -369,6 +371,38 @@ void the_fastest_way_to_copy_is_found() {
     CHECK(hopeless < 200);  // trials cost little
 }
 
+// Extension and kind together, as if a peer had written them: whatever it says, what is found lies within.
+void an_extension_is_what_it_says() {
+    ExtensionOf<TermsItem> terms({.deadline_ns = 81'234'500'000'000, .retry = 1});
+    Said said = parts_of(std::string(std::string_view(terms)) + "grab");
+    CHECK(std::string_view(terms).size() == 12 && said.extension.size() == 12 && said.kind.size() == 4);
+    Terms found = terms_of(terms);
+    CHECK(found.deadline_ns == 81'234'500'000'000 && found.retry);
+    CHECK(!answer_of(terms) && answer_of(ReplySays(7))->number == 7);
+    CHECK(std::string_view(RequestSays({})).empty() && terms_of("").deadline_ns == kForever);
+    TraceItem trace{.trace_id = {0x4b, 0xf9}, .span_id = {0, 0xf0}, .flags = 1};
+    CHECK(traceparent_of(trace) == "00-4bf90000000000000000000000000000-00f0000000000000-01");
+    std::string both = std::string(std::string_view(terms)) + std::string(sizeof trace, '\0') + "grab";
+    both[1] = static_cast<char>(sizeof(TermsItem) + sizeof trace);
+    std::memcpy(&both[12], &trace, sizeof trace);
+    CHECK(parts_of(both).kind == "grab" && item_of<TraceItem>(parts_of(both).extension)->flags == 1);
+
+    CHECK(parts_of("grab").kind == "grab" && parts_of("grab").extension.empty());
+    for (std::string wrong : {"\xff", "\xff\x05grab", "\xff\xff"})
+        CHECK(parts_of(wrong).kind.empty() && parts_of(wrong).extension.empty());
+    CHECK(parts_of(std::string_view("\xff\0grab", 6)).kind == "grab");
+    // An item that is cut short, and one of a later version: what follows is not looked at.
+    for (std::string items : {std::string("\x01\0\0", 3), std::string("\x09") + std::string(10, '\x01')}) {
+        std::string made = "\xff" + std::string(1, static_cast<char>(items.size())) + items + "grab";
+        CHECK(parts_of(made).kind == "grab" && !item_of<TermsItem>(parts_of(made).extension));
+    }
+    for (std::string_view outcome : {"\x03", "\xff"}) {
+        std::string wrong(std::string_view(ReplySays(7)));
+        wrong.back() = outcome[0];
+        CHECK(!answer_of(wrong));
+    }
+}
+
 // An empty kind: there is nothing to copy, and no pointer to copy it from. UBSan checks it in `make sanitize`.
 void a_sender_needs_no_kind() {
     Fresh fresh;
@@ -462,6 +496,7 @@ int main() {
     a_removal_begun_is_finished();
     bulk_copies_are_copies();
     the_fastest_way_to_copy_is_found();
+    an_extension_is_what_it_says();
     a_sender_needs_no_kind();
     what_is_spooled_is_written_in_order();
     after_a_failure_nothing_is_spooled();

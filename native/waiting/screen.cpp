@@ -1,27 +1,23 @@
 #include "waiting/screen.hpp"
 
-#include <cstring>
+#include <algorithm>
 
-#include "rule/kept.hpp"
 #include "waiting/blocking_reader.hpp"
 
 namespace ringmain {
 
-static bool is_one_of(const std::vector<std::string>& names, const std::byte* text, size_t size) {
-    for (const std::string& name : names)
-        if (name.size() == size && std::memcmp(name.data(), text, size) == 0) return true;
-    return false;
+static bool is_one_of(const std::vector<std::string>& names, std::string_view text) {
+    return std::ranges::find(names, text) != names.end();
 }
 
-bool Screen::skips(const std::byte* text, size_t size) const {
-    return is_one_of(ignored, text, size) || (only && !is_one_of(*only, text, size));
+bool Screen::skips(std::string_view text) const {
+    return is_one_of(ignored, text) || (only && !is_one_of(*only, text));
 }
 
 bool BlockingReader::screened(const View& view) const {
-    if (senders.active() && senders.skips(view.sender(), view.sender_size)) return true;
-    if (!kinds.active()) return false;
-    return kinds.skips(view.kind(),
-                       bare_kind_size(reinterpret_cast<const char*>(view.kind()), view.kind_size));
+    const auto* sender = reinterpret_cast<const char*>(view.sender());
+    if (senders.active() && senders.skips({sender, view.sender_size})) return true;
+    return kinds.active() && kinds.skips(view.said().kind);
 }
 
 }  // namespace ringmain

@@ -1,9 +1,9 @@
 // What a reader skips by the texts of a message's envelope, before anything is copied.
 #pragma once
 
-#include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ringmain {
@@ -14,7 +14,7 @@ struct Screen {
     std::optional<std::vector<std::string>> only;  // none: all that is not ignored
 
     bool active() const { return !ignored.empty() || only; }
-    bool skips(const std::byte* text, size_t size) const;
+    bool skips(std::string_view text) const;
 };
 
 }  // namespace ringmain

@@ -1,8 +1,8 @@
 """`bridge`: carries messages from one topic to another, on any backends: shared memory to zmq and back.
 
-Owns this invariant: a message that is carried keeps its number, time, sender and kind, and one that is dropped is
-counted. So a reader of the target sees all losses on the way as gaps in the numbers. Frames are copied from one frame
-topic to another; they get new numbers, and losses are counted by the bridge.
+Owns this invariant: a message that is carried keeps its number, time, sender, kind and extension, and one that is
+dropped is counted. So a reader of the target sees all losses on the way as gaps in the numbers. Frames are copied from
+one frame topic to another; they get new numbers, and losses are counted by the bridge.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from ringmain import _native, backends
+from ringmain import _extension, _native, backends
 from ringmain._bridge_ends import (
     contract_note,
     describe_end,
@@ -259,7 +259,10 @@ class _MessageCarrier:
             if number < self._target.next_sequence:  # other writers send to the target too
                 self._offset += self._target.next_sequence - number
                 number = self._target.next_sequence
-            send_as = partial(self._target._send_as, message.data, number, message.time_ns, message.kind)
+            send_as = partial(
+                self._target._send_as, message.data, number, message.time_ns,
+                _extension.said(message.extension, message.kind),
+            )  # fmt: skip
             if not _finds_room(send_as, wait_s, self._stop):
                 if _gives_back(self._source):
                     return False

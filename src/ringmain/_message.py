@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, Generic
 
 import msgspec
 
+from ringmain import _extension
+
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
@@ -32,6 +34,19 @@ class Message(msgspec.Struct, Generic[T], frozen=True):
     """The topic that it came on."""
     redelivered: int = 0
     """On `work`: how often another worker had it before and gave it back; 15 stands for 15 or more."""
+    extension: bytes = b""
+    """What ringmain's own parts say of it; empty for most messages. To send it on, with what carries it."""
+
+    @property
+    def trace(self) -> str:
+        """The `traceparent` of the span in which it was sent (`ringmain.tracing`); empty if there was none."""
+        return _extension.trace_of(self.extension)
+
+    @property
+    def reply_to(self) -> int | None:
+        """Of a reply (`ringmain.Server`): the number of its request."""
+        answer = _extension.answer_of(self.extension)
+        return None if answer is None else answer.number
 
     @property
     def text(self) -> str:

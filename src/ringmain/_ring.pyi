@@ -6,6 +6,7 @@ from typing import Any, Literal, NoReturn, Self, TypedDict, TypeVar
 
 from _typeshed import ReadableBuffer, WriteableBuffer
 
+from ringmain._extension import Said
 from ringmain._message import Message
 from ringmain.frames._layout import FrameLayout
 from ringmain.frames._views import FrameViews
@@ -122,7 +123,9 @@ class Publisher:
         """The sequence number of the next message."""
 
     def _set_sender(self, sender: str, /) -> None: ...
-    def _send_as(self, data: ReadableBuffer, seq: int, time_ns: int, kind: str = "", timeout: float = -1, /) -> int: ...
+    def _send_as(
+        self, data: ReadableBuffer, seq: int, time_ns: int, kind: Said | str = "", timeout: float = -1, /
+    ) -> int: ...
     def _open(
         self,
         *,
@@ -286,7 +289,7 @@ class NativeRequest:
         lease: Any,
         seq: int,
         sender: str,
-        kind: str,
+        extension: bytes,
         sent_ns: int,
         redelivered: int,
         taken_ns: int,
@@ -395,6 +398,14 @@ class Lease:
     @property
     def kind(self) -> str: ...
     @property
+    def extension(self) -> bytes:
+        """What ringmain's own parts say of it."""
+
+    @property
+    def trace(self) -> str:
+        """The `traceparent` of the span in which it was sent; empty if there was none."""
+
+    @property
     def lost(self) -> int: ...
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -420,7 +431,7 @@ class HeapBuffer:
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
 class Batch:
-    """Messages as Arrow columns: seq, time_ns, sender, kind, lost, data."""
+    """Messages as Arrow columns: seq, time_ns, sender, kind, lost, extension, data."""
 
     def __len__(self) -> int: ...
     @property
@@ -471,6 +482,7 @@ class Track:
         publish_ns: _Numbers,
         sender: _Texts,
         kind: _Texts,
+        extension: _Texts,
         payload: _Texts,
         /,
     ) -> Self: ...

@@ -1,32 +1,13 @@
-"""`ScreenSet`: the senders or kinds that a subscriber ignores, or alone wants. `split_kind`: a kind without its trace
-context."""
+"""`ScreenSet`: the senders or kinds that a subscriber ignores, or alone wants."""
 
 from __future__ import annotations
 
-import re
 import weakref
 from collections.abc import Iterable, Iterator, MutableSet
 from typing import NamedTuple
 
 from ringmain import _names
 from ringmain.errors import RingmainError
-
-
-class Kind(NamedTuple):
-    """A kind in its two parts."""
-
-    name: str
-    context: str
-    """A `traceparent` of W3C Trace Context; empty if there is none. `ringmain.tracing` makes it."""
-
-
-_CONTEXT = re.compile(r"(.*);(00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2})", re.DOTALL)
-
-
-def split_kind(kind: str) -> Kind:
-    """What was said, and the trace context that follows it."""
-    found = _CONTEXT.fullmatch(kind)
-    return Kind(kind, "") if found is None else Kind(found[1], found[2])
 
 
 class ScreenSet(MutableSet[str]):

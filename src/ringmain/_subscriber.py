@@ -206,8 +206,8 @@ class Subscriber(Screened, Working, AsyncIteration, _native.Subscriber, Generic[
     def recv_batch(
         self, max_messages: int = 65536, *, timeout: float | None = 0, max_bytes: int = 64 * 1024 * 1024
     ) -> _native.Batch:
-        """The messages that are there, as Arrow columns: seq, time_ns, sender, kind, lost, data. It makes no Python
-        object for each message.
+        """The messages that are there, as Arrow columns: seq, time_ns, sender, kind, lost, extension, data. It
+        makes no Python object for each message.
 
         The result has `__arrow_c_array__`: `pyarrow.record_batch(batch)`. Waits, if at all, only for the first message.
         """

@@ -7,7 +7,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
-from ringmain import _inspect
+from ringmain import _extension, _inspect
 from ringmain._contracts import CONTRACTS
 from ringmain._endpoint import Endpoint
 from ringmain.errors import RingmainError, TopicMismatch
@@ -66,14 +66,16 @@ class Working(Endpoint):
                 "skips messages, is not for it"
             )
 
-    def _send_dead_letter(self, data: bytes, sender: str, kind: str, seq: int, redelivered: int) -> None:
+    def _send_dead_letter(
+        self, data: bytes, sender: str, kind: str, extension: bytes, seq: int, redelivered: int
+    ) -> None:
         """Move a message that was given back too often to topic `NAME.dead`, or drop it, if that does not take it."""
         try:
             if self._dead_letters is None:
                 self._dead_letters = self._open_dead_letters()
                 self._dead_letters._set_schema(self._schema())  # type: ignore[attr-defined]
             self._dead_letters._set_sender(sender)
-            self._dead_letters.send(data, kind, 0)
+            self._dead_letters._send_as(data, -1, 0, _extension.said(extension, kind), 0)
         except RingmainError as error:
             self.dead_letters_lost += 1
             if self.dead_letters_lost == 1:

@@ -11,8 +11,8 @@ span links to it. Needs the extra `trace`, and is off until `enable()` is called
     with tracing.handling(message, "detect"):
         ...
 
-The context is at the end of the message's kind (docs/spec/shared-memory.md), so readers that know nothing of tracing
-still read the message, recordings keep it, and bridges carry it. `kind_of(message)` is the kind without it.
+The context is beside the message's kind (docs/spec/shared-memory.md), so readers that know nothing of tracing find the
+kind that was sent; recordings keep it, and bridges carry it. As text it is `message.trace`.
 
 While it is off, nothing of this is loaded, and `send` is the native method itself: `enable` puts a Python method in
 front of it, and `disable` takes it away.
@@ -23,29 +23,21 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from opentelemetry import trace
 from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, SpanKind
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from ringmain import _extension
 from ringmain._publisher import Publisher
-from ringmain._screens import split_kind
 from ringmain.backends._python.publisher import PythonPublisher
 
-__all__ = ["context_of", "disable", "enable", "handling", "kind_of"]
+__all__ = ["context_of", "disable", "enable", "handling"]
 
-_MOST_BYTES = 255  # of a kind
 _METHODS = ("send", "send_many", "reserve", "stream", "asend")
 _PROPAGATOR = TraceContextTextMapPropagator()
 _before: list[tuple[type, str, Any]] = []  # what `disable` puts back; None: the method is inherited
-
-
-class _Received(Protocol):
-    """A `Message`, a `Lease`, a `Frame` or a `RecordedMessage`."""
-
-    @property
-    def kind(self) -> str: ...
 
 
 def enable() -> None:
@@ -69,14 +61,10 @@ def disable() -> None:
             setattr(owner, name, method)
 
 
-def kind_of(message: _Received) -> str:
-    """The kind that the sender gave, without the context."""
-    return split_kind(message.kind).name
-
-
-def context_of(message: _Received) -> SpanContext | None:
-    """The context of the span in which the message was sent, None if it was sent outside of one."""
-    context = split_kind(message.kind).context
+def context_of(message: Any) -> SpanContext | None:
+    """The context of the span in which a `Message`, `Lease` or `RecordedMessage` was sent, None if it was sent outside
+    of one."""
+    context = getattr(message, "trace", "")
     if not context:
         return None
     found = trace.get_current_span(_PROPAGATOR.extract({"traceparent": context})).get_span_context()
@@ -84,7 +72,7 @@ def context_of(message: _Received) -> SpanContext | None:
 
 
 @contextmanager
-def handling(message: _Received, name: str, *, tracer: trace.Tracer | None = None) -> Iterator[Span]:
+def handling(message: Any, name: str, *, tracer: trace.Tracer | None = None) -> Iterator[Span]:
     """A span for the work on a message: it links to the sender's span, if there was one."""
     tracer = tracer or trace.get_tracer("ringmain")
     sent_in = context_of(message)
@@ -97,15 +85,14 @@ def handling(message: _Received, name: str, *, tracer: trace.Tracer | None = Non
         yield span
 
 
-def _with_context(kind: str) -> str:
+def _with_context(kind: Any) -> Any:
     """The kind, and the context of the span that is current, if any. A kind that has no room left stays as it is."""
     span = trace.get_current_span()
-    if not span.get_span_context().is_valid or split_kind(kind).context:
+    if not span.get_span_context().is_valid or not isinstance(kind, str | _extension.Said):
         return kind
     carrier: dict[str, str] = {}
     _PROPAGATOR.inject(carrier, trace.set_span_in_context(NonRecordingSpan(span.get_span_context())))
-    longer = f"{kind};{carrier['traceparent']}"
-    return longer if len(longer.encode()) <= _MOST_BYTES else kind
+    return _extension.with_trace(kind, carrier["traceparent"])
 
 
 def _traced(method: Callable[..., Any]) -> Callable[..., Any]:

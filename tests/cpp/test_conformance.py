@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 import ringmain as rm
+from ringmain import _extension
 from ringmain._contracts import CONTRACTS
+from ringmain._extension import Said
 from tests.conftest import PATIENCE_S
 from tests.cpp.compiling import Participant, hexed
 
@@ -163,6 +165,18 @@ def test_a_worker_gives_back_and_its_death_does_too(cpp: Participant, program: P
         assert cpp("receive") == "empty"
         assert rm.info("t").waiting == 0
         assert cpp("close") == "ok"
+
+
+@pytest.mark.parametrize("call", ["receive", "borrow"])
+def test_what_is_said_beside_the_kind_is_not_the_kind(cpp: Participant, call: str) -> None:
+    said = _extension.with_trace("grab", f"00-{'4b' * 16}-{'f0' * 8}-01")
+    with rm.Publisher("t", sender="a") as pub:
+        assert cpp("subscriber", topic="t") == "ok"
+        for kind in (said, Said(bytes(said)[:-4]), Said(b"\xff\xffgrab")):
+            pub._send_as(b"x", -1, 0, kind, 10)
+        for number, kind in enumerate(["grab", "", ""]):
+            assert cpp(call) == message(number, b"x", sender="a", kind=kind)
+            assert call == "receive" or cpp("return") == "ok 0"
 
 
 def test_screens_conflate_observe_and_kept_kinds(cpp: Participant) -> None:

@@ -363,7 +363,7 @@ def replays(contract: str) -> Check:
     numbers, times = struct.pack("<3q", 0, 1, 2), struct.pack("<3q", 1, 1, 1)
     with rm.Publisher("t", contract=contract) as pub, rm.Subscriber("t") as sub:
         text = (0, bytes(16), b"")
-        track = _native.Track(rows, (0, numbers), (0, times), (0, bytes(6)), text, text, (0, sizes, b"abc"))
+        track = _native.Track(rows, (0, numbers), (0, times), (0, bytes(6)), text, text, text, (0, sizes, b"abc"))
         track.set_publisher(pub)
         result = yield lambda: _native.replay([track], 10**12, 0, 0, float("inf"), 100, False, 1.0)
         assert track.at == rows or result is FAILED

@@ -52,7 +52,7 @@ def batch(payloads: list[bytes], every_s: float = 1.0) -> pa.RecordBatch:
         pa.array(range(rows), pa.uint64()),
         pa.array([int((START_S + n * every_s) * 1e9) for n in range(rows)], pa.int64()),
         pa.repeat(pa.scalar(""), rows), pa.repeat(pa.scalar(""), rows), pa.repeat(pa.scalar(0, pa.uint64()), rows),
-        pa.array(payloads, pa.binary()),
+        pa.array([b""] * rows, pa.binary()), pa.array(payloads, pa.binary()),
     ]  # fmt: skip
     return pa.RecordBatch.from_arrays(columns, schema=RING_SCHEMA)
 

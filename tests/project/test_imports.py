@@ -16,7 +16,7 @@ SOURCE = ROOT / "src" / PACKAGE
 
 # From low to high. A module belongs to the longest prefix that matches, and imports only from its own layer or below.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "_message", "_closing", "_crash", "_file_lock", "_reporting", "_expression"),
+    ("errors", "_extension", "_message", "_closing", "_crash", "_file_lock", "_reporting", "_expression"),
     ("_native", "_contracts", "_names"),
     ("typed",),  # codecs and schemas know nothing of topics, and every endpoint uses them
     (
@@ -24,7 +24,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "_topic_info",
         "_message_stream",
         "_screens",
-        "_service._topics",  # what requests and replies say of themselves, on any backend
+        "_service._topics",  # of a service, on any backend
     ),  # the table of backends, which loads one when it is chosen
     ("_endpoint", "_working", "_publisher", "_subscriber", "_inspect", "_aio", "_syncqueue"),
     # the backends themselves

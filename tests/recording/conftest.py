@@ -25,6 +25,7 @@ def ring_batch(first: int, rows: int, *, size: int = 20, lost: int = 0, step_ns:
             pa.array([f"sender{n % 3}" for n in numbers], pa.string()),
             pa.array(["even" if n % 2 == 0 else "odd" for n in numbers], pa.string()),
             pa.array([lost] + [0] * (rows - 1), pa.uint64()) if rows else pa.array([], pa.uint64()),
+            pa.array([b""] * rows, pa.binary()),
             pa.array([payload_of(n, size) for n in numbers], pa.binary()),
         ],
         schema=RING_SCHEMA,

@@ -1,4 +1,4 @@
-"""Makes tests/golden/recording/v3: a small recording with a sealed and a growing segment, kept for good.
+"""Makes tests/golden/recording/v4: a small recording with a sealed and a growing segment, kept for good.
 
 Run as a program when the format's version changes, into a directory of the new version; never over an old
 one.
@@ -13,7 +13,7 @@ from ringmain.recording._format import META
 from ringmain.recording._meta import Clocks, Properties, Session, read_meta
 from tests.recording.conftest import START_NS, ring_batch
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "recording" / "v3"
+GOLDEN = Path(__file__).parents[1] / "golden" / "recording" / "v4"
 
 
 PROPERTIES = Properties(capacity_bytes=1 << 23, max_participants=7, kept_kinds=40, persist=True)

@@ -169,7 +169,7 @@ def test_a_recording_inside_a_payload_is_not_mistaken_for_rows(tmp_path: Path) -
     inner.abandon()
     outer = RecordingWriter(tmp_path / "outer", flush_interval_s=1000)
     batch = ring_batch(0, 1)
-    loaded = batch.set_column(5, "data", pa.array([bytes_of_it], pa.binary()))
+    loaded = batch.set_column(6, "data", pa.array([bytes_of_it], pa.binary()))
     for payload in (batch, loaded, batch):
         outer.append("real", 1, payload)
         outer.flush()

@@ -483,7 +483,8 @@ def test_nothing_is_made_for_a_message(tmp_path: Path) -> None:
     ring = pa.RecordBatch.from_arrays(
         [
             pa.array(range(rows), pa.uint64()), pa.array(range(rows), pa.int64()), pa.array([""] * rows),
-            pa.array([""] * rows), pa.array([0] * rows, pa.uint64()), pa.array([payload] * rows, pa.binary()),
+            pa.array([""] * rows), pa.array([0] * rows, pa.uint64()), pa.array([b""] * rows, pa.binary()),
+            pa.array([payload] * rows, pa.binary()),
         ],
         schema=batch(0, [0]).schema,
     )  # fmt: skip

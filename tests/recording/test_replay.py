@@ -25,7 +25,7 @@ import ringmain as rm
 from ringmain import _native
 from ringmain.errors import RecordingNotFound
 from ringmain.recording import RecordingWriter
-from ringmain.recording._format import RING_SCHEMA, SCHEMA
+from ringmain.recording._format import RING_SCHEMA, STORED
 from ringmain.recording._record.row_builder import RowBuilder
 from ringmain.recording._replay.merge import NEVER, track_of
 from ringmain.recording._replay.player import Player, _Current
@@ -33,7 +33,7 @@ from tests.conftest import PATIENCE_S
 
 InThread = Callable[..., Callable[[], object]]
 START_NS = 1_700_000_000_000_000_000
-TRACK = ("seq", "publish_time", "publish_ns", "sender", "kind", "payload")
+TRACK = ("seq", "publish_time", "publish_ns", "sender", "kind", "extension", "payload")
 
 
 def batch(first: int, times_ns: list[int], *, sender: str = "", size: int = 0) -> pa.RecordBatch:
@@ -45,6 +45,7 @@ def batch(first: int, times_ns: list[int], *, sender: str = "", size: int = 0) -
             pa.array([sender] * rows, pa.string()),
             pa.array([f"k{t % 2}" for t in times_ns], pa.string()),
             pa.array([0] * rows, pa.uint64()),
+            pa.array([b""] * rows, pa.binary()),
             pa.array([str(t).encode().ljust(size) for t in times_ns], pa.binary()),
         ],
         schema=RING_SCHEMA,
@@ -157,7 +158,7 @@ def test_the_native_merge_publishes_exactly_the_first_messages(seed: int) -> Non
 
 def test_a_track_refuses_columns_that_do_not_hold_its_rows() -> None:
     rows = RowBuilder("r").build("t", 1, batch(0, [1, 2, 3]), [(3, 0)]).batch
-    columns = [(c.offset, *c.buffers()[1:]) for c in (rows.column(name) for name in SCHEMA.names if name in TRACK)]
+    columns = [(c.offset, *c.buffers()[1:]) for c in (rows.column(name) for name in STORED.names if name in TRACK)]
     _native.Track(3, *columns)
     with pytest.raises(ValueError, match="columns that hold all"):
         _native.Track(0, *columns)
@@ -167,7 +168,7 @@ def test_a_track_refuses_columns_that_do_not_hold_its_rows() -> None:
                 _native.Track(4, *columns[:at], wrong, *columns[at + 1 :])
     falling = pa.py_buffer(struct.pack("4i", 0, 2, 1, 3))
     with pytest.raises(ValueError, match="offsets in their data"):
-        _native.Track(3, *columns[:5], (0, falling, columns[5][2]))
+        _native.Track(3, *columns[:6], (0, falling, columns[6][2]))
 
 
 def test_a_topic_keeps_its_order_when_the_clock_went_back(tmp_path: Path) -> None:

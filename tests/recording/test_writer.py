@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from ringmain.errors import RecorderBusy, RecordingError
-from ringmain.recording import COLUMNS, SCHEMA, Position, Recording, RecordingWriter, list_segments, register
-from ringmain.recording._format import RING_SCHEMA, sealed_name, stream_name
+from ringmain.recording import Position, Recording, RecordingWriter, list_segments, register
+from ringmain.recording._format import RING_SCHEMA, STORED, sealed_name, stream_name
 from ringmain.recording._record.writer import Fsync
 from ringmain.recording._segment.store import Store, read_retired
 from tests.recording.conftest import START_NS, payload_of, ring_batch
@@ -237,10 +237,10 @@ except RecordingError as error:
 
 def test_sealed_segments_are_plain_parquet_with_statistics(make: Callable[..., Path]) -> None:
     path = make() / sealed_name(0)
-    assert pq.read_table(path).schema.equals(SCHEMA)
+    assert pq.read_table(path).schema.equals(STORED)
     group = pq.read_metadata(path).row_group(0)
     columns = {group.column(i).path_in_schema: group.column(i) for i in range(group.num_columns)}
-    assert tuple(columns) == COLUMNS
+    assert list(columns) == STORED.names
     assert columns["topic"].statistics.min == "a"
     assert columns["topic"].statistics.max == "b"
     assert columns["publish_time"].statistics.has_min_max

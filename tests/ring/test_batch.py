@@ -27,8 +27,8 @@ def test_the_columns(pair):
     assert (len(batch), batch.nbytes) == (3, 4)
     table = pyarrow.record_batch(batch)
     table.validate(full=True)
-    assert table.schema.names == ["seq", "time_ns", "sender", "kind", "lost", "data"]
-    assert [str(t) for t in table.schema.types] == ["uint64", "int64", "string", "string", "uint64", "binary"]
+    assert table.schema.names == ["seq", "time_ns", "sender", "kind", "lost", "extension", "data"]
+    assert [str(t) for t in table.schema.types] == ["uint64", "int64", *["string"] * 2, "uint64", *["binary"] * 2]
     assert table["seq"].to_pylist() == [0, 1, 2]
     assert table["sender"].to_pylist() == ["s"] * 3
     assert table["kind"].to_pylist() == ["k", "", "ключ"]

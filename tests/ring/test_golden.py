@@ -44,6 +44,7 @@ def test_a_file_of_this_layout_is_read(runtime_dir):
         (1, "b", b"second"),
         (2, "", bytes(range(256))),
     ]
+    assert [m.trace for m in got] == ["00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "", ""]
     assert rm.topics() == []
 
 

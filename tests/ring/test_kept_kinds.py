@@ -18,6 +18,7 @@ import pyarrow
 import pytest
 
 import ringmain as rm
+from ringmain import _extension
 from ringmain._native import LAYOUT
 from ringmain.testing import fake
 from tests import contracts
@@ -187,7 +188,7 @@ def test_screens_apply(backend: Any) -> None:
 def test_a_trace_context_is_no_kind_of_its_own(backend: Any) -> None:
     with keeper(backend=backend, keep_last_per_kind=2) as pub:
         for i in range(300):
-            pub.send(b"%d" % i, f"A;00-{i:032x}-{i:016x}-01")
+            pub._send_as(b"%d" % i, -1, 0, _extension.with_trace("A", f"00-{i:032x}-{i:016x}-01"), 0)
         pub.send(b"x", "B")
         with late(backend) as sub:
             assert sub.recv_many(9) == [b"299", b"x"]

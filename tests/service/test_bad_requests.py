@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 import ringmain as rm
+from ringmain._extension import Said
 from ringmain._service import _unsent
 from tests.conftest import PATIENCE_S
 
@@ -52,17 +53,18 @@ def test_a_very_long_timeout_is_none(served: rm.Client[bytes, str], timeout: flo
 
 
 @pytest.mark.parametrize(
-    "kind", ["call 1.2.3s", "call 1e99s", "call 1e999s", "call -1s", "call e+s", "call nans", "\0"]
+    "extension", [b"\xff", b"\xff\x00", b"\xff\x03\x01\x00\x00", b"\xff\x01\x09", b"\xff" * 255, b""]
 )
-def test_any_kind_is_a_request(served: rm.Client[bytes, str], kind: str) -> None:
+@pytest.mark.parametrize("kind", ["", "call", "17 failed", "\0"])
+def test_whatever_it_says_it_is_a_request(served: rm.Client[bytes, str], kind: str, extension: bytes) -> None:
     with rm.Publisher("infer", contract="work", sender=served.id) as foreign:
-        foreign.send(b"x", kind=kind)
+        foreign._send_as(b"x", -1, 0, Said((extension + kind.encode())[:255]), 10)
 
 
 @pytest.mark.parametrize("sender", ["", "..", "a/b", "é" * 100, "\n"])
 def test_any_sender_is_a_client(served: rm.Client[bytes, str], sender: str) -> None:
     with rm.Publisher("infer", contract="work", sender=sender) as foreign:
-        foreign.send(b"x", kind="call")
+        foreign.send(b"x")
 
 
 def another_contract() -> Iterator[str]:
@@ -99,7 +101,7 @@ def test_a_topic_of_replies_that_cannot_be_used(
     client = next(spoiled)
     with rm.Publisher("infer", contract="work", sender=client) as publisher:
         for _ in range(100):  # more than there is room for, where there is any
-            publisher.send(b"x", kind="call")
+            publisher.send(b"x")
         until(lambda: rm.info("infer").waiting == 0)
     if spoil is not removed:  # where there is nobody to tell, none is dropped
         until(lambda: rm.service("infer").dropped > 0)

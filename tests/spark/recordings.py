@@ -57,6 +57,7 @@ def rows(
             pa.array([sender] * count, pa.string()),
             pa.array(["k"] * count, pa.string()),
             pa.array([lost] + [0] * (count - 1), pa.uint64()),
+            pa.array([b""] * count, pa.binary()),
             pa.array(data, pa.binary()),
         ],
         schema=RING_SCHEMA,

@@ -168,7 +168,7 @@ def test_pictures_whose_times_go_back_are_shown(tmp_path: Path) -> None:
     times = [50, 20, 30]
     with RecordingWriter(tmp_path / "two") as writer:
         batch = ring_batch(0, 3).set_column(1, "time_ns", pa.array(times, pa.int64()))
-        writer.append("camera", 1, batch.set_column(5, "data", pa.array([picture] * 3, pa.binary())).cast(RING_SCHEMA))
+        writer.append("camera", 1, batch.set_column(6, "data", pa.array([picture] * 3, pa.binary())).cast(RING_SCHEMA))
     source, things = all_of(tmp_path / "two")
     assert [thing.time_ns for _, thing in things if isinstance(thing, Image)] == times
     assert sentence(source.counts) == ""
@@ -201,7 +201,7 @@ def test_what_the_recorder_and_its_readers_lost_are_events(tmp_path: Path) -> No
     writer.declare(READERS, epoch=1, schema=codec.schema.to_bytes())
     for number, lost in enumerate((0, 30, 30, 42)):
         figures = ReaderFigures("imu", "slow", "reader", 7, 1, 100, lost, 0)
-        row = ring_batch(number, 1).set_column(5, "data", pa.array([bytes(codec.encode(figures))], pa.binary()))
+        row = ring_batch(number, 1).set_column(6, "data", pa.array([bytes(codec.encode(figures))], pa.binary()))
         writer.append(READERS, 1, row.cast(RING_SCHEMA))
     writer.close()
     source, things = all_of(tmp_path / "lossy")

@@ -65,7 +65,9 @@ def _lines(recording: Recording, topics: list[str] | None, file: IO[str]) -> int
             data = decoders[life].plain(row.data)
         except ValueError:
             data = row.data  # a payload that does not decode is exported as bytes
-        message = Message(data, row.seq, row.time_ns, row.sender, row.kind, row.lost, row.topic)
+        message = Message(
+            data, row.seq, row.time_ns, row.sender, row.kind, row.lost, row.topic, extension=row.extension or b""
+        )
         file.write(json_line(message) + "\n")
         count += 1
     return count

@@ -115,6 +115,8 @@ def envelope_line(message: Message) -> str:
         parts.append(f"from {printable(message.sender)}")
     if message.kind:
         parts.append(f"kind {printable(message.kind)}")
+    if message.reply_to is not None:
+        parts.append(f"reply to #{message.reply_to}")
     if message.lost:
         parts.append(f"({message.lost} lost before)")
     return "  ".join(parts)
@@ -237,7 +239,7 @@ def json_line(message: Message) -> str:
     """
     out: dict[str, Any] = {"topic": message.topic} if message.topic else {}
     out.update(seq=message.seq, time_ns=message.time_ns)
-    out.update({name: value for name in ("sender", "kind", "lost") if (value := getattr(message, name))})
+    out.update({name: value for name in ("sender", "kind", "trace", "lost") if (value := getattr(message, name))})
     data = message.data
     if isinstance(data, bytes):
         try:

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from ringmain import _names, _native
 from ringmain._cli.exit_codes import CommandError, Exit
 from ringmain._cli.message_text import Decoder
@@ -55,7 +57,7 @@ def messages(sub: Subscriber, timeout: float | None, *, decode: bool = True) -> 
             except ValueError:
                 _say(f"message {message.seq} {error}; its bytes follow")
                 data = message.data
-        yield Message(data, message.seq, message.time_ns, message.sender, message.kind, message.lost, message.topic)
+        yield msgspec.structs.replace(message, data=data)
 
 
 def _decoder(sub: Subscriber) -> Decoder:

@@ -9,9 +9,9 @@ A service has these topics:
 - `NAME.servers`, contract `bus`: once a second, what each server has done (`ServerReport`).
 
 Names of requests: a request's number is its sequence number in its lane, so it is in no message. Its envelope has the
-client (sender), and its terms (kind): `call`, `call until 81234500000000ns retry`. A reply's kind is the request's
-number, with `failed` or `gone` behind it if there is no result. So the payloads are the service's own types, and a
-recorder, `ringmain echo` and Spark read them as those of any topic.
+client (sender), and its terms (an extension): until when the client waits, and whether it may run again. A reply's
+extension has the request's number, and says if there is no result. So the payloads are the service's own types,
+and a recorder, `ringmain echo` and Spark read them as those of any topic.
 
 One request, and what happens where a process dies:
 

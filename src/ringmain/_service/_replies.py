@@ -14,9 +14,10 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 from ringmain import _inspect, backends
+from ringmain._extension import Outcome, Said, of_reply
 from ringmain._publisher import Publisher
 from ringmain._service._endpoints import has_readers
-from ringmain._service._topics import Outcome, kind_of_reply, replies_topic
+from ringmain._service._topics import replies_topic
 from ringmain._service._unsent import Reply, Unsent
 from ringmain.errors import Closed, Full, MessageTooLarge, RingmainError, SchemaMismatch
 
@@ -64,10 +65,10 @@ class Replies:
         publisher = self._publisher(client, number)
         if publisher is None:
             return
-        kind, codec = kind_of_reply(number, ""), publisher._codec
+        says, codec = of_reply(number, ""), publisher._codec
         try:
             if client not in self._unsent:
-                publisher.send(value, kind, 0)
+                publisher.send(value, says, 0)  # type: ignore[arg-type]
                 return
         except Full:
             pass
@@ -81,14 +82,14 @@ class Replies:
                 codec.encode(value)  # raises if it is the value's fault
             self._drop(client)
             return
-        self._send_or_queue(client, number, kind, bytes(value if codec is None else codec.encode(value)), left_s)
+        self._send_or_queue(client, number, says, bytes(value if codec is None else codec.encode(value)), left_s)
 
     def send_text(self, client: str, number: int, outcome: Outcome, text: str, left_s: float | None = None) -> None:
         """A reply without a result."""
         publisher = self._publisher(client, number)
         if publisher is not None:
             payload = text.encode(errors="replace")[: publisher.max_message_bytes // 2]
-            self._send_or_queue(client, number, kind_of_reply(number, outcome), payload, left_s)
+            self._send_or_queue(client, number, of_reply(number, outcome), payload, left_s)
 
     @contextmanager
     def reserve(self, client: str, number: int, size: int, left_s: float | None = None) -> Iterator[Any]:
@@ -105,10 +106,10 @@ class Replies:
 
     def _buffer(self, client: str, number: int, size: int, left_s: float | None) -> Any:
         publisher = self._publisher(client, number)
-        kind = kind_of_reply(number, "")
+        says = of_reply(number, "")
         try:
             if publisher is not None and client not in self._unsent:
-                return publisher.reserve(size, kind=kind, timeout=0)
+                return publisher.reserve(size, kind=says, timeout=0)  # type: ignore[arg-type]
         except Full:
             pass
         except MessageTooLarge as error:
@@ -116,7 +117,7 @@ class Replies:
             return BufferedReply(size, lambda payload: self.send_text(client, number, "failed", reason, left_s))
         except RingmainError:
             self._drop(client)
-        return BufferedReply(size, lambda payload: self._send_or_queue(client, number, kind, payload, left_s))
+        return BufferedReply(size, lambda payload: self._send_or_queue(client, number, says, payload, left_s))
 
     # ------------------------------------------------------------------------------------ publishers
 
@@ -143,7 +144,7 @@ class Replies:
                 publisher = Publisher(topic, type=self._type, **options)
             except SchemaMismatch as error:
                 with Publisher(topic, **options) as publisher:
-                    publisher._send_as(str(error).encode(), -1, 0, kind_of_reply(number, "failed"), 0)
+                    publisher._send_as(str(error).encode(), -1, 0, of_reply(number, "failed"), 0)
                 return None
         except RingmainError:
             self._unsent.dropped += 1
@@ -151,10 +152,10 @@ class Replies:
         self.publishers[client] = publisher
         return publisher
 
-    def _send_or_queue(self, client: str, number: int, kind: str, payload: bytes, left_s: float | None) -> None:
+    def _send_or_queue(self, client: str, number: int, says: Said, payload: bytes, left_s: float | None) -> None:
         """Now, if there is room and nothing waits before it."""
         with self._lock:
-            reply = Reply(number, kind, payload, None if left_s is None else self._clock_s() + left_s)
+            reply = Reply(number, says, payload, None if left_s is None else self._clock_s() + left_s)
             if client not in self._unsent and self._send_one(client, reply):
                 return
             if client in self.publishers:
@@ -166,7 +167,7 @@ class Replies:
         publisher = self.publishers.get(client)
         try:
             if publisher is not None:
-                publisher._send_as(reply.payload, -1, 0, reply.kind, 0)
+                publisher._send_as(reply.payload, -1, 0, reply.says, 0)
         except Full:
             if publisher is not None and has_readers(publisher):
                 return False

@@ -42,7 +42,15 @@ class Request(_native.NativeRequest, Generic[Q, R]):
         and by the monotonic one."""
         request: Request[Q, R] = cls.__new__(cls)
         request._bind(
-            server, lease, lease.seq, lease.sender, lease.kind, lease.time_ns, lease.redelivered, taken_ns, begun_ns
+            server,
+            lease,
+            lease.seq,
+            lease.sender,
+            lease.extension,
+            lease.time_ns,
+            lease.redelivered,
+            taken_ns,
+            begun_ns,
         )
         return request
 

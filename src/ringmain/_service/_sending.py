@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ringmain import _inspect
+from ringmain import _extension, _inspect
 from ringmain._publisher import Publisher
 from ringmain._service import _topics
 from ringmain._service._service_info import why_no_reply
@@ -61,8 +61,8 @@ class Sender:
         return call
 
     def reserve(self, size: int, call: CallProtocol, room_s: float | None) -> Reservation:
-        kind = _topics.kind_of_request(call.deadline_ns, call.retry)
-        return self.publisher.reserve(size, kind=kind, timeout=room_s)
+        says: Any = _extension.of_request(call.deadline_ns, call.retry)
+        return self.publisher.reserve(size, kind=says, timeout=room_s)
 
     def _check_idle(self) -> None:
         there = _inspect.info(self.publisher.topic)

@@ -1,35 +1,22 @@
-"""The topics of a service, and what the envelopes of its messages say."""
+"""The topics of a service."""
 
 from __future__ import annotations
 
 import re
 import secrets
-from typing import Any, Literal, NamedTuple
 
 from ringmain import _names, backends
-from ringmain._screens import split_kind
 from ringmain.backends import _features
 
 CLIENTS_PER_LANE = 96
 """Of the 128 slots of a topic. The others are for servers, observers, and clients that join at the same moment."""
 FEATURE = "requests: Server and Client"
 
-Outcome = Literal["", "failed", "gone"]
-"""Of a reply: a result, the text of a failure, or: the server that had the request is gone."""
 FOREVER_S = 9e9
 """Later than any clock can tell in nanoseconds."""
 _REPLIES = re.compile(r"(.+)\.replies/[^/]+")
 _LANE = re.compile(r"(.+)\.lane([0-9]+)")
 _LONGEST_NAME = 40
-_MOST_DIGITS = 20
-"""Of a sequence number."""
-
-
-class Answer(NamedTuple):
-    """Which request a reply is for, and what kind of reply it is."""
-
-    number: int
-    outcome: Outcome
 
 
 def check_service(name: str, backend: str | None) -> backends.Backend:
@@ -73,22 +60,3 @@ def new_client(name: str | None) -> str:
     """A sender for a client: readable, a part of a topic's name, and unlike any other."""
     readable = re.sub(r"[^A-Za-z0-9_-]+", "-", _names.participant_name(name))[:_LONGEST_NAME]
     return f"{readable or 'client'}-{secrets.token_hex(6)}"
-
-
-def kind_of_request(deadline_ns: int | None, retry: bool) -> str:
-    """`deadline_ns`: when the client gives up, by the monotonic clock. The native module reads it: `terms.hpp`."""
-    limit = "" if deadline_ns is None else f" until {deadline_ns}ns"
-    return f"call{limit}{' retry' if retry else ''}"
-
-
-def kind_of_reply(number: int, outcome: Outcome) -> str:
-    return f"{number} {outcome}" if outcome else str(number)
-
-
-def answer_of(kind: str) -> Answer | None:
-    """None: not a reply of a server."""
-    number, _, outcome = split_kind(kind).name.partition(" ")
-    if not number.isdecimal() or len(number) > _MOST_DIGITS:
-        return None
-    known: Any = outcome
-    return Answer(int(number), known) if outcome in ("", "failed", "gone") else None

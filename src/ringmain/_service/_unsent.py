@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ringmain._service._topics import kind_of_reply
+from ringmain import _extension
 
 MOST_REPLIES, MOST_BYTES = 65_536, 16 << 20
 """Of one client."""
@@ -23,7 +23,7 @@ _TOO_MANY = b"the reply was dropped: this client did not read the ones before it
 
 class Reply(NamedTuple):
     number: int
-    kind: str
+    says: _extension.Said
     payload: bytes
     late_s: float | None
     """When no call waits for it any more."""
@@ -74,7 +74,7 @@ class Unsent:
         more = len(reply.payload)
         if queue.bytes + more > MOST_BYTES or all_bytes + more > MOST_BYTES_OF_ALL:
             self.dropped += 1
-            reply = reply._replace(kind=kind_of_reply(reply.number, "failed"), payload=_TOO_MANY)
+            reply = reply._replace(says=_extension.of_reply(reply.number, "failed"), payload=_TOO_MANY)
         queue.replies.append(reply)
         queue.bytes += len(reply.payload)
 

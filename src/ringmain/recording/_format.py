@@ -28,9 +28,9 @@ from typing import Literal, NamedTuple
 import msgspec
 import pyarrow as pa
 
-# Of the directory and of `sealed_uri`. 1: no id, and plain names there. 2: no properties of topics, no incidents.
-# All are read and continued.
-FORMAT_VERSION = 3
+# Of the directory and of `sealed_uri`. 1: no id, and plain names there. 2: no properties of topics, no incidents. 3: no
+# extensions. All are read and continued.
+FORMAT_VERSION = 4
 SEGMENT_VERSION = 1  # of the files of segments
 
 META = "meta.json"
@@ -60,6 +60,7 @@ RING_COLUMNS = (
     RingColumn("sender", pa.string(), ""),
     RingColumn("kind", pa.string(), ""),
     RingColumn("lost", pa.uint64(), 0),
+    RingColumn("extension", pa.binary(), b""),
     RingColumn("data", pa.binary()),
 )
 RING_SCHEMA = pa.schema([pa.field(column.name, column.type, nullable=False) for column in RING_COLUMNS])
@@ -107,6 +108,10 @@ TABLE = (
 )
 SCHEMA = pa.schema([pa.field(column.name, column.type, nullable=False) for column in TABLE])
 COLUMNS: tuple[str, ...] = tuple(SCHEMA.names)
+# What ringmain's own parts say of a message (docs/spec/shared-memory.md); empty for most. Segments have it since format
+# 4, and readers where it is asked for: null in older ones. Spark, lakes and tables do without.
+EXTENSION = pa.field("extension", pa.binary())
+STORED = pa.schema([*list(SCHEMA)[:-1], EXTENSION, SCHEMA.field("payload")])
 ENVELOPE_COLUMNS: tuple[str, ...] = COLUMNS[:-1]  # all but the payload
 HOST = pa.field("host", pa.string(), nullable=False)  # not in segments: readers add it, from meta.json
 INCIDENTS_COLUMN = pa.field("incidents", pa.list_(pa.string()), nullable=False)  # readers add it, where it is asked for
@@ -117,6 +122,11 @@ LATCHED_COLUMN = pa.field("latched", pa.bool_(), nullable=False)  # likewise
 # and is an attribute in pandas, whose `itertuples` renames columns that begin with an underscore.
 PREFIX = "rm_"
 _LIKE_OURS = re.compile(rf"(field_)*{PREFIX}", re.IGNORECASE)  # Spark and DuckDB ignore case in names
+
+
+def schema_of(format: int) -> pa.Schema:
+    """Of the segments of a recording."""
+    return STORED if format >= 4 else SCHEMA
 
 
 def decoded_name(column: str) -> str:

@@ -264,7 +264,10 @@ class HistorySubscriber(Screened, AsyncIteration, Closing):
                 data = self._codec.decode(data)
             except Exception as error:
                 raise DecodeError(self.topic, row["seq"], str(error)) from error
-        return Message(data, row["seq"], row["time_ns"], row["sender"], row["kind"], row["lost"] + carried, self.topic)
+        return Message(
+            data, row["seq"], row["time_ns"], row["sender"], row["kind"], row["lost"] + carried, self.topic,
+            extension=row["extension"],
+        )  # fmt: skip
 
     def _wanted(self, rows: pa.RecordBatch) -> numpy.ndarray:
         """Which of them are not screened out."""

@@ -15,7 +15,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ringmain.recording._format import FRAMES, TABLE, Position
+from ringmain import _extension
+from ringmain.recording._format import EXTENSION, FRAMES, TABLE, Position
 from ringmain.recording._meta import TopicMeta
 from ringmain.recording._segment.segment import time_ns_of
 
@@ -48,6 +49,21 @@ class RecordedMessage(msgspec.Struct, Generic[Payload], frozen=True):
     data: Payload
     position: Position
     decoder: Decoder | None = None
+    extension: bytes | None = None
+    """What ringmain's own parts say of it, as in `Message`; None in recordings before format 4."""
+
+    @property
+    def trace(self) -> str:
+        """The `traceparent` of the span in which it was sent; empty if there was none."""
+        if self.extension is None:  # in those it is at the end of the kind
+            return _extension.trace_in_kind(self.kind)
+        return _extension.trace_of(self.extension)
+
+    @property
+    def reply_to(self) -> int | None:
+        """Of a reply (`ringmain.Server`): the number of its request."""
+        answer = _extension.answer_of(self.extension or b"")
+        return None if answer is None else answer.number
 
     @property
     def value(self) -> Any:
@@ -64,11 +80,13 @@ def messages_of(
     *,
     copy: bool = True,
 ) -> Iterator[RecordedMessage[Any]]:
-    """The messages of a batch that has all columns with a field, with these row numbers. `copy=False` leaves payloads
-    where they are."""
+    """The messages of a batch that has all columns with a field, and extensions, with these row numbers. `copy=False`
+    leaves payloads where they are."""
     columns: list[list[Any]] = [_values(batch, column.name, copy) for column in FIELDS]
     lives = zip(batch.column("topic").to_pylist(), batch.column("epoch").to_pylist(), strict=True)
-    yield from map(RecordedMessage, *columns, (Position(segment, row) for row in rows), starmap(decoder, lives))
+    positions = (Position(segment, row) for row in rows)
+    extensions = batch.column(EXTENSION.name).to_pylist()
+    yield from map(RecordedMessage, *columns, positions, starmap(decoder, lives), extensions)
 
 
 def _values(batch: pa.RecordBatch, name: str, copy: bool) -> list[Any]:

@@ -32,7 +32,7 @@ from ringmain.recording._upkeep.lock import is_locked
 Since: TypeAlias = "str | timedelta | datetime | int | Incident"
 
 _SPANS_S = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
-_COLUMNS = ("epoch", "seq", "publish_time", "publish_ns", "sender", "kind", "lost", "payload")
+_COLUMNS = ("epoch", "seq", "publish_time", "publish_ns", "sender", "kind", "lost", "extension", "payload")
 _SEQ = RING_SCHEMA.get_field_index("seq")
 
 
@@ -178,6 +178,6 @@ def _as_ring(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Rows of a recording in the columns that the ring gives."""
     columns = [
         batch.column("seq").cast(pa.uint64()), time_ns_of(batch), batch.column("sender"), batch.column("kind"),
-        batch.column("lost").cast(pa.uint64()), batch.column("payload"),
+        batch.column("lost").cast(pa.uint64()), pc.fill_null(batch.column("extension"), b""), batch.column("payload"),
     ]  # fmt: skip
     return pa.RecordBatch.from_arrays(columns, schema=RING_SCHEMA)

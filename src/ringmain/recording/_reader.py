@@ -33,7 +33,7 @@ from ringmain.recording._format import (
     INCIDENTS_COLUMN,
     LATCHED,
     LATCHED_COLUMN,
-    SCHEMA,
+    STORED,
     Position,
 )
 from ringmain.recording._in_incidents import InIncidents
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 _ALL = (*COLUMNS, HOST.name)
-_FIELDS = {field.name: field for field in (*SCHEMA, HOST, INCIDENTS_COLUMN, LATCHED_COLUMN)}
+_FIELDS = {field.name: field for field in (*STORED, HOST, INCIDENTS_COLUMN, LATCHED_COLUMN)}
 
 
 class Gap(msgspec.Struct, frozen=True):
@@ -202,8 +202,8 @@ class Recording:
         """(row positions, rows), in the order recorded. `topics` are names or patterns (`camera/*`); publish times are
         in [since, until), as ns or datetime; sequence numbers in [first_seq, end_seq). The positions are a struct array
         of `segment` and `row`. `columns` may also name `host`: where the recorder ran, `incidents`: those of a flight
-        recorder that a row is in, and `latched`. With `follow`, waits for more rows until none came for
-        `idle_timeout_s`.
+        recorder that a row is in, `latched`, and `extension`: what ringmain's own parts say of it. With `follow`,
+        waits for more rows until none came for `idle_timeout_s`.
 
         An incident begins with what was latched when its window began: of topics that keep the last message of each
         kind, that message. Their segment is -1, and to `since` and `until` they are at the beginning of the window.
@@ -218,7 +218,7 @@ class Recording:
         wanted = Filter(topics, since_ns, until_ns, first_seq, end_seq)
         kept = InIncidents(self.store) if INCIDENTS_COLUMN.name in columns else None
         read = {*columns, *wanted.columns, *(kept.needs if kept is not None else ())}
-        needed = tuple(name for name in COLUMNS if name in read) or ("seq",)
+        needed = tuple(name for name in STORED.names if name in read) or ("seq",)
         host = functools.cache(lambda segment: host_of(read_meta(self.store) or self.meta, segment))
         if start is None and self.incident is not None:
             start = FIRST if latched else BEGINNING
@@ -237,7 +237,7 @@ class Recording:
     def messages(self, **filters: Any) -> Iterator[RecordedMessage]:
         """Messages one by one; takes the arguments of `batches()`, except `columns`."""
         decoder = functools.cache(lambda *life: decoder_for(self.schemas().get(life), self._decode))
-        for where, batch in self.batches(**filters):
+        for where, batch in self.batches(**filters, columns=STORED.names):
             yield from messages_of(batch, where[0].as_py()["segment"], where.field("row").to_pylist(), decoder)
 
     def __iter__(self) -> Iterator[RecordedMessage]:

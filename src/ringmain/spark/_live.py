@@ -24,6 +24,7 @@ from pyspark.sql.streaming.datasource import ReadLimit
 import ringmain as rm
 from ringmain._contracts import CONTRACTS
 from ringmain.errors import Timeout, TopicNotFound
+from ringmain.recording._format import SCHEMA
 from ringmain.recording._record.row_builder import RowBuilder, ring_batch
 from ringmain.recording._scan import Scan
 from ringmain.spark._options import Options
@@ -91,7 +92,7 @@ def live_topics(scan: Scan) -> dict[str, Any]:
 
 def read_ring(scan: Scan, topic: str, epoch: int, first: int | None, end: int) -> Iterator[pa.RecordBatch]:
     """Messages [first, end) of one life of a topic that are still in the ring. `first` None: all."""
-    rows = RowBuilder(RECORDER)
+    rows = RowBuilder(RECORDER, SCHEMA)
     try:
         subscriber = rm.Subscriber(topic, start="oldest", name="spark (live)")
     except TopicNotFound:

@@ -10,12 +10,13 @@ import weakref
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from ringmain import _native
+from ringmain import _extension, _native
 from ringmain.errors import InUse, Lapped
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
+    from ringmain._extension import Said
     from ringmain.backends._python.publisher import PythonPublisher
     from ringmain.backends._python.reference_ring import Record
     from ringmain.backends._python.subscriber import PythonSubscriber
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 class PythonReservation(_native.HeapBuffer):
     """A message being written. Sent when its block is left, dropped on an exception."""
 
-    def __init__(self, publisher: PythonPublisher, size: int, kind: str) -> None:
+    def __init__(self, publisher: PythonPublisher, size: int, kind: Said | str) -> None:
         self._own(size)
         self._publisher, self._kind, self._size = publisher, kind, size
         self._appended = bytearray()  # by a stream
@@ -124,6 +125,7 @@ class PythonLease(_native.HeapBuffer):
         self.borrowed = weakref.ref(borrowed)
         self._own(record.data, borrowed)
         self.seq, self.time_ns, self.sender, self.kind = record.seq, record.time_ns, record.sender, record.kind
+        self.extension, self.trace = record.extension, _extension.trace_of(record.extension)
         self.lost = lost
         self.redelivered = record.returns
         self._open = True

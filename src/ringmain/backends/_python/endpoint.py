@@ -9,8 +9,9 @@ from abc import abstractmethod
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from ringmain import _names
+from ringmain import _extension, _names
 from ringmain._endpoint import Endpoint
+from ringmain._extension import Said
 from ringmain._topic_info import parse_schema
 from ringmain.errors import Closed
 
@@ -101,9 +102,9 @@ def check_count(name: str, count: int) -> int:
     return count
 
 
-def check_kind(kind: str) -> None:
-    if not isinstance(kind, str):
+def check_kind(kind: Said | str) -> None:
+    if not isinstance(kind, str | Said):
         raise TypeError(f"kind is a str, not {type(kind).__name__}")
-    size = len(kind.encode())
-    if size > 255:
+    size = len(_extension.encoded(kind))
+    if size > _extension.MOST_BYTES:
         raise ValueError(f"kind is at most 255 bytes of UTF-8, this one has {size}")

@@ -12,6 +12,7 @@ from typing import Any
 
 from ringmain import _names
 from ringmain._contracts import CONTRACTS, ContractName
+from ringmain._extension import Said
 from ringmain._message_stream import MessageStream
 from ringmain._publisher import Publisher
 from ringmain.backends._python import reference_ring
@@ -55,12 +56,12 @@ class PythonPublisher(PythonEndpoint):
     # ---------------------------------------------------------------------------------- for the backend
 
     @abstractmethod
-    def _start(self, size: int, kind: str, timeout_ns: int | None) -> None:
+    def _start(self, size: int, kind: Said | str, timeout_ns: int | None) -> None:
         """Make room for a message of this size, waiting if need be: `Full` when the time is up. May be called again
         with a larger size. No other writer can publish until `_finish` or `_abort`."""
 
     @abstractmethod
-    def _finish(self, data: bytes, kind: str, seq: int | None = None, time_ns: int | None = None) -> int:
+    def _finish(self, data: bytes, kind: Said | str, seq: int | None = None, time_ns: int | None = None) -> int:
         """Publish what `_start` made room for; returns its number."""
 
     @abstractmethod
@@ -97,7 +98,7 @@ class PythonPublisher(PythonEndpoint):
         except TypeError as error:
             raise wrong_type(self.topic, None, data) from error
 
-    def _check_size(self, size: int, kind: str) -> None:
+    def _check_size(self, size: int, kind: Said | str) -> None:
         envelope = reference_ring.envelope_bytes(self.sender, kind)
         if size + envelope > self.max_message_bytes:
             needed = reference_ring.needed_capacity(self.contract, size, envelope, self._keeps)
@@ -114,7 +115,7 @@ class PythonPublisher(PythonEndpoint):
         self._start(len(payload), kind, timeout_ns)
         return self._finish(payload, kind)
 
-    def _send_as(self, data: Any, seq: int, time_ns: int, kind: str = "", timeout: float = -1, /) -> int:
+    def _send_as(self, data: Any, seq: int, time_ns: int, kind: Said | str = "", timeout: float = -1, /) -> int:
         """Send with this number and time, or with new ones if the number is negative."""
         self._usable()
         check_kind(kind)
@@ -186,7 +187,7 @@ class PythonPublisher(PythonEndpoint):
         """A message of a size not known yet, as a file to write to."""
         return MessageStream(self.reserve(0, kind=kind, timeout=timeout), timeout)
 
-    def _grow(self, size: int, kind: str, timeout: float | None) -> None:
+    def _grow(self, size: int, kind: Said | str, timeout: float | None) -> None:
         """Make room for a stream that has become longer."""
         self._check_size(size, kind)
         self._start(size, kind, parse_timeout(timeout))

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from ringmain import _native
+from ringmain import _extension, _native
 from ringmain._contracts import CONTRACTS, Contract, ContractName
-from ringmain._screens import split_kind
+from ringmain._extension import Said
 from ringmain._topic_info import Role
 
 HEADER_BYTES = 24
@@ -36,8 +36,8 @@ def round_capacity(capacity: int) -> int:
     return 1 << (max(capacity, PAGE_BYTES) - 1).bit_length()
 
 
-def envelope_bytes(sender: str, kind: str) -> int:
-    return align(len(sender.encode()) + len(kind.encode()))
+def envelope_bytes(sender: str, kind: Said | str) -> int:
+    return align(len(sender.encode()) + len(_extension.encoded(kind)))
 
 
 def largest_message(contract: ContractName, capacity: int, keeps: bool = False) -> int:
@@ -71,6 +71,8 @@ class Record:
     done: bool = False
     returns: int = 0
     """How often a worker gave it back."""
+    extension: bytes = b""
+    """What is said of it beside its kind."""
 
 
 @dataclass(slots=True, eq=False)
@@ -160,7 +162,7 @@ class Ring:
 
     def keep(self, record: Record) -> None:
         """The record is dropped: it is the last of its kind that was."""
-        kind = split_kind(record.kind).name
+        kind = record.kind
         if kind in self.kept or len(self.kept) < self.kept_kinds:
             self.kept[kind] = record
         elif self.kept_kinds:
@@ -171,7 +173,7 @@ class Ring:
         last = dict(self.kept)
         for record in self.records.values():
             if self.tail <= record.position < self.commit:
-                last[split_kind(record.kind).name] = record
+                last[record.kind] = record
         return sorted(last.values(), key=lambda record: record.position)
 
     def intact(self, position: int) -> bool:
@@ -248,10 +250,11 @@ class Writer:
             ring.keep(record)
             ring.tail = record.end
 
-    def seal(self, data: bytes, time_ns: int, sender: str, kind: str, seq: int | None = None) -> int:
+    def seal(self, data: bytes, time_ns: int, sender: str, kind: Said | str, seq: int | None = None) -> int:
         number = self.seq if seq is None else seq
         end = self.position + footprint(len(data), sender, kind)
-        self.pending.append(Record(self.position, end, number, time_ns, sender, kind, data))
+        extension, name = _extension.parts_of(kind)
+        self.pending.append(Record(self.position, end, number, time_ns, sender, name, data, extension=extension))
         self.position, self.seq = end, number + 1
         return number
 
@@ -274,11 +277,11 @@ class Writer:
             self.ring.turn = None
 
 
-def footprint(size: int, sender: str, kind: str) -> int:
+def footprint(size: int, sender: str, kind: Said | str) -> int:
     return HEADER_BYTES + envelope_bytes(sender, kind) + align(size)
 
 
-def room_for(size: int, sender: str, kind: str) -> int:
+def room_for(size: int, sender: str, kind: Said | str) -> int:
     return footprint(size, sender, kind) + NEXT_NUMBER_BYTES
 
 

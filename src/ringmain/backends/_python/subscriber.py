@@ -13,7 +13,7 @@ from ringmain import _names
 from ringmain._contracts import CONTRACTS
 from ringmain._endpoint import AsyncIteration
 from ringmain._message import Message
-from ringmain._screens import Screened, split_kind
+from ringmain._screens import Screened
 from ringmain._subscriber import Subscriber
 from ringmain._working import Working
 from ringmain.backends._python import reference_ring
@@ -119,7 +119,7 @@ class PythonSubscriber(Screened, Working, AsyncIteration, PythonEndpoint):
         self._check_open()
 
     def _screened(self, record: reference_ring.Record) -> bool:
-        return self._senders.skips(record.sender) or self._kinds.skips(split_kind(record.kind).name)
+        return self._senders.skips(record.sender) or self._kinds.skips(record.kind)
 
     def _decode(self, record: reference_ring.Record) -> Any:
         if self._codec is None:
@@ -145,7 +145,10 @@ class PythonSubscriber(Screened, Working, AsyncIteration, PythonEndpoint):
         return message
 
     def _with_envelope(self, record: reference_ring.Record, data: Any, lost: int) -> Message:
-        return Message(data, record.seq, record.time_ns, record.sender, record.kind, lost, self.topic, record.returns)
+        return Message(
+            data, record.seq, record.time_ns, record.sender, record.kind, lost, self.topic, record.returns,
+            record.extension,
+        )  # fmt: skip
 
     def _wait_for_one(self, timeout: float | None) -> reference_ring.Record:
         self._begin_call()
@@ -281,6 +284,7 @@ def _columns(rows: list[tuple[reference_ring.Record, int]]) -> Any:
         "sender": (pa.string(), [record.sender for record, _ in rows]),
         "kind": (pa.string(), [record.kind for record, _ in rows]),
         "lost": (pa.uint64(), [lost for _, lost in rows]),
+        "extension": (pa.binary(), [record.extension for record, _ in rows]),
         "data": (pa.binary(), [record.data for record, _ in rows]),
     }
     schema = pa.schema([pa.field(name, kind, nullable=False) for name, (kind, _) in columns.items()])

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from ringmain import _extension
+from ringmain._extension import Said
 from ringmain._message import Message
 from ringmain._publisher import agree_on_schema
 from ringmain.backends._python import reference_ring
@@ -65,7 +67,7 @@ class FakePublisher(FakeEndpoint, PythonPublisher):
                 self._writer.end()
         return obstacle
 
-    def _start(self, size: int, kind: str, timeout_ns: int | None) -> None:
+    def _start(self, size: int, kind: Said | str, timeout_ns: int | None) -> None:
         room = reference_ring.room_for(size, self.sender, kind)
         self._world.pause()
         self._wait_for_min_readers(timeout_ns)
@@ -115,7 +117,7 @@ class FakePublisher(FakeEndpoint, PythonPublisher):
         messages = max(0, self._ring.next_sequence - slot.sequence)
         return f"{slot.describe(os.getpid())}, {messages} messages ({behind} bytes) behind"
 
-    def _finish(self, data: bytes, kind: str, seq: int | None = None, time_ns: int | None = None) -> int:
+    def _finish(self, data: bytes, kind: Said | str, seq: int | None = None, time_ns: int | None = None) -> int:
         self._check_still_writer()
         number = self._writer.seq if seq is None else seq
         if self._world.dies_before(self.topic, self.name, number):
@@ -124,7 +126,9 @@ class FakePublisher(FakeEndpoint, PythonPublisher):
         when_ns = self._world.now_ns if time_ns is None else time_ns
         self._writer.seal(data, when_ns, self.sender, kind, seq)
         self._writer.publish()
-        self._world.note_sent(self.topic, Message(data, number, when_ns, self.sender, kind, 0, self.topic))
+        extension, name = _extension.parts_of(kind)
+        sent = Message(data, number, when_ns, self.sender, name, 0, self.topic, extension=extension)
+        self._world.note_sent(self.topic, sent)
         return number
 
     def _abort(self) -> None:

@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from ringmain import _extension
 from ringmain._service import _topics
 from ringmain.backends import get
 from ringmain.backends.fake import _virtual_loop
@@ -69,8 +70,8 @@ class FakeClientEnd:
         return FakeCall(timeout, deadline_ns, retry, done, waiter)
 
     def send(self, request: Any, call: FakeCall, room_s: float | None, /) -> int:
-        kind = _topics.kind_of_request(call.deadline_ns, call.retry)
-        return self._add(call, self._publisher.send(request, kind, room_s))
+        says: Any = _extension.of_request(call.deadline_ns, call.retry)
+        return self._add(call, self._publisher.send(request, says, room_s))
 
     def commit(self, reservation: Any, call: FakeCall, /) -> int:
         return self._add(call, reservation.commit())
@@ -98,9 +99,9 @@ class FakeClientEnd:
             lease = self._replies.borrow(timeout=timeout)
         except Timeout:
             return False
-        kind, payload = lease.kind, bytes(memoryview(lease))
+        extension, payload = lease.extension, bytes(memoryview(lease))
         lease.release()
-        if answer := _topics.answer_of(kind):
+        if answer := _extension.answer_of(extension):
             found = answer.outcome or "result", payload
             if call := self._calls.pop(answer.number, None):
                 call.finish(*found)

@@ -189,7 +189,9 @@ class FakeSubscriber(FakeEndpoint, PythonSubscriber):
     def _look_at_living(self) -> reference_ring.Record | None:
         """As `_look`; messages that were given back too often go to topic `NAME.dead`."""
         while (record := self._look()) is not None and 0 < self._max_deliveries <= record.returns:
-            self._send_dead_letter(record.data, record.sender, record.kind, record.seq, record.returns)
+            self._send_dead_letter(
+                record.data, record.sender, record.kind, record.extension, record.seq, record.returns
+            )
             record.done = True
         return record
 

@@ -18,8 +18,9 @@ from typing import Any
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
-from ringmain import _names
+from ringmain import _extension, _names
 from ringmain._contracts import CONTRACTS
+from ringmain._extension import Said
 from ringmain.backends import _features
 from ringmain.backends._python import reference_ring
 from ringmain.backends._python.endpoint import parse_timeout, seconds
@@ -171,7 +172,7 @@ class ZmqPublisher(PythonPublisher):
                 topic=self.topic,
             )
 
-    def _start(self, size: int, kind: str, timeout_ns: int | None) -> None:
+    def _start(self, size: int, kind: Said | str, timeout_ns: int | None) -> None:
         """PUB never waits; PUSH waits until its queue takes another message."""
         if not self._is_push:
             return
@@ -189,13 +190,14 @@ class ZmqPublisher(PythonPublisher):
                     who = "a worker, and none has come yet" if not self._peers else "its workers, whose queues are full"
                 raise no_room(self.topic, seconds(timeout_ns), who)
 
-    def _finish(self, data: bytes, kind: str, seq: int | None = None, time_ns: int | None = None) -> int:
+    def _finish(self, data: bytes, kind: Said | str, seq: int | None = None, time_ns: int | None = None) -> int:
         with self._lock:
             self._check_open(while_waiting=True)
             self._greet_newcomers()
             number = self._seq if seq is None else seq
             when_ns = time.time_ns() if time_ns is None else time_ns
-            record = reference_ring.Record(0, 0, number, when_ns, self.sender, kind, data)
+            extension, name = _extension.parts_of(kind)
+            record = reference_ring.Record(0, 0, number, when_ns, self.sender, name, data, extension=extension)
             self._socket.send_multipart(_wire.pack(record, self.epoch))
             self._seq = number + 1
             return number

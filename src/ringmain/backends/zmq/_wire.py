@@ -5,6 +5,7 @@
 
 All little-endian. A *hello* (flag 1) is sent when a subscriber connects: its payload says what the topic is, and its
 `seq` is the number of the next message. So a subscriber knows what it missed, and that it has the right address.
+Before the kind there may be an extension, as in shared memory.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import struct
 
 import msgspec
 
+from ringmain import _extension
 from ringmain.backends._python.reference_ring import Record
 from ringmain.backends.zmq._address import ZmqContract
 from ringmain.errors import Corrupt
@@ -34,7 +36,7 @@ class Hello(msgspec.Struct):
 
 
 def pack(record: Record, epoch: int) -> list[bytes]:
-    sender, kind = record.sender.encode(), record.kind.encode()
+    sender, kind = record.sender.encode(), record.extension + record.kind.encode()
     head = HEADER.pack(MAGIC, 0, len(sender), len(kind), record.seq, record.time_ns, epoch)
     return [head + sender + kind, record.data]
 
@@ -57,8 +59,8 @@ def unpack(topic: str, frames: list[bytes]) -> tuple[Record | Hello, int, int]:
         if flags & HELLO_FLAG:
             return msgspec.json.decode(data, type=Hello), epoch, seq
         sender = head[HEADER.size : HEADER.size + sender_size].decode(errors="replace")
-        kind = head[HEADER.size + sender_size :].decode(errors="replace")
-        return Record(0, 0, seq, time_ns, sender, kind, data), epoch, seq
+        extension, kind = _extension.parts(head[HEADER.size + sender_size :])
+        return Record(0, 0, seq, time_ns, sender, kind, data, extension=extension), epoch, seq
     except (ValueError, struct.error, msgspec.DecodeError) as error:
         raise Corrupt(
             f"what arrived on topic '{topic}' is not a ringmain message ({error}): another program, or another version "

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from ringmain import _recording
-from ringmain.recording._format import COLUMNS, RING_COLUMNS, RING_SCHEMA, SCHEMA, TABLE
+from ringmain.recording._format import EXTENSION, RING_COLUMNS, RING_SCHEMA, SCHEMA, STORED, TABLE
 
 _CACHED_TOPICS = 256
 _CHUNK_ROWS = 8192
@@ -22,11 +22,12 @@ _CHUNK_ROWS = 8192
 _TIMES, _DATA, _LOST = (RING_SCHEMA.get_field_index(name) for name in ("time_ns", "data", "lost"))
 _COMPUTED = [(c.name, c.type, c.type.bit_width // 8) for c in TABLE if c.source == "computed"]
 _RING = {c.name: RING_SCHEMA.get_field_index(c.ring) for c in TABLE if c.source == "ring"}
+_RING[EXTENSION.name] = RING_SCHEMA.get_field_index("extension")
 _VIEWED = {c.name: c.type for c in TABLE if c.source == "ring" and RING_SCHEMA.field(c.ring).type != c.type}
 
 
 class Rows(NamedTuple):
-    """Rows of SCHEMA, the bounds of their publish times, and how many messages were lost before them."""
+    """Rows, the bounds of their publish times, and how many messages were lost before them."""
 
     batch: pa.RecordBatch
     min_ns: int
@@ -37,8 +38,8 @@ class Rows(NamedTuple):
 class RowBuilder:
     """Builds the rows of one recorder."""
 
-    def __init__(self, recorder: str) -> None:
-        self._recorder = recorder
+    def __init__(self, recorder: str, schema: pa.Schema = STORED) -> None:
+        self._recorder, self._schema = recorder, schema
         self._constants: OrderedDict[tuple[str, int], dict[str, pa.Array]] = OrderedDict()
 
     def build(self, topic: str, epoch: int, ring: pa.RecordBatch, recorded: Sequence[tuple[int, int]]) -> Rows:
@@ -47,13 +48,13 @@ class RowBuilder:
         constant = self._constant(topic, epoch, rows)
         computed, min_ns, max_ns, lost = _compute(ring, recorded)
         columns = []
-        for name in COLUMNS:
+        for name in self._schema.names:
             if name in _RING:
                 taken = ring.column(_RING[name])
                 columns.append(taken.view(_VIEWED[name]) if name in _VIEWED else taken)
             else:
                 columns.append(computed[name] if name in computed else constant[name].slice(0, rows))
-        return Rows(pa.RecordBatch.from_arrays(columns, schema=SCHEMA), min_ns, max_ns, lost)
+        return Rows(pa.RecordBatch.from_arrays(columns, schema=self._schema), min_ns, max_ns, lost)
 
     def _constant(self, topic: str, epoch: int, rows: int) -> dict[str, pa.Array]:
         """The constant columns, at least so many rows of each."""
@@ -90,6 +91,8 @@ def _compute(ring: pa.RecordBatch, recorded: Sequence[tuple[int, int]]) -> tuple
 def ring_batch(topic: str, batch: object) -> pa.RecordBatch:
     """What a topic's `recv_batch` gave, as a RecordBatch of RING_SCHEMA; raises ValueError for anything else."""
     ring = batch if isinstance(batch, pa.RecordBatch) else pa.record_batch(batch)
+    if "extension" not in ring.schema.names:  # made by hand
+        ring = ring.append_column(RING_SCHEMA.field("extension"), pa.repeat(pa.scalar(b""), len(ring)))
     known = ring.schema.equals(RING_SCHEMA)
     try:
         columns = ring.columns if known else [ring.column(field.name).cast(field.type) for field in RING_SCHEMA]

@@ -63,9 +63,9 @@ class Taken(NamedTuple):
 
 
 def _rows(messages: Sequence[Lease] | Sequence[Frame], data: pa.Array) -> pa.RecordBatch:
-    """The ring's columns, from messages taken one by one."""
+    """The ring's columns, from messages taken one by one. Frames have no extension."""
     envelope = [field for field in RING_SCHEMA if field != _DATA]
-    arrays = [pa.array([getattr(m, field.name) for m in messages], field.type) for field in envelope]
+    arrays = [pa.array([getattr(m, field.name, b"") for m in messages], field.type) for field in envelope]
     return pa.RecordBatch.from_arrays([*arrays, data], schema=RING_SCHEMA)
 
 

@@ -29,7 +29,7 @@ from ringmain import _crash
 from ringmain._recording import Spool
 from ringmain.errors import RecordingCorrupt, RecordingError
 from ringmain.recording import _checksum
-from ringmain.recording._format import MAX_PAYLOAD_BYTES, MAX_SEGMENT, META, Position, Uploaded, stream_name
+from ringmain.recording._format import MAX_PAYLOAD_BYTES, MAX_SEGMENT, META, Position, Uploaded, schema_of, stream_name
 from ringmain.recording._meta import NOT_KNOWN, MetaFile, Properties, TopicMeta, Uploads
 from ringmain.recording._record import gather
 from ringmain.recording._record.gather import Pending
@@ -122,7 +122,8 @@ class RecordingWriter:
         only_incidents = self._meta.upload == "incidents"
         options = tuple(storage_options.items())
         self._store = Store(self.path, self._meta.sealed_uri, options, self._meta.id, only_incidents)
-        self._builder = RowBuilder(self._meta.recorder)
+        self._schema = schema_of(self._meta.content.format)
+        self._builder = RowBuilder(self._meta.recorder, self._schema)
         unsealed = tidy(self._store)
         finish_retiring(Store(self.path))
         self._latched = LatchedSoFar(self._meta, self._builder)
@@ -437,7 +438,7 @@ class RecordingWriter:
         if self._next > MAX_SEGMENT:
             raise RecordingCorrupt(f"{self.path} has used all its {MAX_SEGMENT + 1} segment numbers; start a new one")
         self._stream = SegmentWriter(
-            self.path / stream_name(self._next), self._next, self._spool, self._latched.carried()
+            self.path / stream_name(self._next), self._next, self._spool, self._latched.carried(), self._schema
         )
         self._in_spool.position = Position(self._next, 0)
         if self._fsync == "interval":

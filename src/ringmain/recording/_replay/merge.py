@@ -18,11 +18,12 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ringmain import _extension
 from ringmain._native import Track
 from ringmain.recording._format import LATCHED, Position
 from ringmain.recording._reader import Recording
 
-COLUMNS = ("topic", "epoch", "seq", "publish_time", "publish_ns", "sender", "kind", "payload")
+COLUMNS = ("topic", "epoch", "seq", "publish_time", "publish_ns", "sender", "kind", "extension", "payload")
 NEVER = (1 << 63) - 1
 _LEAST_RUN = 64  # rows, on average: shorter runs of a topic are gathered, longer ones are slices
 
@@ -60,8 +61,17 @@ def latched_parts(recording: Recording, topics: str | Sequence[str] | None) -> l
 
 def track_of(rows: pa.RecordBatch) -> Track:
     """The rows as the native side takes them: from the columns' own buffers, without a copy."""
-    columns = [rows.column(name) for name in COLUMNS[2:]]
+    columns = [_to_send(rows.column(name)) if name == "extension" else rows.column(name) for name in COLUMNS[2:]]
     return Track(len(rows), *((column.offset, *column.buffers()[1:]) for column in columns))
+
+
+def _to_send(extensions: pa.Array) -> pa.Array:
+    """What is said again: traces and the numbers of replies. The terms of a request are over: no client waits, and the
+    clock that they were told by may be that of another boot."""
+    extensions = pc.fill_null(extensions, b"") if extensions.null_count else extensions
+    if not pc.any(pc.greater(pc.binary_length(extensions), 0)).as_py():
+        return extensions
+    return pa.array([_extension.without_terms(each) for each in extensions.to_pylist()], pa.binary())
 
 
 def payload_and_sender(rows: pa.RecordBatch, row: int) -> tuple[pa.Buffer, str]:

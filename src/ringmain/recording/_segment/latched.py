@@ -21,13 +21,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ringmain.errors import RecordingCorrupt
-from ringmain.recording._format import COLUMNS, ENVELOPE_BYTES, ENVELOPE_COLUMNS, LATCHED, SCHEMA, Position
+from ringmain.recording._format import ENVELOPE_BYTES, LATCHED, SCHEMA, STORED, Position
 from ringmain.recording._meta import Meta
-from ringmain.recording._segment.segment import Damage, Run, Segment, TopicStats, time_ns_of, topic_stats
+from ringmain.recording._segment.segment import Damage, Run, Segment, TopicStats, time_ns_of, topic_stats, with_columns
 
 MOST_BYTES = 64 << 20  # of what one segment carries
 _TOGETHER_BYTES = 64 << 10
-_LOST, _PAYLOAD = SCHEMA.get_field_index("lost"), SCHEMA.get_field_index("payload")
+_LOST = SCHEMA.get_field_index("lost")
+_PAYLOAD = SCHEMA.field("payload")
 
 Life: TypeAlias = "tuple[str, int]"  # topic, epoch
 
@@ -61,11 +62,11 @@ class Latched:
         known, last = self._of(life), _last_of_each_kind(rows.column("kind")) if kinds else {}
         last = {kind: at for kind, at in last.items() if kind in known or len(known) < kinds}
         if payloads:  # those of the rows are pages that were never touched, and take no memory
-            rows = rows.set_column(_PAYLOAD, SCHEMA.field(_PAYLOAD), pa.nulls(len(rows), pa.binary()))
+            rows = rows.set_column(len(rows.columns) - 1, _PAYLOAD, pa.nulls(len(rows), pa.binary()))
         taken = rows.take(pa.array(list(last.values()), pa.int64()))
         if payloads:
             own = pa.array([bytes(payloads[at]) for at in last.values()], pa.binary())
-            taken = taken.set_column(_PAYLOAD, SCHEMA.field(_PAYLOAD), own)
+            taken = taken.set_column(len(taken.columns) - 1, _PAYLOAD, own)
         _put(known, kinds, last, taken)
 
     def add_earlier(self, life: Life, kinds: int, rows: pa.RecordBatch) -> bool:
@@ -114,7 +115,7 @@ _OLDEST_FIRST = ("publish_time", "publish_ns", "topic", "seq")
 
 @functools.cache
 def _none() -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([], SCHEMA)
+    return pa.RecordBatch.from_pylist([], STORED)
 
 
 def _put(known: dict[str, _Row], kinds: int, last: Mapping[str, int], rows: pa.RecordBatch) -> None:
@@ -150,7 +151,7 @@ def packed(rows: pa.RecordBatch) -> tuple[bytes, int]:
     if not len(rows):
         return b"", left_out
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, SCHEMA, options=pa.ipc.IpcWriteOptions(compression="zstd")) as stream:
+    with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as stream:
         stream.write_batch(rows)
     return base64.b64encode(sink.getvalue()), left_out
 
@@ -203,14 +204,14 @@ class LatchedSegment(Segment):
 
     def __init__(self, latched: Latched, damage: Sequence[Damage]) -> None:
         self.number, self.sealed, self._rows = LATCHED, True, latched.rows()
-        self.end_row, self.runs = len(self._rows), []
+        self.end_row, self.runs, self.schema = len(self._rows), [], self._rows.schema
         if self.end_row:
             bounds = pc.min_max(time_ns_of(self._rows)).as_py()
             self.runs = [Run(0, self.end_row, self._rows.nbytes, bounds["min"], bounds["max"])]
         self.damage = [Damage(LATCHED, 0, max(1, self.end_row), 0, str(each)) for each in damage]
 
     def read(self, index: int, columns: Sequence[str]) -> list[pa.RecordBatch]:
-        return [self._rows.select(list(columns))]
+        return [with_columns(self._rows, columns)]
 
     def stats(self) -> list[TopicStats]:
         return topic_stats(pa.Table.from_batches([self._rows]))
@@ -220,7 +221,7 @@ def _rows_of(
     segment: Segment, index: int, stop: int, topics: pa.Array, before_ns: int | None
 ) -> Iterator[tuple[Life, pa.RecordBatch]]:
     """The rows of these topics in a run. Payloads are read only if there are any."""
-    for columns in (ENVELOPE_COLUMNS, COLUMNS):
+    for columns in (segment.schema.names[:-1], segment.schema.names):
         row, found = segment.runs[index].row, []
         for batch in segment.read(index, columns):
             batch = batch.slice(0, max(0, stop - row))

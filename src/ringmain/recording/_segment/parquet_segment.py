@@ -34,7 +34,16 @@ import pyarrow.parquet as pq
 from ringmain import _crash
 from ringmain.errors import RecordingCorrupt
 from ringmain.recording import _checksum
-from ringmain.recording._format import ENVELOPE_BYTES, ENVELOPE_COLUMNS, SCHEMA, SEGMENT_VERSION, TABLE, sealed_name
+from ringmain.recording._format import (
+    ENVELOPE_BYTES,
+    ENVELOPE_COLUMNS,
+    EXTENSION,
+    SCHEMA,
+    SEGMENT_VERSION,
+    STORED,
+    TABLE,
+    sealed_name,
+)
 from ringmain.recording._segment.segment import (
     LATCHED_KEY,
     Run,
@@ -43,6 +52,7 @@ from ringmain.recording._segment.segment import (
     merge_stats,
     time_ns_of,
     topic_stats,
+    with_columns,
     with_latched,
 )
 
@@ -56,7 +66,7 @@ _FOOTER = struct.Struct("<I4s")
 _MAGIC = b"PAR1"
 _TAIL_BYTES = 64 << 10  # of a file: nearly always its whole footer
 _NEAR_BYTES = 64 << 10
-_DICTIONARY = [column.name for column in TABLE if column.encoding == "dictionary"]
+_DICTIONARY = [*(column.name for column in TABLE if column.encoding == "dictionary"), EXTENSION.name]
 _DELTA = {column.name: "DELTA_BINARY_PACKED" for column in TABLE if column.encoding == "delta"}
 
 
@@ -83,19 +93,24 @@ class SealStats(msgspec.Struct):
 
 
 def write_sealed(
-    path: Path, segment: int, blocks: Iterable[tuple[int, pa.RecordBatch]], end_row: int, latched: bytes = b""
+    path: Path,
+    segment: int,
+    blocks: Iterable[tuple[int, pa.RecordBatch]],
+    end_row: int,
+    latched: bytes = b"",
+    schema: pa.Schema = STORED,
 ) -> SealStats:
-    """Write `blocks` (number of first row, rows) as a sealed segment at `path`, a temporary name; it carries
-    `latched`."""
+    """Write `blocks` (number of first row, rows of `schema`) as a sealed segment at `path`, a temporary name; it
+    carries `latched`."""
     stats = SealStats(segment, end_row, [], [])
     topics: dict[tuple[str, int], TopicStats] = {}
     with pa.OSFile(str(path), "wb") as sink:
         writer = pq.ParquetWriter(
             sink,
-            SCHEMA,
+            schema,
             compression="zstd",
             compression_level=1,
-            use_dictionary=_DICTIONARY,
+            use_dictionary=[name for name in _DICTIONARY if name in schema.names],
             column_encoding=_DELTA,
             write_statistics=list(ENVELOPE_COLUMNS),
             write_page_index=True,
@@ -109,7 +124,7 @@ def write_sealed(
                 writer.write_table(table, row_group_size=max(1, table.num_rows))
                 _crash.point("seal: parquet half written")
             stats.topics = list(topics.values())
-            chunks = _checksum.BLANK * (len(stats.groups) * len(SCHEMA))
+            chunks = _checksum.BLANK * (len(stats.groups) * len(schema))
             line = MARKER + _checksum.BLANK + b" data=%015d chunks=" % 0 + chunks
             writer.add_key_value_metadata(
                 {SEAL_KEY: line, STATS_KEY: msgspec.json.encode(stats), **with_latched(latched)}
@@ -247,11 +262,13 @@ class ParquetSegment(Segment):
         row_bytes = ENVELOPE_BYTES + sum(topic.bytes for topic in seal.topics) // max(1, seal.rows)
         self.runs = [Run(g.row, g.rows, g.rows * row_bytes, g.min_ns, g.max_ns) for g in seal.groups]
         self._columns = {metadata.schema.column(i).name: i for i in range(metadata.num_columns)}
+        self.schema = STORED if EXTENSION.name in self._columns else SCHEMA
 
     def read(self, index: int, columns: Sequence[str]) -> list[pa.RecordBatch]:
         """The bytes of the columns are fetched once. They are checked and decoded from memory."""
         run, fetched = self.runs[index], _Fetched(self.footer.size)
-        chunks = {name: index * len(SCHEMA) + self._columns[name] for name in columns}
+        wanted = [name for name in columns if name in self._columns]
+        chunks = {name: index * len(self._columns) + self._columns[name] for name in wanted}
         # The file's first bytes, which no checksum covers, are read with the first row group.
         first = [(0, len(_MAGIC))] if index == 0 else []
         for offset, size in _joined(first + [self.footer.ranges[chunk] for chunk in chunks.values()]):
@@ -264,12 +281,11 @@ class ParquetSegment(Segment):
                 raise RecordingCorrupt(
                     f"{where}: column {name} does not pass its checksum; repair() sets such rows aside"
                 )
-        wanted = list(columns)
         texts = [f.name for f in SCHEMA if pa.types.is_string(f.type)] if self.dictionaries else None
         source = pa.PythonFile(fetched, "r")
         with pq.ParquetFile(source, metadata=self.footer.metadata, read_dictionary=texts) as file:
             batches: list[pa.RecordBatch] = file.read_row_group(index, columns=wanted).select(wanted).to_batches()
-        return batches
+        return [with_columns(batch, columns) for batch in batches]
 
     def stats(self) -> list[TopicStats]:
         return self.footer.seal.topics

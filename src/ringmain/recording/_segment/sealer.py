@@ -40,7 +40,12 @@ def seal_segment(
     if segment.end_row or segment.latched:
         try:
             stats = write_sealed(
-                temporary, number, segment.batches(on_damage=on_damage), segment.end_row, segment.latched
+                temporary,
+                number,
+                segment.batches(on_damage=on_damage),
+                segment.end_row,
+                segment.latched,
+                segment.schema,
             )
             if sync:
                 _sync_file(temporary)

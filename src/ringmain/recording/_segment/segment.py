@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ringmain.errors import RecordingCorrupt
-from ringmain.recording._format import COLUMNS
+from ringmain.recording._format import EXTENSION, STORED
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +110,13 @@ def newest_in(segment: Segment) -> int:
     return max((run.max_ns for run in segment.runs), default=0)
 
 
+def with_columns(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
+    """These columns. Of what was stored without extensions, these are null."""
+    if EXTENSION.name in columns and EXTENSION.name not in batch.schema.names:
+        batch = batch.append_column(EXTENSION, pa.nulls(len(batch), EXTENSION.type))
+    return batch.select(list(columns))
+
+
 LATCHED_KEY = "ringmain.latched"  # in the metadata of a segment
 
 
@@ -126,6 +133,8 @@ class Segment:
     damage: Sequence[Damage]
     end_row: int
     runs: Sequence[Run]
+    schema: pa.Schema = STORED
+    """Of what is stored."""
     latched: bytes = b""
     """What it carries of what was latched before its first row: see latched.py."""
     dictionaries = False
@@ -146,14 +155,15 @@ class Segment:
         self,
         first_row: int = 0,
         end_row: int | None = None,
-        columns: Sequence[str] = COLUMNS,
+        columns: Sequence[str] | None = None,
         *,
         min_ns: int | None = None,
         max_ns: int | None = None,
         on_damage: Callable[[Damage], None] | None = None,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """(number of the first row, rows) for rows in [first_row, end_row), without runs wholly outside
-        [min_ns, max_ns]. Damaged rows raise RecordingCorrupt, or are left out and passed to `on_damage`."""
+        """(number of the first row, rows) for rows in [first_row, end_row), by default with all columns that are
+        stored, without runs wholly outside [min_ns, max_ns]. Damaged rows raise RecordingCorrupt, or are left out and
+        passed to `on_damage`."""
         for damage in self.damage:
             if on_damage is not None:
                 on_damage(damage)
@@ -166,7 +176,7 @@ class Segment:
             if lo >= hi or outside:
                 continue
             try:
-                found = self.read(index, columns)
+                found = self.read(index, self.schema.names if columns is None else columns)
             except RecordingCorrupt as error:
                 if on_damage is None:
                     raise

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from ringmain.errors import RecordingCorrupt
 from ringmain.recording import _checksum
-from ringmain.recording._format import COLUMNS, ENVELOPE_COLUMNS, SCHEMA, SEGMENT_VERSION
+from ringmain.recording._format import ENVELOPE_COLUMNS, EXTENSION, SCHEMA, SEGMENT_VERSION, STORED
 from ringmain.recording._segment.segment import (
     LATCHED_KEY,
     Damage,
@@ -24,6 +24,7 @@ from ringmain.recording._segment.segment import (
     TopicStats,
     merge_stats,
     topic_stats,
+    with_columns,
 )
 from ringmain.recording._segment.segment_writer import CONTINUATION, END_OF_STREAM, MARKER, PREFIX, Block
 
@@ -90,8 +91,8 @@ class StreamSegment(Segment):
     def read(self, index: int, columns: Sequence[str]) -> list[pa.RecordBatch]:
         if self._mapped is None:
             raise ValueError(f"{self.path} has been closed")
-        batch = read_block(self._mapped, self.runs[index], self.number, payload="payload" in columns)
-        return [batch if tuple(columns) == COLUMNS else batch.select(list(columns))]
+        batch = read_block(self._mapped, self.runs[index], self.number, self.schema, payload="payload" in columns)
+        return [with_columns(batch, columns)]
 
     def stats(self) -> list[TopicStats]:
         merged: dict[tuple[str, int], TopicStats] = {}
@@ -130,9 +131,21 @@ class StreamSegment(Segment):
             match = _SCHEMA_LINE.search(head)
             if match and int(match[3]) == self.number and _checksum.is_intact(head, MARKER):
                 self._id, self._head_bytes, self._end = match[2], int(match[4]), len(head)
-                self.latched = (pa.ipc.read_schema(pa.py_buffer(head)).metadata or {}).get(LATCHED_KEY.encode(), b"")
+                schema = pa.ipc.read_schema(pa.py_buffer(head))
+                self.latched = (schema.metadata or {}).get(LATCHED_KEY.encode(), b"")
+                self.schema = STORED if EXTENSION.name in schema.names else SCHEMA
                 return
-        self._resync(fd, size, "its opening does not pass its checksum")
+        if self._resync(fd, size, "its opening does not pass its checksum"):
+            self.schema = self._guessed_schema(fd, self.runs[0])
+
+    def _guessed_schema(self, fd: int, block: Block) -> pa.Schema:
+        """Where the opening cannot tell: the other one's batches have another number of columns."""
+        head = os.pread(fd, block.head_bytes + block.bytes, block.offset)
+        try:
+            pa.ipc.read_record_batch(pa.ipc.read_message(pa.py_buffer(head)), STORED)
+        except (pa.ArrowInvalid, OSError):
+            return SCHEMA
+        return STORED
 
     def _step(self, fd: int, size: int) -> bool:
         if self._end + PREFIX.size == size and os.pread(fd, PREFIX.size, self._end) == END_OF_STREAM:
@@ -226,7 +239,9 @@ def map_stream(path: Path) -> pa.Buffer:
         return source.read_buffer()
 
 
-def read_block(mapped: pa.Buffer, block: Block, segment: int, *, payload: bool = True) -> pa.RecordBatch:
+def read_block(
+    mapped: pa.Buffer, block: Block, segment: int, schema: pa.Schema, *, payload: bool = True
+) -> pa.RecordBatch:
     """The rows of a block, without a copy. With `payload=False` the payloads are not read, and the batch has the other
     columns only. Raises RecordingCorrupt when a checksum does not match."""
     body_at = block.offset + block.head_bytes
@@ -241,5 +256,5 @@ def read_block(mapped: pa.Buffer, block: Block, segment: int, *, payload: bool =
             "checksum; verify() lists all damage, repair() sets it aside"
         )
     message = pa.ipc.read_message(mapped.slice(block.offset, block.end - block.offset))
-    batch = pa.ipc.read_record_batch(message, SCHEMA)
-    return batch if payload else batch.select(list(ENVELOPE_COLUMNS))
+    batch = pa.ipc.read_record_batch(message, schema)
+    return batch if payload else batch.select(schema.names[:-1])

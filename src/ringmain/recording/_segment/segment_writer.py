@@ -30,11 +30,10 @@ import pyarrow as pa
 from ringmain import _crash, _names
 from ringmain._recording import Spool
 from ringmain.recording import _checksum
-from ringmain.recording._format import SCHEMA, SEGMENT_VERSION
+from ringmain.recording._format import SEGMENT_VERSION, STORED
 from ringmain.recording._segment.segment import Run, with_latched
 
 MARKER = b"ringmain/%d head=" % SEGMENT_VERSION
-PAYLOAD = SCHEMA.get_field_index("payload")
 PREFIX = struct.Struct("<Ii")  # continuation mark, bytes of metadata: how every IPC message begins
 CONTINUATION = 0xFFFFFFFF
 END_OF_STREAM = PREFIX.pack(CONTINUATION, 0)
@@ -75,8 +74,11 @@ class Block(Run):
 class SegmentWriter:
     """Appends batches to one growing segment. Not thread-safe; one writer per file."""
 
-    def __init__(self, path: Path, segment: int, spool: Spool, latched: bytes = b"") -> None:
+    def __init__(
+        self, path: Path, segment: int, spool: Spool, latched: bytes = b"", schema: pa.Schema = STORED
+    ) -> None:
         """`latched`: what the segment carries of what was latched before it (latched.py)."""
+        self._schema = schema
         self.path, self.segment, self._spool = path, segment, spool
         self.rows = self.size = self._allocated = 0
         self._forks = _names.forks()
@@ -86,10 +88,10 @@ class SegmentWriter:
         _crash.point("record: stream made, empty")
         try:
             self._pieces = _Pieces()
-            self._ipc = pa.ipc.new_stream(pa.PythonFile(self._pieces, "w"), SCHEMA)
-            self._ipc.write_batch(_sample())  # pyarrow writes the schema with the first batch: discard both
-            head_bytes = PREFIX.size + len(self._encode(_sample())[2])
-            self._write([_schema_message(self._id, segment, head_bytes, latched)])
+            self._ipc = pa.ipc.new_stream(pa.PythonFile(self._pieces, "w"), schema)
+            self._ipc.write_batch(_sample(schema))  # pyarrow writes the schema with the first batch: discard both
+            head_bytes = PREFIX.size + len(self._encode(_sample(schema))[2])
+            self._write([_schema_message(schema, self._id, segment, head_bytes, latched)])
         except BaseException:
             self.abandon()
             raise
@@ -97,13 +99,13 @@ class SegmentWriter:
     def write(
         self, batch: pa.RecordBatch, min_ns: int, max_ns: int, in_place: Sequence[bytes | memoryview] = ()
     ) -> int:
-        """Append one batch of SCHEMA; it is in the file once the spool's `written` has reached the number returned.
+        """Append one batch of the schema; it is in the file once the spool's `written` has reached the number returned.
         With `in_place`, these are the payloads instead of the batch's own, which must be as long. An error leaves a
         torn end."""
         pieces = self._encode(batch)
         head_bytes = PREFIX.size + len(pieces[2])
         # The payload is the last column and its bytes the last buffer, unless all are empty: then there is none.
-        back_at = _last_buffer(pieces) if payload_bytes(batch.column(PAYLOAD)) else len(pieces)
+        back_at = _last_buffer(pieces) if payload_bytes(batch.columns[-1]) else len(pieces)
         if in_place:
             pieces[back_at : back_at + 1] = in_place
         front = back = 0
@@ -218,16 +220,16 @@ def _last_buffer(pieces: list[_Piece]) -> int:
 
 
 @functools.cache
-def _sample() -> pa.RecordBatch:
+def _sample(schema: pa.Schema) -> pa.RecordBatch:
     """Made with the first segment and not at import: the first pa.array() imports pandas, which readers do not need."""
-    values = (b"-" if pa.types.is_binary(f.type) else "-" if pa.types.is_string(f.type) else 0 for f in SCHEMA)
-    arrays = [pa.array([value], f.type) for value, f in zip(values, SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+    values = (b"-" if pa.types.is_binary(f.type) else "-" if pa.types.is_string(f.type) else 0 for f in schema)
+    arrays = [pa.array([value], f.type) for value, f in zip(values, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _schema_message(identity: str, segment: int, head_bytes: int, latched: bytes) -> bytes:
+def _schema_message(schema: pa.Schema, identity: str, segment: int, head_bytes: int, latched: bytes) -> bytes:
     line = MARKER + b"00000000 id=%s segment=%09d heads=%07d" % (identity.encode(), segment, head_bytes)
-    message = bytearray(SCHEMA.with_metadata({"ringmain": line, **with_latched(latched)}).serialize())
+    message = bytearray(schema.with_metadata({"ringmain": line, **with_latched(latched)}).serialize())
     at = message.index(line) + len(MARKER)
     message[at : at + _checksum.DIGITS] = _checksum.hex_crc(_checksum.stamped_crc(message, at))
     return bytes(message)

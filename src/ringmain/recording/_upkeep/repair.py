@@ -156,7 +156,8 @@ def _repair_sealed(store: Store, ref: SegmentRef, report: Report) -> None:
         return
     temporary = store.directory / f"{name}.tmp"
     left_out: list[Damage] = []
-    stats = write_sealed(temporary, ref.number, segment.batches(on_damage=left_out.append), segment.end_row)
+    kept = segment.batches(on_damage=left_out.append)
+    stats = write_sealed(temporary, ref.number, kept, segment.end_row, schema=segment.schema)
     segment.close()
     if isinstance(filesystem, pafs.LocalFileSystem) and path == str(store.directory / name):
         publish_sealed(store, temporary, ref.number, sync=True)
