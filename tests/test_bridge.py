@@ -109,7 +109,7 @@ HEADER = struct.Struct("<4sBBBxQqQ")
 
 def packed(seq: int, sender: bytes = b"", kind: bytes = b"") -> list[bytes]:
     """A message as any program may send it to a zmq subscriber (ringmain/backends/zmq/_wire.py)."""
-    return [HEADER.pack(b"RMZ1", 0, len(sender), len(kind), seq, 1, 1) + sender + kind, b"%d" % seq]
+    return [HEADER.pack(b"RMZ2", 0, len(sender), len(kind), seq, 1, 1) + sender + kind, b"%d" % seq]
 
 
 @contextmanager
@@ -137,7 +137,7 @@ INVALID = {
     "the largest number": packed(2**64 - 1),
     "not ringmain's": [b"hello"],
     "three frames": [b"a", b"b", b"c"],
-    "a hello that says nothing": [HEADER.pack(b"RMZ1", 1, 0, 0, 0, 1, 1), b"{}"],
+    "a hello that says nothing": [HEADER.pack(b"RMZ2", 1, 0, 0, 0, 1, 1), b"{}"],
 }
 
 

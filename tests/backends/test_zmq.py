@@ -255,7 +255,7 @@ def test_something_else_at_an_address_is_noticed() -> None:
         port = stranger.bind_to_random_port("tcp://127.0.0.1")
         with rm.Subscriber("x", backend="zmq", address=f"tcp://127.0.0.1:{port}") as sub:
             assert stranger.poll(PATIENCE_S * 1000)
-            for frames in ([b"weather 21"], [b"RMZ1", b""], [b"RMZ1" + bytes(28), b"", b""]):
+            for frames in ([b"weather 21"], [b"RMZ2", b""], [b"RMZ2" + bytes(28), b"", b""]):
                 stranger.send_multipart(frames)
                 with pytest.raises(rm.Corrupt, match="not a ringmain message"):
                     sub.recv(timeout=PATIENCE_S)

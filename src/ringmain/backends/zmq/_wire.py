@@ -1,7 +1,7 @@
 """What a message looks like on ZeroMQ: two frames, a header and the payload.
 
     +0       +4       +5           +6         +7       +8    +16       +24
-    | "RMZ1" | flags  | sender_size| kind_size| 0      | seq | time_ns | epoch | sender kind |
+    | "RMZ2" | flags  | sender_size| kind_size| 0      | seq | time_ns | epoch | sender kind |
 
 All little-endian. A *hello* (flag 1) is sent when a subscriber connects: its payload says what the topic is, and its
 `seq` is the number of the next message. So a subscriber knows what it missed, and that it has the right address.
@@ -20,7 +20,7 @@ from ringmain.backends.zmq._address import ZmqContract
 from ringmain.errors import Corrupt
 
 HEADER = struct.Struct("<4sBBBxQqQ")
-MAGIC = b"RMZ1"
+MAGIC = b"RMZ2"
 HELLO_FLAG = 1
 MAX_NUMBER = 2**63 - 1
 
