@@ -102,6 +102,8 @@ def test_all_of_an_array_is_exported(ringmain, tmp_path, array):
 def test_mistakes(ringmain, drive, tmp_path):
     assert ringmain("export", str(drive), "a.xyz").code == 2
     assert ringmain("export", str(drive)).code == 2
+    ended = ringmain("export", str(drive), "a.mcap", "--codec", "png")
+    assert (ended.code, ended.err) == (2, "ringmain export: --codec is for --lerobot\n")
     assert ringmain("export", str(tmp_path / "none"), "-").code == 3
     assert ringmain("play", str(tmp_path / "none")).code == 3
     assert ringmain("play", str(drive), "--map", "nonsense").code == 2

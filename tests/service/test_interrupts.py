@@ -4,6 +4,8 @@ handlers raise. None of it looks like the end of a server that was closed."""
 from __future__ import annotations
 
 import signal
+import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -123,3 +125,23 @@ def test_ctrl_c_while_a_dropped_request_is_failed() -> None:
                 future.result(PATIENCE_S)
         with pytest.raises(rm.RequestFailed):
             future.result(PATIENCE_S)
+
+
+def test_ctrl_c_while_a_client_closes_leaves_the_service_all_the_same() -> None:
+    """It waits for a callback of a future, which does not end."""
+    main, go_on = threading.get_ident(), threading.Event()
+    with rm.Server("infer") as server:
+        client = rm.Client("infer")
+
+        def stays(_: object) -> None:
+            while not client.closed:
+                time.sleep(0.001)
+            signal.pthread_kill(main, signal.SIGINT)
+            go_on.wait(PATIENCE_S)
+
+        client.submit(b"", timeout=PATIENCE_S).add_done_callback(stays)
+        next(server).reply(b"")
+        with pytest.raises(KeyboardInterrupt):
+            client.close()
+        assert rm.info("infer").writers == []
+        go_on.set()

@@ -282,16 +282,19 @@ class Client(Closing, _native.NativeClient, Generic[Q, R]):
         self._leave()
 
     def _leave(self) -> None:
-        if not self._inherited:  # in a forked child, no other thread waits
-            self._end.close()
-        self._replies.close()
-        if self._futures is not None and not self._inherited:
-            self._futures.join()
         publisher = self._sender.publisher
-        publisher.close()
-        if not self._inherited:
-            with _names.directory_as(self._directory):
-                _endpoints.remove_if_left(publisher.topic, self._backend)
+        try:
+            if not self._inherited:  # in a forked child, no other thread waits
+                self._end.close()
+            self._replies.close()
+            if self._futures is not None and not self._inherited:
+                self._futures.join()
+        finally:  # also if Ctrl-C ends one of these waits
+            self._replies.close()
+            publisher.close()
+            if not self._inherited:
+                with _names.directory_as(self._directory):
+                    _endpoints.remove_if_left(publisher.topic, self._backend)
 
     def _reopen(self) -> None:
         """In a forked child: another client, with replies of its own."""

@@ -69,7 +69,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--codec",
-        default="libsvtav1",
         metavar="NAME",
         help="with --lerobot: of videos, libsvtav1, h264 or hevc; png loses nothing (default: libsvtav1)",
     )
@@ -79,7 +78,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     of_lerobot = [
-        name for name in ("fps", "task", "between", "every", "actions") if getattr(args, name) not in (None, "")
+        name
+        for name in ("fps", "task", "between", "every", "actions", "codec")
+        if getattr(args, name) not in (None, "")
     ]
     if of_lerobot and not args.lerobot:
         raise UsageError(f"--{of_lerobot[0]} is for --lerobot")
@@ -121,7 +122,8 @@ def _export_steps(args: argparse.Namespace) -> int:
         print(f"refused: {row['episode']}: {row['reason']}", file=sys.stderr)
     with needs("video"):
         if args.lerobot:
-            done = windows.export(args.out, "lerobot", task=args.task, codec=args.codec, actions=args.actions)
+            codec = {} if args.codec is None else {"codec": args.codec}
+            done = windows.export(args.out, "lerobot", task=args.task, actions=args.actions, **codec)
         else:
             done = windows.export(args.out, "tar" if args.tar else "parquet")
     print(f"{done.episodes} episodes, {done.steps} steps, {done.files} files: {args.out}")
