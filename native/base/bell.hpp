@@ -59,11 +59,13 @@ constexpr bool is_armed(uint64_t bell) { return bell >= kArmed; }
 
 enum class Woken { changed, timed_out, interrupted };
 
-#if !defined(RINGMAIN_EXPLORE)
+constexpr size_t kMaxBells = 128;  // of one sleep: the kernel's limit (FUTEX_WAITV_MAX)
 
 // Where the kernel refuses to wait (an old one, or a filter of system calls, which may answer with any error), the words
 // are polled this often. A wait that returned at once would keep a core busy.
 constexpr int64_t kPoll_ns = 1'000'000;
+
+#if !defined(RINGMAIN_EXPLORE)
 
 inline Woken poll(int64_t timeout_ns) {
     timespec pause = to_timespec(timeout_ns < kPoll_ns ? timeout_ns : kPoll_ns);
@@ -82,8 +84,6 @@ inline Woken sleep_on(Bell bell, int64_t timeout_ns) {
 inline void wake(const uint32_t* word, int how_many = INT_MAX) {
     syscall(SYS_futex, word, FUTEX_WAKE, how_many, nullptr, nullptr, 0);
 }
-
-constexpr size_t kMaxBells = 128;  // the kernel's limit (FUTEX_WAITV_MAX)
 
 // Sleeps until any of the words changes. `which` gets the index of one that was rung, if the kernel says.
 inline Woken sleep_on_any(const Bell* bells, size_t count, int64_t timeout_ns, size_t* which = nullptr) {

@@ -8,7 +8,7 @@
 
 #include "explore/actors.hpp"
 #include "explore/model.hpp"
-#include "topic/participant.hpp"
+#include "topic/endpoint.hpp"
 
 namespace ringmain::explore {
 
@@ -24,16 +24,13 @@ struct Storage {
     T& get() { return *std::launder(reinterpret_cast<T*>(bytes)); }
 };
 
-// None of it is ever destroyed or freed, as all that a dead process has.
-struct ActorState {
-    std::shared_ptr<TopicFile>* topic_file = nullptr;
-    Participant* participant = nullptr;
-};
-extern ActorState actor_states[kMaxActors];
-
+inline int file_of(const TopicFile& s) { return file_at(&s.header()); }
+// A topic's name is the number of the actor that knows it by this name, then its own.
+std::string topic_name(int actor, int topic);
+inline int topic_named(std::string_view name) { return name[1] - '0'; }
 Ring ring_of_topic(const TopicFile& s);
-void join(int actor, Role role, bool takeover);
+// Joins a topic that is there. The result is never destroyed, as nothing that a dead process has.
+Participant* join(int actor, int topic, Role role, bool takeover);
 void forget_readers();  // of the execution before
-void remove_topic(TopicFile& topic_file, const RosterLock& lock);
 
 }  // namespace ringmain::explore

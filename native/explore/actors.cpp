@@ -1,27 +1,42 @@
 // Topics, how actors join them, and writers. readers.cpp has those that receive.
 #include "explore/actor_state.hpp"
 #include "explore/checks.hpp"
-#include "rule/retirement.hpp"
-#include "topic/reaping.hpp"
-#include "topic/removal.hpp"
 #include "waiting/blocking_writer.hpp"
 
-namespace ringmain::explore {
+namespace ringmain {
 
-Topic topic;
-ActorState actor_states[kMaxActors];
-
-Ring ring_of_topic(const TopicFile& s) {
-    return {s.header(),   &s.slot(0),      s.data(),         s.capacity_bytes, traits(s.contract),
-            s.slot_count, explore::kept(), topic.kept_kinds, kKeptEntryBytes};
+// As topic_file.cpp does. Here, since it is the core's own that marks and wakes.
+void TopicFile::retire() {
+    explore::note_stopped(explore::file_of(*this));
+    mark_retired(header());
+    CRASH_POINT("retire: marked, name kept");
+    explore::remove_name(explore::topic_named(topic), explore::file_of(*this));
+    CRASH_POINT("retire: unlinked, not announced");
+    wake_for_retirement(header());
+    directory->ring();
 }
 
-void join(int actor, Role role, bool takeover) {
-    ActorState& me = actor_states[actor];
-    me.topic_file =
-        new std::shared_ptr<TopicFile>(TopicFile::open(nullptr, std::to_string(actor), Access::write));
-    RosterLock lock(**me.topic_file);
-    me.participant = new Participant(*me.topic_file, role, "actor", takeover, lock);
+namespace explore {
+
+Topic topic;
+std::string topic_name(int actor, int topic) { return std::to_string(actor) + std::to_string(topic); }
+
+Ring ring_of_topic(const TopicFile& s) {
+    return {s.header(),
+            &s.slot(0),
+            s.data(),
+            s.capacity_bytes,
+            traits(s.contract),
+            s.slot_count,
+            explore::kept(file_of(s)),
+            topic.kept_kinds,
+            kKeptEntryBytes};
+}
+
+Participant* join(int actor, int topic, Role role, bool takeover) {
+    auto topic_file = TopicFile::open(nullptr, topic_name(actor, topic), Access::write);
+    RosterLock lock(*topic_file);
+    return new Participant(topic_file, role, "actor", takeover, lock);
 }
 
 namespace {
@@ -32,24 +47,23 @@ struct WriterState {
     Storage<BlockingWriter> blocking;
 } writer_states[kMaxActors];
 
-Writer& make_writer(int actor) {
-    const ActorState& joined = actor_states[actor];
+Writer& make_writer(int actor, Participant* participant) {
     WriterState& me = writer_states[actor];
-    Writer& writer = me.writer.make(ring_of_topic(**joined.topic_file), joined.participant->slot());
+    Writer& writer = me.writer.make(ring_of_topic(participant->topic_file()), participant->slot());
     require(writer.attach() == Status::ok, "a new writer finds the words corrupt");
     BlockingWriter& blocking = me.blocking.make();
-    blocking.participant.reset(joined.participant);
+    blocking.participant.reset(participant);
     blocking.writer.reset(&writer);
     blocking.spin.set(1);
     return writer;
 }
 
-void compose(Writer& writer, uint32_t size, uint64_t id, int64_t time_ns = 7) {
+void compose(int file, Writer& writer, uint32_t size, uint64_t id, int64_t time_ns = 7) {
     uint64_t words[kMaxCapacity / 8];
     for (uint32_t i = 0; i < size / 8; ++i) words[i] = id;
     std::string_view sender = topic.sender_of(writer.seq()), kind = topic.kind_of(writer.seq());
     copy_in(writer.payload(sender.size(), kind.size()), words, size);
-    note_sealed(writer.seq(), id);
+    note_sealed({file, writer.seq()}, id);
     writer.seal(writer.seq(), time_ns, size, sender, kind);
 }
 
@@ -58,25 +72,25 @@ uint64_t room(const Writer& writer, uint32_t size) {
     return room_for(footprint(size, topic.sender_of(seq).size(), topic.kind_of(seq).size()));
 }
 
-bool hold_moved(uint64_t slot, uint64_t end) {
-    auto& word = reinterpret_cast<Slot*>(control() + kRosterOffset)[slot].hold;
-    uint64_t hold = latest(&word, 8) & kPositionMask;
+bool hold_moved(const void* word, uint64_t end) {
+    uint64_t hold = latest(word, 8) & kPositionMask;
     return hold == kNoHold || hold + topic.capacity_bytes >= end;
 }
 
 // The explorer as the host of a writer's wait: between two steps, `pause` hashes the actor's state.
 template <class Pause>
 class ExplorerHost {
-    const Writer& writer_;
+    const BlockingWriter& writing_;
     Pause pause_;
 
   public:
-    ExplorerHost(const Writer& writer, Pause pause) : writer_(writer), pause_(pause) {}
+    ExplorerHost(const BlockingWriter& writing, Pause pause) : writing_(writing), pause_(pause) {}
 
     template <class Step>
     auto outside(Step step) {
-        const Obstacle& o = writer_.obstacle;
-        awaits(o.is_turn ? nullptr : hold_moved, o.slot, o.end);
+        const Obstacle& o = writing_.writer->obstacle;
+        awaits_nothing();
+        if (!o.is_turn) awaits({hold_moved, &writing_.topic_file().slot(o.slot).hold, o.end});
         return step();
     }
     template <class Sleep>
@@ -92,121 +106,143 @@ class ExplorerHost {
 
 }  // namespace
 
-// As endpoint.cpp and TopicFile::retire() do.
-void remove_topic(TopicFile& topic_file, const RosterLock& lock) {
-    stop_writers(topic_file, lock);
-    note_stopped();
-    CRASH_POINT("remove: writers stopped, not retired");
-    mark_retired(topic_file.header());
-    remove_name();
-    CRASH_POINT("retire: unlinked, not announced");
-    wake_for_retirement(topic_file.header());
-    ring_directory();
-}
-
-void open_topic(const Topic& opened) {
+void open_topics(int count, const Topic& opened) {
     topic = opened;
+    begin_with(count);
     forget_readers();
     set_capacity(topic.capacity_bytes);
-    auto& header = *reinterpret_cast<Header*>(control());
-    auto& waiting = *reinterpret_cast<Header*>(control() + kFirstWaitingSlot * sizeof(Slot));
-    for (Header* each : {&header, &waiting})
-        each->flags.store(kPersist, std::memory_order_relaxed);  // removal is not explored here
-    auto* slots = reinterpret_cast<Slot*>(control() + kRosterOffset);
-    for (size_t i = 0; i < kSlots; ++i) {
-        slots[i].hold.store(kNoHold, std::memory_order_relaxed);
-        slots[i].taken_from.store(kNoHold, std::memory_order_relaxed);
-    }
-    if (traits(topic.contract).keeps_unread) {
-        slots[kOnlyReaderSlot].hold.store(0, std::memory_order_relaxed);
-        header.slots_used.store(1, std::memory_order_relaxed);
+    for (int file = 0; file < kFiles; ++file) {
+        auto& header = *reinterpret_cast<Header*>(control(file));
+        auto& waiting = *reinterpret_cast<Header*>(control(file) + kFirstWaitingSlot * sizeof(Slot));
+        if (topic.persists) header.flags.store(kPersist, std::memory_order_relaxed);
+        waiting.flags.store(kPersist, std::memory_order_relaxed);  // its removal is not explored
+        auto* slots = reinterpret_cast<Slot*>(control(file) + kRosterOffset);
+        for (size_t i = 0; i < kSlots; ++i) {
+            slots[i].hold.store(kNoHold, std::memory_order_relaxed);
+            slots[i].taken_from.store(kNoHold, std::memory_order_relaxed);
+        }
+        if (traits(topic.contract).keeps_unread) {
+            slots[kOnlyReaderSlot].hold.store(0, std::memory_order_relaxed);
+            header.slots_used.store(1, std::memory_order_relaxed);
+        }
     }
 }
 
-void add_writer(int actor, const std::vector<uint32_t>& sent_before) {
-    join(actor, Role::writer, false);
-    Writer& writer = make_writer(actor);
+void begin_without(int topic) { remove_name(topic, topic); }
+
+void add_writer(int actor, int topic, const std::vector<uint32_t>& sent_before) {
+    Writer& writer = make_writer(actor, join(actor, topic, Role::writer, false));
     for (uint32_t size : sent_before) {
         writer.begin();
         writer.prepare(room(writer, size));
-        compose(writer, size, 1 + writer.seq());
+        compose(topic, writer, size, 1 + writer.seq());
         writer.commit();
     }
 }
 
 void enrol(int creator) {
-    std::string actor = std::to_string(creator);
-    auto waiting_file = TopicFile::open(nullptr, actor, Access::write, FileKind::waiting);
-    auto topic_file = TopicFile::open(nullptr, actor, Access::write);
+    std::string name = topic_name(creator, 0);
+    auto waiting_file = TopicFile::open(nullptr, name, Access::write, FileKind::waiting);
+    auto topic_file = TopicFile::open(nullptr, name, Access::write);
     RosterLock of_waiting(*waiting_file), of_topic(*topic_file);
     enrol_waiting(*topic_file, *waiting_file, of_topic, of_waiting);
 }
 
-void write(const Sends& sends) {
-    const ActorState& joined = actor_states[self()];
-    WriterState& me = writer_states[self()];
-    if (sends.joins) {
-        join(self(), Role::writer, sends.takeover);
-        make_writer(self());
+namespace {
+
+// Opens the topic as a publisher does, creating it if there is none. False: it has its one writer.
+bool open_to_write(const std::shared_ptr<Directory>& directory, const Sends& sends) {
+    WriterRequest request{.contract = topic.contract, .persist = topic.persists, .name = "actor"};
+    try {
+        make_writer(self(), join_as_writer(directory, topic_name(self(), sends.topic), request).release());
+        return true;
+    } catch (const Failure& failure) {
+        require(failure.fault == Fault::busy, "a writer cannot open its topic");
+        return false;
     }
-    if (sends.gives_name) {
-        give_name();
-        ring_directory();
-    }
-    Writer& writer = me.writer.get();
+}
+
+// What a writer has done so far.
+struct Progress {
     uint64_t step = 0;
     size_t sent = 0;
-    auto id_of = [](uint64_t step) { return static_cast<uint64_t>(self() + 1) * 1000 + step; };
+};
+
+void pause_here(const WriterState& me, const BlockingWriter& blocking, const Progress& at) {
+    uint64_t waits = mix(blocking.spins_for_room, static_cast<uint64_t>(looks()));
+    settle(me.writer.bytes, sizeof me.writer.bytes, mix(mix(at.step, at.sent), waits));
+}
+
+// False: another has taken over.
+bool send_all(const Sends& sends, const std::vector<uint32_t>& sizes, Progress& at) {
+    WriterState& me = writer_states[self()];
+    Writer& writer = me.writer.get();
     BlockingWriter& blocking = me.blocking.get();
-    auto pause_here = [&] {
-        uint64_t waits = mix(blocking.spins_for_room, static_cast<uint64_t>(looks()));
-        settle(me.writer.bytes, sizeof me.writer.bytes, mix(mix(step, sent), waits));
-    };
-    ExplorerHost host(writer, pause_here);
+    int file = file_of(blocking.topic_file());
+    auto id_of = [](uint64_t step) { return static_cast<uint64_t>(self() + 1) * 1000 + step; };
+    auto pause = [&] { pause_here(me, blocking, at); };
+    ExplorerHost host(blocking, pause);
     Deadline deadline(kForever);
-    while (sent < sends.sizes.size()) {
-        ++step;
-        pause_here();
+    at.sent = 0;
+    while (at.sent < sizes.size()) {
+        ++at.step;
+        pause();
         if (sends.takes_idle_turn) writer.take_idle_turn();
         // One that gives up has no time to wait for room, and waits for its turn alone.
-        uint64_t first = sends.gives_up ? 0 : room_for(footprint(sends.sizes[sent], 0, 0));
+        uint64_t first = sends.gives_up ? 0 : room_for(footprint(sizes[at.sent], 0, 0));
         Outcome outcome = blocking.start(first, deadline, host);
-        if (outcome == Outcome::taken_over) break;
+        if (outcome == Outcome::taken_over) return false;
         require(outcome == Outcome::ready, "a writer finds the words corrupt");
         bool gave_up = false;
-        size_t batch_end = std::min(sent + sends.batch, sends.sizes.size());
+        size_t batch_end = std::min(at.sent + sends.batch, sizes.size());
         do {
-            uint32_t size = sends.sizes[sent];
-            step += 100;
+            uint32_t size = sizes[at.sent];
+            at.step += 100;
             gave_up = sends.gives_up && writer.prepare(room(writer, size)) == Status::blocked;
             if (gave_up) break;
             outcome = blocking.extend(room(writer, size), deadline, host);
             require(outcome == Outcome::ready, "a writer finds the ring corrupt");
             // One that takes an idle turn is in no burst, so that there are fewer states.
-            compose(writer, size, id_of(step),
-                    sends.takes_idle_turn ? static_cast<int64_t>(step) * 1'000'000 : 7);
-            ++sent;
-        } while (sent < batch_end);
+            compose(file, writer, size, id_of(at.step),
+                    sends.takes_idle_turn ? static_cast<int64_t>(at.step) * 1'000'000 : 7);
+            ++at.sent;
+        } while (at.sent < batch_end);
         if (gave_up) {
             writer.end();
-            ++sent;
-        } else if (sends.drops_first && sent == 1) {
+            ++at.sent;
+        } else if (sends.drops_first && at.sent == 1) {
             uint64_t dropped = writer.seq() - 1;
             writer.end();
-            note_dropped(dropped, id_of(step));
+            note_dropped({file, dropped}, id_of(at.step));
         } else {
             writer.commit();
-            note_committed(writer.seq() - 1);
+            note_committed({file, writer.seq() - 1});
         }
         forget_stale_looks();
     }
-    step = ~uint64_t{0};
-    pause_here();
-    if (sends.leaves) joined.participant->leave();
-    if (sends.removes) {
-        RosterLock lock(**joined.topic_file);
-        remove_topic(**joined.topic_file, lock);
-    }
+    return true;
 }
 
-}  // namespace ringmain::explore
+}  // namespace
+
+void write(const Sends& sends) {
+    WriterState& me = writer_states[self()];
+    auto directory = Directory::at("", false);
+    if (sends.opens && !open_to_write(directory, sends)) return;
+    if (sends.joins) make_writer(self(), join(self(), sends.topic, Role::writer, sends.takeover));
+    Progress at;
+    send_all(sends, sends.sizes, at);
+    at.step = ~uint64_t{0};
+    pause_here(me, me.blocking.get(), at);
+    if (sends.leaves) me.blocking.get().participant->leave();
+    if (sends.removes) unlink_topic(directory, topic_name(self(), sends.topic), true);
+    if (sends.again.empty() || !open_to_write(directory, sends)) return;
+    at.step = 10'000;
+    send_all(sends, sends.again, at);
+    at.step = ~uint64_t{1};
+    pause_here(me, me.blocking.get(), at);
+}
+
+}  // namespace explore
+
+}  // namespace ringmain

@@ -39,7 +39,7 @@ struct Part {
     bool mortal = false;
     std::optional<Works> works;
 
-    bool joins() const { return writes ? sends.joins : works ? works->joins : reads.joins; }
+    bool joins() const { return writes ? sends.joins || sends.opens : works ? works->joins : reads.joins; }
 };
 
 Part writer(Sends sends, std::vector<uint32_t> before = {}) { return {"writer", true, sends, {}, before}; }
@@ -68,9 +68,14 @@ Case make(std::string name, const Topic& opened, std::vector<Part> parts, int de
         else
             c.actors.push_back([part] { read(part.reads); });
     }
-    c.setup = [opened, parts] {
-        open_topic(opened);
-        if (std::ranges::any_of(parts, [](const Part& part) { return part.sends.gives_name; })) remove_name();
+    int topics = 1;
+    for (const Part& part : parts)
+        topics =
+            std::max({topics, part.sends.topic + 1, part.reads.topics, part.works ? part.works->topics : 1});
+    c.setup = [topics, opened, parts] {
+        open_topics(topics, opened);
+        for (const Part& part : parts)
+            if (part.sends.first) begin_without(part.sends.topic);
         // Readers that are there from the start see all that was sent before them, unless they start at the next message.
         // Those that wait for the topic are enrolled before anything is sent.
         for (size_t i = 0; i < parts.size(); ++i)
@@ -82,7 +87,7 @@ Case make(std::string name, const Topic& opened, std::vector<Part> parts, int de
                 if (part.writes != writers || part.joins()) continue;
                 if (part.reads.waited) continue;
                 if (part.writes)
-                    add_writer(static_cast<int>(i), part.before);
+                    add_writer(static_cast<int>(i), part.sends.topic, part.before);
                 else if (part.works)
                     add_worker(static_cast<int>(i), *part.works);
                 else
@@ -125,7 +130,9 @@ void add_broadcast(std::vector<Case>& cases) {
     cases.push_back(make("a sleep is listed, and the reader woken", Contract::broadcast,
                          {writer({.sizes = {S}}), reader({})}, 0, 1));
     add("gets its name while a reader waits for it",
-        {writer({.sizes = {S}, .gives_name = true}), reader({.joins = true})});
+        {writer({.sizes = {S}, .opens = true, .first = true}), reader({.joins = true})});
+    add("gets its name while an observer waits for it",
+        {writer({.sizes = {S}, .opens = true, .first = true}), reader({.joins = true, .observes = true})});
     add("two sleep and are woken", {writer({.sizes = {S, S}}), reader({}), reader({})});
     add("two sleep and are woken once", {writer({.sizes = {S}}), reader({}), reader({})});
     add("two sleep, and one of them again", {writer({.sizes = {S}}), reader({.until = 1}), reader({})});
@@ -307,6 +314,10 @@ void add_work(std::vector<Case>& cases) {
         {sent, mortal(worker(has_first)), mortal(worker(once)), worker(once)}, 2);
     add("removed while a worker sleeps",
         {writer({.sizes = {S}, .removes = true}), worker({.until_removed = true})});
+    add("one is woken, takes a message and leaves the next",
+        {writer({.sizes = {S, S}}), worker({.leaves_after = 1}), worker(sleeps)});
+    add("one is woken, and its program stops it",
+        {writer({.sizes = {S}}), worker({.stops = true}), worker(sleeps)});
 }
 
 // The last message of each kind: a writer drops messages into the table while a reader looks for them. No message is larger
@@ -354,6 +365,77 @@ void add_removal(std::vector<Case>& cases) {
     add("removed, the remover dies", Contract::reliable, {mortal(writer(remover)), reader(until_removed)}, 1);
 }
 
+// The topic gets its next life: another file, into which those who wait follow, and which they read from its beginning.
+void add_next_life(std::vector<Case>& cases) {
+    const Reads follows{.until_removed = true};
+    const Works follows_as_worker{.until_removed = true};
+    const Sends again{.removes = true, .again = {S}};
+    auto add = [&](const char* name, Contract contract, std::vector<Part> parts, int deaths = 0,
+                   bool persists = true) {
+        Topic opened{contract, kRing};
+        opened.persists = persists;
+        cases.push_back(make(name, opened, parts, deaths));
+    };
+    add("a reader follows into the next life", Contract::broadcast, {writer(again), reader(follows)});
+    add("a reader looks, and follows into the next life", Contract::broadcast,
+        {writer(again, {S}), reader({.looks = 2, .start = Start::oldest})});
+    add("a reader joins, and follows into the next life", Contract::broadcast,
+        {writer(again), reader({.joins = true, .until_removed = true})});
+    add("two readers follow into the next life", Contract::broadcast,
+        {writer(again), reader(follows), reader(follows)});
+    add("another creates the next life", Contract::broadcast,
+        {writer({.removes = true}), writer({.sizes = {S}, .opens = true}), reader(follows)});
+    add("the remover dies, another creates the next life", Contract::broadcast,
+        {mortal(writer({.removes = true})), writer({.sizes = {S}, .opens = true}), reader(follows)}, 1);
+    add("its creator dies, another creates it", Contract::broadcast,
+        {mortal(writer({.opens = true, .first = true})), writer({.sizes = {S}, .opens = true}),
+         reader({.joins = true})},
+        1);
+    add("the last to leave removes it, a reader comes, and it is created anew", Contract::broadcast,
+        {writer({.leaves = true, .again = {S}}), reader({.joins = true})}, 0, false);
+    add("the reader follows into the next life", Contract::pipe, {writer(again), reader(follows)});
+    add("a reader follows into the next life", Contract::bus, {writer(again), reader(follows)});
+    add("a reader follows into the next life", Contract::reliable, {writer(again), reader(follows)});
+    add("gets its name while a reader waits for it, and is full", Contract::reliable,
+        {writer({.sizes = {456, S}, .opens = true, .first = true}), reader({.joins = true})});
+    add("a worker follows into the next life", Contract::work, {writer(again), worker(follows_as_worker)});
+}
+
+// Readers that wait for two topics at once.
+void add_any(std::vector<Case>& cases) {
+    auto add = [&](const char* name, Contract contract, std::vector<Part> parts, int deaths = 0,
+                   int slices = 0) { cases.push_back(make(name, contract, parts, deaths, slices)); };
+    const Reads both{.topics = 2, .start = Start::oldest, .until_removed = true};
+    const Sends first{.sizes = {S}}, second{.sizes = {S}, .topic = 1};
+    add("waits for two, one of them sends", Contract::broadcast, {writer(second), reader(both)});
+    cases.back().stale_looks = 6;  // such a wait looks so often
+    add("waits for two, both send", Contract::broadcast, {writer(first), writer(second), reader(both)});
+    add("waits for two, a sleep is listed", Contract::broadcast, {writer(second), reader(both)}, 0, 1);
+    add("waits for two, a writer dies", Contract::broadcast, {mortal(writer(second)), reader(both)}, 1, 1);
+    add("waits for two, the other writer dies", Contract::broadcast, {mortal(writer(first)), reader(both)},
+        1);
+    add("waits for two, one is created", Contract::broadcast,
+        {writer({.sizes = {S}, .topic = 1, .opens = true, .first = true}), reader(both)});
+    add("waits for two, the creator of one dies", Contract::broadcast,
+        {mortal(writer({.sizes = {S}, .topic = 1, .opens = true, .first = true})), reader(both)}, 1, 1);
+    add("waits for two, one is removed", Contract::broadcast,
+        {writer({.topic = 1, .removes = true}), reader(both)});
+    add("waits for two, one gets its next life", Contract::broadcast,
+        {writer({.topic = 1, .removes = true, .again = {S}}), reader(both)});
+    add("waits for one and for the directory", Contract::broadcast,
+        {writer({.topic = 1, .opens = true, .first = true}),
+         reader({.topics = 2, .start = Start::oldest, .until_directory = true})});
+    add("waits for two, both are full", Contract::reliable,
+        {writer(first, kOne), writer(second, kOne), reader(both)});
+    add("a worker waits for two", Contract::work, {writer(first), writer(second), worker({.topics = 2})});
+    add("one waits for two, takes a message and leaves the next", Contract::work,
+        {writer({.sizes = {S, S}}), worker({.topics = 2, .leaves_after = 1}), worker({})});
+    add("one waits for two, and its program stops it", Contract::work,
+        {writer(first), worker({.topics = 2, .stops = true}), worker({})});
+    add("one dies, another waits for two", Contract::work,
+        {writer({}, {S}), mortal(worker({.looks = 1})), worker({.topics = 2})}, 1);
+}
+
 // Where the kernel has no process-wide barrier, all fence instead.
 void add_fallback(std::vector<Case>& cases) {
     auto add = [&](const char* name, Contract contract, std::vector<Part> parts) {
@@ -364,6 +446,9 @@ void add_fallback(std::vector<Case>& cases) {
         {writer({.sizes = {S, S}}), reader({})});
     add("no kernel barrier: taken over alive", Contract::broadcast,
         {writer({.sizes = {S, S}}), writer({.sizes = {S}, .joins = true, .takeover = true})});
+    add("no kernel barrier: waits for two, one of them sends", Contract::broadcast,
+        {writer({.sizes = {S}, .topic = 1}),
+         reader({.topics = 2, .start = Start::oldest, .until_removed = true})});
     add("no kernel barrier: full, both sleep", Contract::pipe,
         {writer({.sizes = {S, S}}, kBrim), reader({})});
     add("no kernel barrier: borrows", Contract::bus,
@@ -380,6 +465,24 @@ bool takes_long(const Case& c) {
     for (const char* deep : {"broadcast: two sleep and are woken",
                              "broadcast: one that takes over dies, another takes over",
                              "broadcast: two sleep and are woken once",
+                             "broadcast: a reader joins, and follows into the next life",
+                             "broadcast: two readers follow into the next life",
+                             "bus: a reader follows into the next life",
+                             "reliable: a reader follows into the next life",
+                             "work: a worker follows into the next life",
+                             "reliable: gets its name while a reader waits for it, and is full",
+                             "broadcast: another creates the next life",
+                             "broadcast: the remover dies, another creates the next life",
+                             "broadcast: its creator dies, another creates it",
+                             "broadcast: waits for two, both send",
+                             "broadcast: waits for two, the creator of one dies",
+                             "broadcast: waits for two, one gets its next life",
+                             "reliable: waits for two, both are full",
+                             "work: a worker waits for two",
+                             "work: one waits for two, takes a message and leaves the next",
+                             "work: one waits for two, and its program stops it",
+                             "work: one is woken, takes a message and leaves the next",
+                             "work: one is woken, and its program stops it",
                              "reliable: two readers",
                              "reliable: two readers die",
                              "broadcast: taken over alive, read",
@@ -434,6 +537,8 @@ std::vector<Case> all_cases() {
     add_work(cases);
     add_kept(cases);
     add_removal(cases);
+    add_next_life(cases);
+    add_any(cases);
     add_fallback(cases);
     for (Case& c : cases) c.deep = takes_long(c);
     return cases;

@@ -90,7 +90,7 @@ std::unique_ptr<Seen> seen;
 int deaths;
 bool closing_down, trace;
 std::set<uint64_t> ends;
-bool scouting;  // random choices, to find out what is shared before the search begins
+bool scouting;  // random choices, to find out what is shared, and what breaks often, before the search begins
 uint64_t chance;
 uint64_t steps, all_steps;
 End ending;
@@ -234,6 +234,19 @@ std::string story() {
     return text;
 }
 
+// An execution of random choices. What broke, if it did, with the steps that led there.
+std::string scout() {
+    uint64_t before = chance;
+    if (run_once() != End::failed) return {};
+    // With what is known by now the same chances may lead elsewhere; then it ends without its steps.
+    std::string broken = why;
+    chance = before;
+    depth = 0;
+    std::string steps = story();
+    trace = false;
+    return broken + (ending == End::failed && why == broken ? "\n" + steps : "");
+}
+
 }  // namespace
 
 uint64_t hash_bytes(const void* bytes, size_t size) {
@@ -367,8 +380,9 @@ Explored explore(const Case& c, double limit_s) {
     auto elapsed = [&] { return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC; };
     scouting = true;
     chance = 1;
-    for (int i = 0; i < (c.plain ? 0 : kScouts); ++i) run_once();
+    for (int i = 0; i < (c.plain ? 0 : kScouts) && outcome.error.empty(); ++i) outcome.error = scout();
     scouting = false;
+    if (!outcome.error.empty()) return outcome;
     all_steps = 0;
     for (;;) {
         End end = run_once();

@@ -17,7 +17,7 @@ bool is_last_of_kind(uint64_t seq, uint64_t end) {
 
 }  // namespace
 
-void find_kept_and_check(const Ring& ring, Reader& reader) {
+void find_kept_and_check(const Ring& ring, Reader& reader, int file) {
     KeptSearch search(ring);
     require(find_kept(search, reader, "") == Status::ok, "a reader finds the table or the ring corrupt");
     uint64_t next = 0;
@@ -33,7 +33,7 @@ void find_kept_and_check(const Ring& ring, Reader& reader) {
         pass_to(header.seq);
         require(header.seq == next && is_last_of_kind(next, search.number),
                 "another message than the last of its kind was found");
-        note_delivered(header.seq, id);
+        note_delivered({file, header.seq}, id);
         ++next;
     }
     pass_to(search.number);

@@ -7,6 +7,6 @@
 namespace ringmain::explore {
 
 // As a reader with start="newest" does: finds them, checks that they are all and the last, and moves on to where they end.
-void find_kept_and_check(const Ring& ring, Reader& reader);
+void find_kept_and_check(const Ring& ring, Reader& reader, int file);
 
 }  // namespace ringmain::explore

@@ -7,9 +7,11 @@
 #include <linux/futex.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdarg>
 #include <ctime>
+#include <span>
 
 #include "base/bell.hpp"
 #include "explore/model.hpp"
@@ -19,6 +21,7 @@ namespace ringmain::explore {
 
 namespace {
 
+constexpr size_t kMostBells = 3, kMostListed = 3;
 constexpr int kMaxExpiries = 8;  // of slices with nothing else happening: then an actor waits forever
 
 struct Lock {
@@ -27,44 +30,57 @@ struct Lock {
 };
 
 struct Sleeper {
-    const void* word = nullptr;  // null: waits for the end
-    uint32_t value = 0;
+    Bell bells[kMostBells];
+    size_t bell_count = 0;  // 0: waits for the end
     Woken how{};
     size_t watches = 0;  // napping: the location whose change it waits for
     size_t wants = 0;    // blocked: the lock
     bool until_death = false;
-    Came came = nullptr;  // has what it sleeps for come?
-    uint64_t a = 0, b = 0;
-    const std::function<bool()>* over = nullptr;  // its sleep is listed, to be asked after a death
-    bool asks = false;                            // an actor has died since
+    Awaits awaited[kMostBells];                           // has any of it come?
+    const std::function<bool()>* over[kMostListed] = {};  // its sleep is listed, to be asked after a death
+    bool asks = false;                                    // an actor has died since
+
+    bool sleeps_on(const void* word) const {
+        return std::any_of(bells, bells + bell_count, [&](const Bell& bell) { return bell.word == word; });
+    }
+    bool changed() const {
+        return std::any_of(bells, bells + bell_count, [](const Bell& bell) {
+            return static_cast<uint32_t>(latest(bell.word, 4)) != bell.value;
+        });
+    }
+    bool listed() const {
+        return std::any_of(over, over + kMostListed, [](auto* each) { return each != nullptr; });
+    }
+    bool is_over() const {
+        return std::any_of(over, over + kMostListed, [](auto* each) { return each && (*each)(); });
+    }
 };
 
 constexpr size_t kLocks = 1 + kSlots;  // of a file: the roster's, and one for each slot
-Lock locks[2 * kLocks];                // of the topic, then of the waiting file
-uint8_t touched[2 * kLocks];           // for the whole case: by which actors, as a bit set
+Lock locks[2 * kFiles * kLocks];       // of each topic, then of its waiting file
+uint8_t touched[2 * kFiles * kLocks];  // for the whole case: by which actors, as a bit set
 Sleeper sleepers[kMaxActors];
 int looks_of[kMaxActors];  // since the actor last slept
 uint32_t found_over_by[kMaxActors];
-bool names_change;  // for the whole case: the topic is given its name, or loses it
-bool named;
-Knowledge named_by;             // what those who changed it knew
+bool names_change;  // for the whole case: a topic is given its name, or loses it
+int named_file[kTopics];
+int files_made;
+Knowledge named_by;             // what those who changed a name knew
 Knowledge left_by_dead;         // what they knew
 constexpr int kMostLooks = 12;  // more than others can change words in a case
 int expiries;
 int slices_left;  // that may end although no wake-up was lost
 
-size_t lock_index(bool waiting, int64_t byte) {
-    size_t first = waiting ? kLocks : 0;
+size_t lock_index(int descriptor, int64_t byte) {
+    auto file = static_cast<size_t>(descriptor / kPerFile);
+    size_t first = (2 * file + (descriptor & kWaitingFile ? 1 : 0)) * kLocks;
     if (byte == kRosterLockByte) return first;
     return first + 1 + static_cast<size_t>(byte - static_cast<int64_t>(kRosterOffset)) / sizeof(Slot);
 }
 
 // A step of the kernel that others can notice, and that orders what came before it.
-void change_name(bool to) {
-    if (self() == kNoActor) {
-        named = to;
-        return;
-    }
+void about_to_change_names() {
+    if (self() == kNoActor) return;
     if (!names_change) {
         names_change = true;
         start_again();
@@ -72,10 +88,8 @@ void change_name(bool to) {
     reach();
     dies_here();
     count_step();
-    named = to;
+    learn(self(), named_by);
     named_by.join(pass_on(self()));
-    observe(10);
-    if (tracing()) record(to ? "gives the topic its name" : "takes the topic's name");
 }
 
 void let_go(Lock& lock) {
@@ -84,32 +98,48 @@ void let_go(Lock& lock) {
         if (life(i) == Life::blocked && &locks[sleepers[i].wants] == &lock) unblock(i);
 }
 
+bool is_work_bell(const void* word) {
+    return word != directory_bell() && offset_in_file(word) == offsetof(Header, work_bell);
+}
+
 bool missed(const Sleeper& s) {
-    return s.word && (static_cast<uint32_t>(latest(s.word, 4)) != s.value || (s.came && s.came(s.a, s.b)));
+    // A call wakes one worker of several: the others have missed something only if there is work for them.
+    auto bell_missed = [](const Bell& bell) {
+        return is_work_bell(bell.word) ? work_waits(file_at(bell.word))
+                                       : static_cast<uint32_t>(latest(bell.word, 4)) != bell.value;
+    };
+    auto came = [](const Awaits& what) { return what.came && what.came(what.of, what.value); };
+    return std::any_of(s.bells, s.bells + s.bell_count, bell_missed) ||
+           (s.bell_count != 0 && std::ranges::any_of(s.awaited, came));
 }
 
 // Is it one that must be armed while an actor sleeps on it?
 bool is_bell(const void* word) {
-    if (!word) return false;
-    auto offset = static_cast<size_t>(static_cast<const std::byte*>(word) - control());
+    size_t offset = offset_in_file(word);
     if (offset < kRosterOffset) return offset == offsetof(Header, bell);
     return offset < schema_offset(kDefaultSlotCount) &&
            (offset - kRosterOffset) % sizeof(Slot) == offsetof(Slot, awaited);
 }
 
+std::string names_of(const Sleeper& s) {
+    std::string text;
+    for (size_t i = 0; i < s.bell_count; ++i) text += (i ? ", " : "") + name_of(s.bells[i].word);
+    return text;
+}
+
 std::string who_waits() {
     std::string text;
     for (int i = 0; i < actor_count(); ++i)
-        if (life(i) == Life::asleep && sleepers[i].word)
-            text += " actor " + std::to_string(i) + " sleeps on " + name_of(sleepers[i].word) + ";";
+        if (life(i) == Life::asleep && sleepers[i].bell_count != 0)
+            text += " actor " + std::to_string(i) + " sleeps on " + names_of(sleepers[i]) + ";";
         else if (life(i) != Life::done && life(i) != Life::dead)
             text += " actor " + std::to_string(i) + " waits;";
     return text;
 }
 
 int get_or_set_lock(int descriptor, int command, struct flock* request) {
-    int fd = descriptor & ~kWaitingFile;
-    size_t index = lock_index(descriptor & kWaitingFile, request->l_start);
+    int fd = descriptor % kWaitingFile;
+    size_t index = lock_index(descriptor, request->l_start);
     Lock& lock = locks[index];
     bool setup = self() == kNoActor;
     // The owner touches its lock even if it does nothing more: it may die.
@@ -126,7 +156,7 @@ int get_or_set_lock(int descriptor, int command, struct flock* request) {
         count_step();
     }
     if (command == F_OFD_GETLK) {
-        bool taken = lock.owner != kNoActor && lock.owner != fd;
+        bool taken = lock.owner != kNoActor;  // also by another description of the actor itself
         request->l_type = taken ? F_WRLCK : F_UNLCK;
         if (!setup && !taken) learn(self(), lock.left);
         if (!setup) observe(taken);
@@ -168,7 +198,6 @@ void kernel_reset() {
     for (Sleeper& s : sleepers) s = {};
     for (int& looks : looks_of) looks = 0;
     for (uint32_t& found : found_over_by) found = 0;
-    named = true;
     named_by = left_by_dead = {};
     expiries = 0;
     slices_left = slices();
@@ -177,14 +206,18 @@ void kernel_reset() {
 uint64_t kernel_hash() {
     uint64_t hash = static_cast<uint64_t>(expiries + 16 * slices_left);
     if (deaths_so_far() > 0) hash = mix(hash, hash_ahead(left_by_dead));
-    if (names_change) hash = mix(hash, mix(named, hash_ahead(named_by)));
-    for (const Lock& lock : locks)
-        hash = mix(hash, mix(static_cast<uint64_t>(lock.owner), hash_ahead(lock.left)));
+    if (names_change) {
+        for (int file : named_file) hash = mix(hash, static_cast<uint64_t>(file));
+        hash = mix(hash, mix(static_cast<uint64_t>(files_made), hash_ahead(named_by)));
+    }
+    for (size_t i = 0; i < std::size(locks); ++i)
+        if (touched[i])
+            hash = mix(hash, mix(static_cast<uint64_t>(locks[i].owner), hash_ahead(locks[i].left)));
     for (int i = 0; i < actor_count(); ++i) {
         const Sleeper& s = sleepers[i];  // also of one that was woken and does not know it yet
-        hash = mix(hash, mix(reinterpret_cast<uint64_t>(s.word), 32 * uint64_t{s.value} + 16 * s.asks +
-                                                                     8 * (s.over != nullptr) +
-                                                                     static_cast<uint64_t>(s.how)));
+        for (size_t b = 0; b < s.bell_count; ++b)
+            hash = mix(hash, mix(reinterpret_cast<uint64_t>(s.bells[b].word), s.bells[b].value));
+        hash = mix(hash, 16 * s.asks + 8 * s.listed() + static_cast<uint64_t>(s.how));
     }
     return hash;
 }
@@ -198,7 +231,7 @@ void kernel_reaps(int actor) {
     }
     for (int i = 0; i < actor_count(); ++i) {
         if (life(i) == Life::napping || (life(i) == Life::asleep && sleepers[i].until_death)) unblock(i);
-        sleepers[i].asks |= sleepers[i].over != nullptr;
+        sleepers[i].asks |= sleepers[i].listed();
     }
 }
 
@@ -213,17 +246,17 @@ bool kernel_is_quiet() {
         if (life(i) == Life::done || life(i) == Life::dead) continue;
         any_waits = true;
         const Sleeper& s = sleepers[i];
-        auto* bell = control() + offsetof(Header, bell);
-        auto* work_bell = control() + offsetof(Header, work_bell);
-        bool works = s.word == work_bell;
-        bool waits_for_messages = !s.word || s.word == bell || works || s.word == directory_bell();
-        if (life(i) != Life::asleep || !waits_for_messages) only_legitimate = false;
-        // A call wakes one worker of several: the others have missed something only if there is work for them.
-        if (life(i) == Life::asleep && (works ? work_waits() : missed(s))) any_missed = true;
-        if (life(i) == Life::asleep && is_bell(s.word) && !is_armed(latest(s.word, 8)))
-            fail("an actor sleeps on a bell that is not armed:" + who_waits());
+        if (life(i) != Life::asleep) only_legitimate = false;
+        if (life(i) == Life::asleep && missed(s)) any_missed = true;
+        for (const Bell& bell : std::span(s.bells, s.bell_count)) {
+            bool of_messages = offset_in_file(bell.word) == offsetof(Header, bell) ||
+                               is_work_bell(bell.word) || bell.word == directory_bell();
+            if (!of_messages) only_legitimate = false;
+            if (life(i) == Life::asleep && is_bell(bell.word) && !is_armed(latest(bell.word, 8)))
+                fail("an actor sleeps on a bell that is not armed:" + who_waits());
+        }
         // The first sleep of a wait is brief, and one that is listed asks after a death.
-        any_asks |= life(i) == Life::asleep && s.word && (!s.over || s.asks);
+        any_asks |= life(i) == Life::asleep && s.bell_count != 0 && (!s.listed() || s.asks);
     }
     if (!any_waits) return true;
     if (closing()) fail("the last look at the ring did not come to an end:" + who_waits());
@@ -237,7 +270,7 @@ bool kernel_is_quiet() {
     bool any_goes_on = false;
     for (int i = 0; i < actor_count(); ++i) {
         Sleeper& s = sleepers[i];
-        if (life(i) != Life::asleep || (!last && (!s.word || (s.over && !s.asks)))) continue;
+        if (life(i) != Life::asleep || (!last && (s.bell_count == 0 || (s.listed() && !s.asks)))) continue;
         s.how = Woken::timed_out;
         unblock(i);
         any_goes_on = true;
@@ -255,23 +288,62 @@ int looks() { return looks_of[self()]; }
 
 // The kernel says who is dead: all that they did is seen.
 void watch_deaths(const std::function<bool()>* over) {
-    sleepers[self()].over = over;
-    if (over && deaths_so_far() > 0) learn(self(), left_by_dead);
+    if (deaths_allowed()) {  // an actor may die just before
+        reach();
+        count_step();
+        observe(13);
+    }
+    auto* free = std::ranges::find(sleepers[self()].over, nullptr);
+    if (free == std::end(sleepers[self()].over)) give_up("an actor lists too many sleeps");
+    *free = over;
+    if (deaths_so_far() > 0) learn(self(), left_by_dead);
+}
+void unwatch_deaths(const std::function<bool()>* over) {
+    *std::ranges::find(sleepers[self()].over, over) = nullptr;
 }
 void count_found_over() { ++found_over_by[self()]; }
 uint32_t times_found_over() { return self() == kNoActor ? 0 : found_over_by[self()]; }
 
-void give_name() { change_name(true); }
-void remove_name() { change_name(false); }
+void begin_with(int topics) {
+    for (int topic = 0; topic < kTopics; ++topic) named_file[topic] = topic < topics ? topic : kNoFile;
+    files_made = topics;
+}
 
-bool has_name() {
-    if (self() == kNoActor || !names_change) return named;
+int new_file() {
+    about_to_change_names();
+    if (files_made == kFiles) give_up("the case makes too many files");
+    if (self() != kNoActor) observe(100 + static_cast<uint64_t>(files_made));
+    if (tracing()) record("makes file " + std::to_string(files_made));
+    return files_made++;
+}
+
+bool give_name(int topic, int file) {
+    about_to_change_names();
+    bool free = named_file[topic] == kNoFile;
+    if (free) named_file[topic] = file;
+    if (self() != kNoActor) observe(10 + free);
+    if (tracing())
+        record(free ? "gives file " + std::to_string(file) + " the name" : "another file has the name");
+    return free;
+}
+
+void remove_name(int topic, int file) {
+    about_to_change_names();
+    if (named_file[topic] == file) named_file[topic] = kNoFile;
+    if (self() != kNoActor) observe(12);
+    if (tracing()) record("takes the name of file " + std::to_string(file));
+}
+
+int file_named(int topic) {
+    if (self() == kNoActor || !names_change) return named_file[topic];
     reach();
     count_step();
     learn(self(), named_by);
-    observe(11 + named);
-    if (tracing()) record(named ? "the topic has its name" : "the topic has no name");
-    return named;
+    int file = named_file[topic];
+    observe(20 + static_cast<uint64_t>(file));
+    if (tracing())
+        record(file == kNoFile ? "no file has the name" : "file " + std::to_string(file) + " has the name");
+    return file;
 }
 
 // In the header of the waiting file, which has no use for it.
@@ -286,11 +358,11 @@ void ring_directory() {
     wake(directory_bell());
 }
 
-void awaits(Came came, uint64_t a, uint64_t b) {
-    sleepers[self()] = {};
-    sleepers[self()].came = came;
-    sleepers[self()].a = a;
-    sleepers[self()].b = b;
+void awaits_nothing() { sleepers[self()] = {}; }
+void awaits(const Awaits& what) {
+    auto free = std::ranges::find(sleepers[self()].awaited, nullptr, &Awaits::came);
+    if (free == std::end(sleepers[self()].awaited)) give_up("an actor awaits too much");
+    *free = what;
 }
 
 void await_end(bool or_death) {
@@ -306,47 +378,49 @@ namespace ringmain {
 
 using namespace explore;
 
-Woken sleep_on(Bell bell, int64_t) {
+Woken sleep_on_any(const Bell* bells, size_t count, int64_t, size_t*) {
     if (closing()) return Woken::timed_out;
-    compared_by_kernel(bell.word);
+    if (count > kMostBells) give_up("an actor sleeps on too many bells");
+    for (size_t i = 0; i < count; ++i) compared_by_kernel(bells[i].word);
     reach();
     count_step();
     Sleeper& s = sleepers[self()];
-    s.word = bell.word;
-    s.value = bell.value;
+    std::copy(bells, bells + count, s.bells);
+    s.bell_count = count;
     s.how = Woken::changed;
     dies_here();
     bool slice_is_over = slices_left > 0 && choose(2) == 1;
     if (slice_is_over) {
         --slices_left;
         s.how = Woken::timed_out;
-        if (tracing()) record("sleeps for a slice on " + name_of(bell.word));
-    } else if (static_cast<uint32_t>(latest(s.word, 4)) == s.value) {
-        if (tracing()) record((s.over ? "sleeps, listed, on " : "sleeps on ") + name_of(bell.word));
+        if (tracing()) record("sleeps for a slice on " + names_of(s));
+    } else if (!s.changed()) {
+        if (tracing()) record((s.listed() ? "sleeps, listed, on " : "sleeps on ") + names_of(s));
         observe(7);  // having slept differs from being about to sleep
         block(Life::asleep);
-        while (s.how == Woken::timed_out && s.over && !closing()) {
+        while (s.how == Woken::timed_out && s.listed() && !closing()) {
             s.asks = false;
             s.how = Woken::changed;
             learn(self(), left_by_dead);
             if (tracing()) record("is asked, after a death");
-            if ((*s.over)()) {
+            if (s.is_over()) {
                 count_found_over();
                 break;
             }
-            if (static_cast<uint32_t>(latest(s.word, 4)) == s.value) block(Life::asleep);
+            if (!s.changed()) block(Life::asleep);
         }
         if (tracing()) record(s.how == Woken::timed_out ? "wakes: time is up" : "wakes");
     }
     Woken how = s.how;
-    s.word = nullptr;
-    s.value = 0;
+    s.bell_count = 0;
     s.how = {};
     s.asks = false;
     looks_of[self()] = 0;
     observe(static_cast<uint64_t>(how) + 8);
     return how;
 }
+
+Woken sleep_on(Bell bell, int64_t timeout_ns) { return sleep_on_any(&bell, 1, timeout_ns, nullptr); }
 
 namespace process_barrier {
 
@@ -380,7 +454,7 @@ void wake(const uint32_t* word, int how_many) {
     for (; how_many > 0; --how_many) {
         int found[kMaxActors], count = 0;
         for (int i = 0; i < actor_count(); ++i)
-            if (life(i) == Life::asleep && sleepers[i].word == word) found[count++] = i;
+            if (life(i) == Life::asleep && sleepers[i].sleeps_on(word)) found[count++] = i;
         if (count == 0) break;
         int chosen = found[how_many >= count ? 0 : choose(count)];
         sleepers[chosen].how = Woken::changed;

@@ -31,7 +31,9 @@ constexpr size_t kMaxVersions = 96;
 constexpr size_t kKeptOffset = kRosterOffset + kSlots * sizeof(Slot);
 constexpr size_t kControlBytes = kKeptOffset + kept_bytes(kMaxKeptKinds, kKeptEntryBytes);
 
-alignas(4096) std::byte memory[kControlBytes + 2 * kMaxCapacity];
+constexpr size_t kFileBytes = align_up(kControlBytes + 2 * kMaxCapacity, 4096);
+
+alignas(4096) std::byte memory[kFiles * kFileBytes];
 size_t capacity = kMaxCapacity;
 
 struct Version {
@@ -67,7 +69,7 @@ struct Mind {
     bool has_released = false;  // a release fence was passed
 };
 
-Location locations[kMaxLocations];
+Location locations[kMaxLocations];  // the first ones stand for the actors' epochs
 size_t location_count;
 uint8_t location_at[sizeof memory / kGranule];  // 1 + index
 const void* address_of[kMaxLocations];
@@ -79,8 +81,9 @@ Knowledge passed;  // by every actor that is left; set by memory_hash()
 
 size_t offset_of(const void* address) {
     auto offset = static_cast<size_t>(static_cast<const std::byte*>(address) - memory);
-    if (offset >= kControlBytes) offset = kControlBytes + (offset - kControlBytes) % capacity;
-    return offset;
+    size_t within = offset % kFileBytes;
+    if (within < kControlBytes) return offset;
+    return offset - within + kControlBytes + (within - kControlBytes) % capacity;
 }
 
 uint64_t raw(const void* address, size_t bytes) {
@@ -93,8 +96,9 @@ size_t locate(const void* address, size_t bytes) {
     size_t offset = offset_of(address);
     uint8_t& entry = location_at[offset / kGranule];
     if (entry == 0) {
-        if (location_count == kMaxLocations - kMaxActors) give_up("the case has too many words");
+        if (location_count == kMaxLocations) give_up("the case has too many words");
         entry = static_cast<uint8_t>(++location_count);
+        locations_in_use = align_up(location_count, 16);
         address_of[entry - 1] = memory + offset;
     }
     Location& l = locations[entry - 1];
@@ -137,7 +141,7 @@ uint8_t others(uint8_t actors) {
 
 // An actor's epoch ends whenever it releases. It is kept with the locations: to know an actor's epoch is to come
 // after all that the actor did in it.
-size_t epoch_of(int actor) { return kMaxLocations - 1 - static_cast<size_t>(actor); }
+size_t epoch_of(int actor) { return static_cast<size_t>(actor); }
 
 void end_epoch(Mind& m, int actor) {
     if (++m.current.at[epoch_of(actor)] == 255) give_up("an actor of the case releases too often");
@@ -166,9 +170,7 @@ void about_to_load(size_t where) {
         static_cast<uint8_t>(1 + minds[self()].current.at[epoch_of(self())]);
 }
 
-bool is_control(const void* address) {
-    return static_cast<const std::byte*>(address) < memory + kControlBytes;
-}
+bool is_control(const void* address) { return offset_in_file(address) < kControlBytes; }
 
 void about_to_store(size_t where, bool updates) {
     Location& l = locations[where];
@@ -216,7 +218,7 @@ void append(size_t where, uint64_t value, bool release, const Knowledge* passed_
     v.carried.at[where] = at;
     if (passed_on) v.carried.join(*passed_on);
     if (release) end_epoch(m, self());
-    if (address_of[where] >= control() && address_of[where] < control() + kHeaderBytes) check_words();
+    if (offset_in_file(address_of[where]) < kHeaderBytes) check_words(file_at(address_of[where]));
     kernel_notices(where);
 }
 
@@ -254,17 +256,24 @@ std::string describe(const char* what, size_t where, uint64_t value, std::memory
 
 }  // namespace
 
-std::byte* control() { return memory; }
-std::byte* kept() { return memory + kKeptOffset; }
-std::byte* data() { return memory + kControlBytes; }
+size_t locations_in_use = kMaxLocations;
+
+std::byte* control(int file) { return memory + static_cast<size_t>(file) * kFileBytes; }
+std::byte* kept(int file) { return control(file) + kKeptOffset; }
+std::byte* data(int file) { return control(file) + kControlBytes; }
+size_t offset_in_file(const void* address) { return offset_of(address) % kFileBytes; }
+int file_at(const void* address) { return static_cast<int>(offset_of(address) / kFileBytes); }
 void set_capacity(size_t capacity_bytes) { capacity = capacity_bytes; }
 
 void memory_forget() {
     for (Location& l : locations) {
         l.writers = l.lookers = l.racing = 0;
         l.contended = false;
+        l.count = 0;
+        l.looked_in = {};
     }
-    location_count = 0;
+    location_count = kMaxActors;
+    locations_in_use = align_up(location_count, 16);
     std::memset(location_at, 0, sizeof location_at);
     fencers = 0;
     barriers = false;
@@ -272,7 +281,7 @@ void memory_forget() {
 
 void memory_reset() {
     std::memset(memory, 0, sizeof memory);
-    for (size_t i = 0; i < kMaxLocations; ++i) locations[i].count = 0, locations[i].looked_in = {};
+    for (size_t i = 0; i < location_count; ++i) locations[i].count = 0, locations[i].looked_in = {};
     for (int i = 0; i < kMaxActors; ++i) {
         minds[i] = {};
         end_epoch(minds[i], i);  // the first epoch is 1: no other actor knows it yet
@@ -286,18 +295,18 @@ uint64_t memory_hash() {
     passed.at.fill(255);
     for (int i = 0; i < actor_count(); ++i)
         if (is_left(i))
-            for (size_t l = 0; l < kMaxLocations; ++l)
+            for (size_t l = 0; l < locations_in_use; ++l)
                 passed.at[l] = std::min(passed.at[l], minds[i].current.at[l]);
-    for (size_t l = 0; l < location_count; ++l)
+    for (size_t l = kMaxActors; l < location_count; ++l)
         if (locations[l].idle()) passed.at[l] = 255;
     uint64_t hash = hash_ahead(total);
     for (int i = 0; i < actor_count(); ++i) {
         if (!is_left(i)) continue;
         const Mind& m = minds[i];
         hash = mix(hash, mix(hash_ahead(m.current), mix(hash_ahead(m.acquirable), hash_ahead(m.released))));
-        hash = mix(hash, hash_bytes(m.stale_looks.data(), m.stale_looks.size()));
+        hash = mix(hash, hash_bytes(m.stale_looks.data(), locations_in_use));
     }
-    for (size_t where = 0; where < location_count; ++where) {
+    for (size_t where = kMaxActors; where < location_count; ++where) {
         const Location& l = locations[where];
         for (size_t at = passed.at[where]; at < l.count; ++at) {
             const Version& v = l.history[at];
@@ -315,7 +324,7 @@ uint64_t memory_hash() {
 
 uint64_t hash_ahead(const Knowledge& k) {
     Knowledge ahead;
-    for (size_t i = 0; i < kMaxLocations; ++i)
+    for (size_t i = 0; i < locations_in_use; ++i)
         ahead.at[i] = k.at[i] > passed.at[i] ? k.at[i] - passed.at[i] : 0;
     return ahead.hash();
 }
@@ -500,7 +509,9 @@ void forget_stale_looks() { minds[self()].stale_looks = {}; }
 
 // Names of participants and the like take no part in the rule: only message bytes, and those of the table, are modelled, word by
 // word.
-static bool is_message(const std::byte* p) { return p >= kept() && p < memory + sizeof memory; }
+static bool is_message(const std::byte* p) {
+    return p >= memory && p < memory + sizeof memory && offset_in_file(p) >= kKeptOffset;
+}
 
 void copy_in(std::byte* shared, const void* from, size_t size) {
     if (!is_message(shared)) {
@@ -529,8 +540,7 @@ void crash_point(const char* label) {
     if (tracing()) record(std::string("[") + label + "]");
 }
 
-std::string name_of(const void* address) {
-    size_t offset = offset_of(address);
+static std::string name_in_file(size_t offset) {
     if (offset >= kControlBytes) return "data[" + std::to_string(offset - kControlBytes) + "]";
     if (offset >= kKeptOffset) return "kept[" + std::to_string(offset - kKeptOffset) + "]";
     auto named = [&](size_t at, std::initializer_list<std::pair<size_t, const char*>> fields) -> const char* {
@@ -579,6 +589,11 @@ std::string name_of(const void* address) {
                       {offsetof(Slot, taken_until), "taken_until"},
                       {offsetof(Slot, taken_ns), "taken_ns"},
                       {offsetof(Slot, redelivered), "redelivered"}});
+}
+
+std::string name_of(const void* address) {
+    int file = file_at(address);
+    return name_in_file(offset_in_file(address)) + (file ? " of file " + std::to_string(file) : "");
 }
 
 }  // namespace ringmain::explore

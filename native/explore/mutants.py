@@ -31,9 +31,14 @@ ROSTER, REAPING = "topic/roster.cpp", "topic/reaping.cpp"
 REMOVAL, PARTICIPANT = "topic/removal.cpp", "topic/participant.cpp"
 BLOCKING_WRITER = "waiting/blocking_writer.hpp"
 READING, READING_SOURCE = "waiting/blocking_reader.hpp", "waiting/blocking_reader.cpp"
+ANY, ANY_SOURCE = "waiting/wait_for_any.hpp", "waiting/wait_for_any.cpp"
 SLEEP = "waiting/sleep.hpp"
+ENDPOINT = "topic/endpoint.cpp"
 ACTORS, READERS, KEPT_CHECK = "explore/actors.cpp", "explore/readers.cpp", "explore/kept_check.cpp"
-COMPILED = [ACTORS, READERS, KEPT_CHECK, READING_SOURCE, ROSTER, REAPING, REMOVAL, PARTICIPANT]
+COMPILED = [ACTORS, READERS, KEPT_CHECK, READING_SOURCE, ANY_SOURCE, ENDPOINT, ROSTER, REAPING, REMOVAL, PARTICIPANT]
+# What these include beyond it they do not use, so a mutant of that does not compile them again.
+USES = {ANY_SOURCE: {ANY_SOURCE, ANY, READING, SLEEP}}
+UNUSED = {ENDPOINT: {READER}, ACTORS: {READER}}
 NATIVE = Path(__file__).parents[1]
 
 MUTANTS = [
@@ -952,11 +957,252 @@ MUTANTS = [
         READING,
         (("        mine.worker.pass_on(status == Status::ok);\n", ""),),
     ),
+    Mutant(
+        "worker-forgets-that-it-was-woken",
+        "a worker that a message has woken does not wake the next for the next message",
+        "work: one is woken, takes a message",
+        READING,
+        (("            if (work && spins) work->worker.woken();\n", ""),),
+    ),
+    Mutant(
+        "stopped-worker-passes-nothing-on",
+        "a worker that was woken, and whose program ends its wait, wakes no other",
+        "work: one is woken, and its program stops it",
+        READING,
+        (("            pass_on();\n            return Outcome::stopped;", "            return Outcome::stopped;"),),
+    ),
+    Mutant(
+        "never-leaves-a-life",
+        "a reader that finds nothing does not look whether the topic was removed",
+        "follows into the next life",
+        READING,
+        (("        if (!topic_file().retired() || has_more()) return", "        if (kForever) return"),),
+    ),
+    Mutant(
+        "begins-the-next-life-late",
+        "a reader that follows into the topic's next life begins with the next message there",
+        "broadcast: a reader follows into the next life",
+        READING,
+        (
+            (
+                "        if (!leases.empty()) return Outcome::not_there;\n        detach(host);\n"
+                "        joined_before_topic = true;\n",
+                "        if (!leases.empty()) return Outcome::not_there;\n        detach(host);\n",
+            ),
+            (
+                "    if (!participant) {\n        joined_before_topic = true;\n",
+                "    if (!participant) {\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "keeps-the-old-mapping",
+        "a reader that follows into the topic's next life reads the ring that it knows",
+        "broadcast: a reader joins, and follows into the next life",
+        READING_SOURCE,
+        (
+            (
+                "    Ring ring = ring_of(topic_file());\n    reader =",
+                "    static const Ring ring = ring_of(topic_file());\n    reader =",
+            ),
+        ),
+    ),
+    Mutant(
+        "joins-a-life-that-has-ended",
+        "who opens a topic that was not removed to the end joins it",
+        "the remover dies, another creates the next life",
+        ENDPOINT,
+        (("    if (!stopped && !topic_file.retired()) return true;\n", "    return true;\n"),),
+    ),
+    Mutant(
+        "named-without-enrolling",
+        "who creates a topic does not enrol the readers that wait for it",
+        "reliable: gets its name",
+        ENDPOINT,
+        (("            enrol_waiting(topic_file, *waiting, own, lock);\n", ""),),
+    ),
+    Mutant(
+        "looks-once-for-the-topic",
+        "a reader that has gone to the waiting file does not look for the topic again",
+        "reliable: gets its name",
+        ENDPOINT,
+        (("            continue;  // the topic may have", "            return nullptr;  // the topic may have"),),
+    ),
+    Mutant(
+        "any-without-arming",
+        "a wait for several readers arms no bell",
+        "waits for two, one of them sends",
+        READER,
+        (
+            (
+                "return arm_before_barrier(ring_.header.bell);",
+                "auto value = ring_.header.bell.load(std::memory_order_acquire);\n"
+                "        return {ring_.header.bell.futex(), static_cast<uint32_t>(value)};",
+            ),
+        ),
+    ),
+    Mutant(
+        "any-without-barrier",
+        "a wait for several readers looks again without the process-wide barrier",
+        "broadcast: waits for two, one of them sends",
+        ANY,
+        (("        sleep.make_barrier();\n", ""),),
+    ),
+    Mutant(
+        "any-without-a-last-look",
+        "a wait for several readers does not look at `commit` again once the bells are armed",
+        "waits for two, one of them sends",
+        ANY,
+        (("            look_again |= !reader.may_sleep();\n", "            (void)reader;\n"),),
+    ),
+    Mutant(
+        "any-does-not-look-for-topics",
+        "a wait for several readers does not look for a topic that was not there",
+        "waits for two, one is created",
+        ANY,
+        (
+            (
+                "            Outcome now = reader.now(view, false, false, of_reader);\n            if (now",
+                "            Outcome now = reader.attached() ? reader.now(view, false, false, of_reader) : "
+                "Outcome::not_there;\n            if (now",
+            ),
+        ),
+    ),
+    Mutant(
+        "any-listens-after-its-look",
+        "a wait for several readers reads the directory's bell after it has looked for a topic",
+        "waits for two, one is created",
+        ANY,
+        (
+            ("            Listening listening = reader.listen();\n", ""),
+            (
+                "            Awaited next = reader.awaited(listening, true);\n",
+                "            Awaited next = reader.awaited(reader.listen(), true);\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "any-sleeps-although-something-came",
+        "a wait for several readers sleeps although one of them has found something as it armed its bell",
+        "work: a worker waits for two",
+        ANY,
+        (("            look_again |= next.at_once;\n", ""),),
+    ),
+    Mutant(
+        "any-sleeps-on-one",
+        "a wait for several readers sleeps on the first bell alone",
+        "waits for two, one of them sends",
+        ANY_SOURCE,
+        (("std::min(bells_.size(), kMaxBells), timeout_ns)", "1, timeout_ns)"),),
+    ),
+    Mutant(
+        "any-takes-two-topics-for-one",
+        "a wait for several readers takes two topics for one, and sleeps on the bell of the first",
+        "waits for two, one of them sends",
+        ANY_SOURCE,
+        (("lives_.insert({file.inode, file.epoch, reader.work != nullptr})", "lives_.insert({1, 1, false})"),),
+    ),
+    Mutant(
+        "any-forgets-the-directory",
+        "a wait for several readers does not sleep on the directory's bell for a topic that is not there",
+        "waits for two, one is created",
+        ANY_SOURCE,
+        (("        add(reader.directory, awaited.bell);\n", ""),),
+    ),
+    Mutant(
+        "any-lists-one",
+        "a wait for several readers has the deaths of the first topic's participants watched alone",
+        "waits for two, a writer dies",
+        ANY_SOURCE,
+        (
+            (
+                "for (const Awaiting& each : awaiting_) deaths.each",
+                "for (const Awaiting& each : {awaiting_.front()}) deaths.each",
+            ),
+        ),
+    ),
+    Mutant(
+        "any-asks-one",
+        "a wait for several readers whose sleeps are listed looks at the first topic once more, and not at the others",
+        "waits for two, a writer dies",
+        ANY_SOURCE,
+        (
+            (
+                "return std::ranges::any_of(each, [](const auto& deaths) { return deaths->over(); });",
+                "return each.front()->over();",
+            ),
+        ),
+    ),
+    Mutant(
+        "any-death-unseen",
+        "a death does not make a wait for several readers look for the topics that were not there",
+        "waits for two, the creator of one dies",
+        ANY_SOURCE,
+        (
+            (
+                "        return directory->replaced() ||\n"
+                "               std::ranges::any_of(*missing, [](const auto& each) "
+                "{ return each.first->has(each.second); });\n",
+                "        return directory->replaced();\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "any-does-not-reap",
+        "a wait for several workers that a death has ended does not give back what dead ones had",
+        "work: one dies, another waits for two",
+        READING,
+        (("if (found != Outcome::not_there || !give_back_of_dead()) return found;", "return found;"),),
+    ),
+    Mutant(
+        "any-forgets-that-it-was-woken",
+        "a worker that waits for several topics and was woken does not wake the next for the next message",
+        "work: one waits for two, takes",
+        ANY,
+        (("return reader.woken(), Outcome::not_there;", "return (void)reader, Outcome::not_there;"),),
+    ),
+    Mutant(
+        "any-stopped-passes-nothing-on",
+        "a worker that waits for several topics was woken, and its program ends its wait: it wakes no other",
+        "work: one waits for two, and its program stops it",
+        ANY,
+        (("return reader.pass_on(), Outcome::not_there;", "return (void)reader, Outcome::not_there;"),),
+    ),
+    Mutant(
+        "any-does-not-listen-to-the-directory",
+        "a wait that shall end when the directory changes does not sleep on its bell",
+        "waits for one and for the directory",
+        ANY,
+        (("                sleep.add(reader.directory, reader.directory->bell());\n", ""),),
+    ),
+    Mutant(
+        "any-does-not-look-at-the-directory",
+        "a wait that shall end when the directory changes does not look whether it has",
+        "waits for one and for the directory",
+        ANY,
+        (("reader.directory->changes() != *directory_seen;", "false;"),),
+    ),
+    Mutant(
+        "any-looks-at-the-directory-too-early",
+        "a wait looks whether the directory has changed, and then reads its bell",
+        "waits for one and for the directory",
+        ANY,
+        (
+            ("                sleep.add(reader.directory, reader.directory->bell());\n", ""),
+            (
+                "reader.directory->changes() != *directory_seen;\n",
+                "reader.directory->changes() != *directory_seen;\n"
+                "                sleep.add(reader.directory, reader.directory->bell());\n",
+            ),
+        ),
+    ),
 ]
 
 
 def includes(file: str, broken: str) -> bool:
     """Is `broken` this file, or does it include it, itself or through others?"""
+    if broken in UNUSED.get(file, ()) or broken not in USES.get(file, {broken}):
+        return False
     pending, seen = [file], set[str]()
     while pending:
         name = pending.pop()

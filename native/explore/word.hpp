@@ -75,6 +75,7 @@ void make_or_wait();
 }  // namespace process_barrier
 
 Woken sleep_on(Bell bell, int64_t timeout_ns);
+Woken sleep_on_any(const Bell* bells, size_t count, int64_t timeout_ns, size_t* which = nullptr);
 void wake(const uint32_t* word, int how_many = INT_MAX);
 
 }  // namespace ringmain

@@ -11,6 +11,7 @@ namespace {
 class SubscribersHost {
     std::vector<Ref> subscribers_;
     Deadline& deadline_;
+    std::optional<SavedError> raised_;  // by a signal, until the host is gone: looks go on without it
 
     SubscriberState& state(size_t index) const {
         return *reinterpret_cast<SubscriberObject*>(subscribers_[index].get())->state;
@@ -54,7 +55,11 @@ class SubscribersHost {
         for (const SleepsFor& each : all) state(each.reader).sleepers.leave();
         return how;
     }
-    bool goes_on() { return PyErr_CheckSignals() == 0; }
+    bool goes_on() {
+        if (PyErr_CheckSignals() == 0) return true;
+        raised_.emplace();
+        return false;
+    }
 };
 static_assert(ManyReadersHost<SubscribersHost>);
 

@@ -369,7 +369,7 @@ bool unlink_topic(const std::shared_ptr<Directory>& directory, const std::string
         if (!topic_file) return false;
         RosterLock lock(*topic_file, patience_ns);
         if (!current(*topic_file, lock)) continue;
-        if (auto participant = living_participant(*topic_file, std::nullopt); participant && !force)
+        if (auto participant = force ? std::nullopt : living_participant(*topic_file, std::nullopt))
             throw Failure{Fault::busy, "topic '" + topic + "' is in use by " + participant->describe() +
                                            "; close it, or unlink with force=True to remove the topic"};
         remove(*topic_file, lock);

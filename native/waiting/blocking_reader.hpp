@@ -102,10 +102,10 @@ struct BlockingReader {
     void woken() {
         if (work && attached()) work->worker.woken();
     }
-    // A wait that an event was to end was given up: the message that perhaps rang it is for another worker.
+    // A wait that something has woken, or that an event was to end, was given up: the message is for another worker.
     void pass_on() {
-        if (!work || !attached() || !std::exchange(watched, false)) return;
-        work->worker.woken();
+        if (!work || !attached()) return;
+        if (std::exchange(watched, false)) work->worker.woken();
         work->worker.pass_on(true);
     }
     bool has_more() const { return kept || (work ? work->worker.has_more() : reader->has_more()); }
@@ -379,7 +379,7 @@ Outcome BlockingReader::wait(Deadline& deadline, View& view, bool borrowing, H& 
             if (work && spins) work->worker.woken();
         }
         if (!host.goes_on()) {
-            if (work) work->worker.pass_on(true);  // the message that woke us is for another
+            pass_on();
             return Outcome::stopped;
         }
         if (!spins && !follows) leave_if_deleted(host);

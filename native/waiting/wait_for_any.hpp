@@ -36,7 +36,7 @@ concept ManyReadersHost = requires(H& host, size_t reader, std::span<const Sleep
     { host.look(reader, AnyLook()) } -> std::same_as<Outcome>;
     // Runs a sleep. The host may end it by change_and_wake() of any of the words.
     { host.sleep(all, AnySleep()) } -> std::same_as<Woken>;
-    // Between two steps. False: the wait ends at once, with Outcome::stopped.
+    // Between two steps. False: the wait ends with Outcome::stopped, after a last look at each.
     { host.goes_on() } -> std::same_as<bool>;
 };
 
@@ -169,7 +169,11 @@ Outcome wait_for_any(size_t count, Deadline& deadline, std::vector<size_t>& read
             found = slice_is_over ? Outcome::not_there : look_at_each(wake);
             if (found != Outcome::not_there) return found;
         }
-        if (!host.goes_on()) return Outcome::stopped;
+        if (!host.goes_on()) {
+            look_at_each(
+                [](size_t, BlockingReader& reader, auto&) { return reader.pass_on(), Outcome::not_there; });
+            return Outcome::stopped;
+        }
     }
 }
 
