@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ringmain import _extension, _inspect
+from ringmain import _extension, _inspect, _names
 from ringmain._publisher import Publisher
 from ringmain._service import _topics
 from ringmain._service._service_info import why_no_reply
@@ -112,14 +113,25 @@ def room_s(timeout: float | None, room_timeout: float | None) -> float | None:
     return min(limits, default=None)
 
 
+_FULL_FOR_S = 1.0
+"""How long this process believes that a lane which it found full still is: each of a thousand clients would look at the
+participants of all."""
+_full_until_s: dict[tuple[str, str, str], float] = {}
+"""By backend, runtime directory and topic."""
+
+
 def join_lane(service: str, options: dict[str, Any]) -> Publisher:
     for lane in itertools.count(1):
         topic = _topics.lane_topic(service, lane)
+        here = (options["backend"], _names.runtime_directory(), topic)
+        if time.monotonic() < _full_until_s.get(here, 0):
+            continue
         try:
             writers = _inspect.info(topic).writers
         except TopicNotFound:
             writers = []
         if sum(writer.alive for writer in writers) >= _topics.CLIENTS_PER_LANE:
+            _full_until_s[here] = time.monotonic() + _FULL_FOR_S
             continue
         try:
             return Publisher(topic, contract="work", **options)
