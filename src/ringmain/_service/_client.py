@@ -289,8 +289,10 @@ class Client(Closing, _native.NativeClient, Generic[Q, R]):
             self._replies.close()
             if self._futures is not None and not self._inherited:
                 self._futures.join()
-        finally:  # also if Ctrl-C ends one of these waits
+        except BaseException:  # Ctrl-C has ended one of these waits
             self._replies.close()
+            raise
+        finally:
             publisher.close()
             if not self._inherited:
                 with _names.directory_as(self._directory):
