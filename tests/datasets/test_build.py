@@ -113,6 +113,18 @@ def test_rows_that_come_late_replace_an_episode(tmp_path: Path) -> None:
     check(lake, "fixed", NEWEST, Episodes(length_s=1.0))
 
 
+def dies(monkeypatch: pytest.MonkeyPatch, point: str, lake: Lake, *, rebuild: bool = False) -> None:
+    """A build that ends at this crash point."""
+
+    def die(label: str) -> None:
+        if label == point:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr("ringmain.datasets._build._crash.point", die)
+        build(lake, "pick", NEWEST, TASKS, engine="local", rebuild=rebuild)
+
+
 @pytest.mark.parametrize("point", crash_points("datasets"))
 def test_a_build_that_died_is_done_again_with_the_same_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
@@ -124,14 +136,7 @@ def test_a_build_that_died_is_done_again_with_the_same_rows(
     tasks(tmp_path / "all" / "two", 50, 80, epoch=2)
     pipeline(tmp_path / "all", tmp_path / "lake")
 
-    def die(label: str) -> None:
-        if label == point:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr("ringmain.datasets._build._crash.point", die)
-        with pytest.raises(KeyboardInterrupt):
-            build(lake, "pick", NEWEST, TASKS, engine="local")
+    dies(monkeypatch, point, lake)
     tasks(tmp_path / "all" / "three", 80, 100, epoch=3)
     pipeline(tmp_path / "all", tmp_path / "lake")
     build(lake, "pick", NEWEST, TASKS, engine="local")
@@ -151,16 +156,7 @@ def test_a_build_that_died_and_whose_rows_are_gone_says_so_and_is_done_anew(
     tasks(tmp_path / "all" / "two", 50, 80, epoch=2)
     pipeline(tmp_path / "all", tmp_path / "lake")
 
-    def die(label: str) -> None:
-        if label == point:
-            raise KeyboardInterrupt
-
-    def fails_as_told(rebuild: bool) -> None:
-        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-            patched.setattr("ringmain.datasets._build._crash.point", die)
-            build(lake, "pick", NEWEST, TASKS, engine="local", rebuild=rebuild)
-
-    fails_as_told(rebuild=False)
+    dies(monkeypatch, point, lake)
     for _ in lake.maintain(keep_hours=0):
         pass
     said = r"train/pick of .* died, and cannot go on: it had read version \d+ of \S+, .*rebuild=True"
@@ -170,7 +166,7 @@ def test_a_build_that_died_and_whose_rows_are_gone_says_so_and_is_done_anew(
     pipeline(tmp_path / "all", tmp_path / "lake")
     with pytest.raises(LakeError, match=said):
         build(lake, "pick", NEWEST, TASKS, engine="local")
-    fails_as_told(rebuild=True)  # which is done again like any other
+    dies(monkeypatch, point, lake, rebuild=True)  # which is done again like any other
     build(lake, "pick", NEWEST, TASKS, engine="local")
     check(lake, "pick", NEWEST, TASKS)
     assert build(lake, "pick", NEWEST, TASKS, engine="local", rebuild=True).made == 5

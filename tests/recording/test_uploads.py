@@ -396,7 +396,11 @@ def test_what_is_uploaded_stays_as_it_was_begun(tmp_path: Path) -> None:
         RecordingWriter(tmp_path / "s", upload="all")
 
 
-@pytest.mark.parametrize("then", [None, b"another"], ids=["deleted", "replaced"])
+@pytest.mark.parametrize(
+    "then",
+    [None, b'"another"', b'"another that is longer than the first"'],
+    ids=["deleted", "replaced by a shorter one", "replaced by a longer one"],
+)
 def test_a_file_that_changes_while_it_is_read(
     then: bytes | None, door: Door, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -423,7 +427,7 @@ def test_a_file_that_changes_while_it_is_read(
                     write(then)
             return stream
 
-    write(b"what is there at first")
+    write(b'"what is there at first"')
     changing = Changing()
     monkeypatch.setattr(Store, "filesystem", lambda _: (changing, directory))
     assert store.read("f.json") == then

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 from pyarrow import fs as pafs
 
 from ringmain.errors import RecordingCorrupt, RecordingError, RecordingNotFound, RingmainError
@@ -97,7 +98,7 @@ class Store:
         return pafs.LocalFileSystem(), str(self.directory)
 
     def read(self, name: str) -> bytes | None:
-        """The bytes of a small file beside the segments, None when there is none."""
+        """The bytes of a file of JSON beside the segments, None when there is none."""
         if self.directory is not None:
             try:
                 return (self.directory / name).read_bytes()
@@ -109,7 +110,8 @@ class Store:
                 source = filesystem.open_input_stream(f"{path}/{name}")
             except FileNotFoundError:
                 return None
-            # Deleted or replaced meanwhile, it is an error, or filled up with zeros, which no JSON has: once more.
+            # Deleted or replaced meanwhile, it is an error, or as long as the one before: cut off, or followed by whatever
+            # was in memory. That is no JSON: once more.
             try:
                 with source:
                     data = bytes(source.read())
@@ -117,7 +119,7 @@ class Store:
                 if is_last:
                     raise
             else:
-                if is_last or b"\0" not in data:
+                if is_last or _is_json(data):
                     return data
         return None
 
@@ -188,6 +190,14 @@ def check_address(sealed_uri: str) -> None:
             f"sealed_uri={shown(sealed_uri)!r} was given with a name or password, which would be written to meta.json: "
             "leave them out, and set them in the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)"
         )
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        msgspec.json.decode(data, type=msgspec.Raw)
+    except msgspec.DecodeError:
+        return False
+    return True
 
 
 def read_retired(store: Store) -> Retired:
