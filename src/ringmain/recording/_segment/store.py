@@ -110,8 +110,8 @@ class Store:
                 source = filesystem.open_input_stream(f"{path}/{name}")
             except FileNotFoundError:
                 return None
-            # Deleted or replaced meanwhile, it is an error, or as long as the one before: cut off, or followed by whatever
-            # was in memory. That is no JSON: once more.
+            # Deleted or replaced meanwhile, it is an error, or as long as the one before: cut off, or followed by
+            # whatever was in memory. That is no JSON: once more.
             try:
                 with source:
                     data = bytes(source.read())
