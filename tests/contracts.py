@@ -10,6 +10,7 @@ TO_ALL = [row.name for row in CONTRACTS.values() if not row.takes_away]
 UNSHARED = [row.name for row in CONTRACTS.values() if not row.shared]
 """On `work` a message is its worker's until it takes the next, so what is read, and what is left, differ there:
 tests/ring/test_work.py."""
+SHARED = [row.name for row in CONTRACTS.values() if row.shared]
 KEEPING_UNREAD = [row.name for row in CONTRACTS.values() if row.keeps_unread]
 LAPPING = [row.name for row in CONTRACTS.values() if not row.writer_waits]
 WAITING = [row.name for row in CONTRACTS.values() if row.writer_waits]

@@ -336,3 +336,15 @@ def test_a_topic_takes_as_many_as_it_was_created_for(setting: Setting) -> None:
                 setting.subscriber()
     with pytest.raises(ValueError, match="max_participants is from 2 to 4096"):
         setting.publisher(max_participants=5000)
+
+
+@pytest.mark.contracts(*contracts.SHARED)
+@pytest.mark.needs("all_read")
+def test_who_asks_for_no_message_is_not_done_with_the_last(setting: Setting) -> None:
+    pub, sub = setting.pair()
+    pub.send(b"")
+    assert sub.recv(timeout=PATIENCE_S) == b""
+    assert sub.recv_many(0) == []
+    assert not pub.all_read
+    assert sub.try_recv() is None
+    assert pub.all_read

@@ -185,10 +185,12 @@ class PythonSubscriber(Screened, Working, AsyncIteration, PythonEndpoint):
         timeout: float | None,
         made_of: Callable[[reference_ring.Record, Any, int], Any],
     ) -> list[Any]:
-        self._begin_call()
+        self._usable()
         max_messages = check_count("max_messages", max_messages)
         received: list[Any] = []
         timeout_ns = parse_timeout(timeout)
+        if max_messages:  # otherwise nothing is received, and what was received before is not done yet
+            self._begin_call()
         epoch = None
         while len(received) < max_messages and (record := self._next(0 if received else timeout_ns)) is not None:
             if received and self._epoch != epoch:
