@@ -113,6 +113,17 @@ def test_rows_that_come_late_replace_an_episode(tmp_path: Path) -> None:
     check(lake, "fixed", NEWEST, Episodes(length_s=1.0))
 
 
+def grown(tmp_path: Path, *names: str) -> Lake:
+    """A lake that has more than these data sets were built from."""
+    tasks(tmp_path / "all" / "one", 0, 50)
+    lake = pipeline(tmp_path / "all", tmp_path / "lake")
+    for name in names:
+        build(lake, name, NEWEST, TASKS, engine="local")
+    tasks(tmp_path / "all" / "two", 50, 80, epoch=2)
+    pipeline(tmp_path / "all", tmp_path / "lake")
+    return lake
+
+
 def dies(monkeypatch: pytest.MonkeyPatch, point: str, lake: Lake, *, rebuild: bool = False) -> None:
     """A build that ends at this crash point."""
 
@@ -130,12 +141,7 @@ def test_a_build_that_died_is_done_again_with_the_same_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
     """Whatever came meanwhile is for the next build."""
-    tasks(tmp_path / "all" / "one", 0, 50)
-    lake = pipeline(tmp_path / "all", tmp_path / "lake")
-    build(lake, "pick", NEWEST, TASKS, engine="local")
-    tasks(tmp_path / "all" / "two", 50, 80, epoch=2)
-    pipeline(tmp_path / "all", tmp_path / "lake")
-
+    lake = grown(tmp_path, "pick")
     dies(monkeypatch, point, lake)
     tasks(tmp_path / "all" / "three", 80, 100, epoch=3)
     pipeline(tmp_path / "all", tmp_path / "lake")
@@ -149,13 +155,7 @@ def test_a_build_that_died_and_whose_rows_are_gone_says_so_and_is_done_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
     """Files that were joined with newer ones, and deleted; then also the log of the version."""
-    tasks(tmp_path / "all" / "one", 0, 50)
-    lake = pipeline(tmp_path / "all", tmp_path / "lake")
-    build(lake, "other", NEWEST, TASKS, engine="local")
-    build(lake, "pick", NEWEST, TASKS, engine="local")
-    tasks(tmp_path / "all" / "two", 50, 80, epoch=2)
-    pipeline(tmp_path / "all", tmp_path / "lake")
-
+    lake = grown(tmp_path, "other", "pick")
     dies(monkeypatch, point, lake)
     for _ in lake.maintain(keep_hours=0):
         pass
