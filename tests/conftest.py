@@ -32,10 +32,11 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["tests.spark.plugin"]
 
-# In CI the examples are the same every time, so that a change is judged by what it changed; elsewhere they are new.
-settings.register_profile("ci", derandomize=True)
-if os.environ.get("CI"):
-    settings.load_profile("ci")
+# In CI the examples are the same every time, so that a change is judged by what it changed; elsewhere they follow from
+# RINGMAIN_SEED. Of either Hypothesis keeps no database: what fails is printed, and goes above its test as an example.
+settings.register_profile("ringmain", print_blob=True)
+settings.register_profile("ci", derandomize=True, print_blob=True)
+settings.load_profile("ci" if os.environ.get("CI") else "ringmain")
 
 PATIENCE_S = 30.0
 """How long a test waits for what must come. Only a defect makes it wait that long."""
@@ -69,20 +70,24 @@ def shared_by(nodeid: str) -> str:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Before anything reads the environment, or starts a process. Not when this file is imported: the processes that
     tests start import it, too, and keep what a test has told them."""
     environment.keep_what_is_named(os.environ)
     os.environ.setdefault("RINGMAIN_SEED", str(random.SystemRandom().randrange(1 << 32)))  # one for all processes
+    if not settings.default.derandomize and config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = os.environ["RINGMAIN_SEED"]
     environment.at_start = frozenset(os.environ)
 
 
 def pytest_report_header() -> str:
-    return f"seed of the random tests: RINGMAIN_SEED={os.environ['RINGMAIN_SEED']}"
+    same = "; Hypothesis' examples are the same in every run with CI set" if settings.default.derandomize else ""
+    return f"seed of the random tests: RINGMAIN_SEED={os.environ['RINGMAIN_SEED']}{same}"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """What a whole run leaves to other targets, as docs/internals/promises.md has it."""
+    """The seeds, and what a whole run leaves to other targets, as docs/internals/promises.md has it."""
+    terminalreporter.line(pytest_report_header())
     if config.args != config.getini("testpaths") and config.args != [str(config.rootpath)]:
         return
     elsewhere = promises.not_in_make_test()

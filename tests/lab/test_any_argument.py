@@ -102,6 +102,7 @@ def test_capacities(capacity: Any) -> None:
 
 
 @given(timeout=seconds, data=st.one_of(st.binary(max_size=5000), anything), kind=words, sender=words)
+@example(timeout=0, data=b"", kind=None, sender=None)
 @quickly
 def test_sending_and_receiving(timeout: Any, data: Any, kind: Any, sender: Any) -> None:
     def do(backend: str) -> list[Any]:
@@ -126,6 +127,9 @@ def test_sending_and_receiving(timeout: Any, data: Any, kind: Any, sender: Any) 
 
 
 @given(most=st.one_of(numbers, anything), room=st.one_of(st.integers(-3, 5000), anything))
+@example(most=0, room=-1)
+@example(most=0, room=2**70)
+@example(most=2**70, room=0)
 @quickly
 def test_counts_and_reservations(most: Any, room: Any) -> None:
     def do(backend: str) -> list[Any]:
