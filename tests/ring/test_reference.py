@@ -11,11 +11,12 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import hypothesis.strategies as st
 import msgspec
+import pyarrow
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import (
@@ -111,11 +112,11 @@ class Twins(RuleBasedStateMachine):
     def first_writer(self, capacity: int) -> Any:
         return self.make(rm.Publisher, contract=self.contract, capacity=capacity, name="w0")
 
-    @rule(target=writers, sender=NAMES, takeover=st.booleans())
-    def add_writer(self, sender: str, takeover: bool) -> Any:
+    @rule(target=writers, sender=NAMES, takeover=st.booleans(), capacity=st.sampled_from([None, None, 4096, 16384]))
+    def add_writer(self, sender: str, takeover: bool, capacity: int | None) -> Any:
         if self.open_reservations and takeover:
             return multiple()  # a takeover waits for the reservation to end: for a second, on the real clock
-        made = self.make(rm.Publisher, sender=sender, takeover=takeover, contract=self.contract)
+        made = self.make(rm.Publisher, sender=sender, takeover=takeover, capacity=capacity, contract=self.contract)
         return multiple() if made is None else made
 
     @rule(
@@ -194,6 +195,14 @@ class Twins(RuleBasedStateMachine):
     def receive_many(self, reader: Any, most: int) -> None:
         self.both(reader, lambda r: r.recv_many(most))
 
+    @rule(reader=readers, most=st.integers(0, 20))
+    def receive_batch(self, reader: Any, most: int) -> None:
+        def shown(batch: Any) -> Any:
+            rows = pyarrow.record_batch(batch).to_pylist()
+            return [{name: row[name] for name in ("seq", "lost", "sender", "kind", "data")} for row in rows]
+
+        self.both(reader, lambda r: r.recv_batch(most), shown)
+
     @rule(reader=readers, room=st.integers(0, 800))
     def receive_into(self, reader: Any, room: int) -> None:
         def do(one: Any) -> bytes:
@@ -257,16 +266,56 @@ class Twins(RuleBasedStateMachine):
                 self.both(pair, lambda one: (one.next_sequence, one.all_read, one.capacity, one.max_message_bytes))
 
 
+def twins(contract: ContractName) -> type[Twins]:
+    return type("Twins", (Twins,), {"contract": contract})
+
+
 @pytest.mark.parametrize("contract", CONTRACTS)
 def test_native_ring_and_model_agree(contract: ContractName) -> None:
-    machine = type("Twins", (Twins,), {"contract": contract})
     examples = int(os.environ.get("RINGMAIN_EXAMPLES", "60"))
-    run_state_machine_as_test(
-        machine, settings=settings(max_examples=examples, stateful_step_count=40, deadline=None, print_blob=True)
-    )
+    every = settings(max_examples=examples, stateful_step_count=40, deadline=None)
+    run_state_machine_as_test(twins(contract), settings=every)
 
 
 # ------------------------------------------------------------------------ programs that once showed a difference
+
+
+@contextmanager
+def program(contract: ContractName) -> Iterator[Twins]:
+    """For the steps that Hypothesis prints of a machine that failed, as they are; at the end the same must be known."""
+    state = twins(contract)()
+    try:
+        yield state
+        state.the_same_is_known()
+    finally:
+        state.teardown()
+
+
+def a_reader(state: Twins, **options: Any) -> Any:
+    usual = {"start": "next", "on_lap": "next", "conflate": False, "observe": "never"}
+    return state.add_reader(senders=set(), kinds=set(), only=None, **{**usual, **options})
+
+
+def test_who_asks_for_no_message_is_not_done_with_the_last() -> None:
+    with program("work") as state:
+        writer = state.first_writer(capacity=4096)
+        reader = a_reader(state)
+        state.send(writer, size=0, kind="")
+        state.receive(reader)
+        state.receive_many(reader, most=0)
+
+
+@pytest.mark.parametrize("receive", [Twins.receive_many, Twins.receive_batch])
+def test_a_list_and_a_batch_are_of_one_life_of_the_topic(receive: Any) -> None:
+    with program("broadcast") as state:
+        first = state.first_writer(capacity=4096)
+        reader = a_reader(state)
+        state.receive(reader)
+        state.send(first, size=1, kind="")
+        state.close_writer(first)
+        second = state.add_writer(sender="", takeover=False, capacity=16384)
+        state.send(second, size=1, kind="")
+        receive(state, reader, most=20)
 
 
 @pytest.fixture

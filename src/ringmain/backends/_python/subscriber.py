@@ -69,6 +69,10 @@ class PythonSubscriber(Screened, Working, AsyncIteration, PythonEndpoint):
     def _next(self, timeout_ns: int | None) -> reference_ring.Record | None:
         """The next message that is not screened, not yet taken; None when the time is up."""
 
+    def _more(self) -> reference_ring.Record | None:
+        """The next message if it is there; one of the topic's next life may be left for the next call."""
+        return self._next(0)
+
     @abstractmethod
     def _take(self, record: reference_ring.Record) -> int:
         """Move on past it; returns how many were lost just before."""
@@ -117,6 +121,15 @@ class PythonSubscriber(Screened, Working, AsyncIteration, PythonEndpoint):
 
     def _usable(self) -> None:
         self._check_open()
+
+    def _of_one_life(self, most: int, timeout_ns: int | None) -> Iterator[reference_ring.Record]:
+        """The messages of a list or a batch, each to be taken before the next. Only the first is waited for."""
+        record = self._next(timeout_ns) if most else None
+        epoch, given = self._epoch, 0
+        while record is not None and self._epoch == epoch:
+            yield record
+            given += 1
+            record = self._more() if given < most else None
 
     def _screened(self, record: reference_ring.Record) -> bool:
         return self._senders.skips(record.sender) or self._kinds.skips(record.kind)
@@ -191,11 +204,7 @@ class PythonSubscriber(Screened, Working, AsyncIteration, PythonEndpoint):
         timeout_ns = parse_timeout(timeout)
         if max_messages:  # otherwise nothing is received, and what was received before is not done yet
             self._begin_call()
-        epoch = None
-        while len(received) < max_messages and (record := self._next(0 if received else timeout_ns)) is not None:
-            if received and self._epoch != epoch:
-                break  # a list is of one life of the topic
-            epoch = self._epoch
+        for record in self._of_one_life(max_messages, timeout_ns):
             try:
                 data = self._decode(record)
             except DecodeError:
@@ -229,7 +238,7 @@ class PythonSubscriber(Screened, Working, AsyncIteration, PythonEndpoint):
         rows: list[tuple[reference_ring.Record, int]] = []
         taken_bytes = 0
         timeout_ns = parse_timeout(timeout)
-        while len(rows) < max_messages and (record := self._next(0 if rows else timeout_ns)) is not None:
+        for record in self._of_one_life(max_messages, timeout_ns):
             if rows and taken_bytes + len(record.data) > max_bytes:
                 break
             taken_bytes += len(record.data)

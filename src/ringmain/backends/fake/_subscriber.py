@@ -125,8 +125,8 @@ class FakeSubscriber(FakeEndpoint, PythonSubscriber):
 
     # ----------------------------------------------------------------------------------------- receiving
 
-    def _look(self) -> reference_ring.Record | None:
-        """The next message that is not ignored and not lost by a fault, if it is there."""
+    def _look(self, stay: bool = False) -> reference_ring.Record | None:
+        """The next message that is not ignored and not lost by a fault, if it is there; of this life, to `stay`."""
         while True:
             if self._reader is None and not self._attach():
                 return None
@@ -134,7 +134,7 @@ class FakeSubscriber(FakeEndpoint, PythonSubscriber):
             assert reader is not None
             record = reader.peek()
             if record is None:
-                if not reader.ring.retired or self._in_use():
+                if stay or not reader.ring.retired or self._in_use():
                     return None
                 self._detach()
                 self._joined_before_topic = True
@@ -164,6 +164,11 @@ class FakeSubscriber(FakeEndpoint, PythonSubscriber):
             record = self._after_waiting()
         return record
 
+    def _more(self) -> reference_ring.Record | None:
+        self._world.pause()
+        self._usable()
+        return self._look_at_living(stay=True)
+
     def _after_waiting(self) -> reference_ring.Record | None:
         self._check_open(while_waiting=True)
         return self._look_at_living()
@@ -186,9 +191,9 @@ class FakeSubscriber(FakeEndpoint, PythonSubscriber):
             self._reader.finish_received()
             self._reader.release(self._keep())
 
-    def _look_at_living(self) -> reference_ring.Record | None:
+    def _look_at_living(self, stay: bool = False) -> reference_ring.Record | None:
         """As `_look`; messages that were given back too often go to topic `NAME.dead`."""
-        while (record := self._look()) is not None and 0 < self._max_deliveries <= record.returns:
+        while (record := self._look(stay)) is not None and 0 < self._max_deliveries <= record.returns:
             self._send_dead_letter(
                 record.data, record.sender, record.kind, record.extension, record.seq, record.returns
             )
