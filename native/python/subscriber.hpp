@@ -26,11 +26,12 @@ struct SubscriberState : BlockingReader {
     std::string last_sender, last_kind;
     Ref last_sender_str, last_kind_str;
 
-    // Is there nothing to do but to copy? Then no thread is inside, either.
-    bool fast_path_ok() const {
-        return !(closed | closing | slow_path) && !decoder && !event && !caller.thread && leases.empty() &&
-               attached();
+    // Is there nothing to do but to look? Then no thread is inside, either.
+    bool may_look() const {
+        return !(closed | closing | slow_path) && !event && !caller.thread && leases.empty() && attached();
     }
+    // And then but to copy?
+    bool fast_path_ok() const { return !decoder && may_look(); }
 };
 
 struct SubscriberObject {

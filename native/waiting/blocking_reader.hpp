@@ -269,9 +269,11 @@ Outcome BlockingReader::take_work(View& view, H& host, bool may_send) {
     Unfinished& mine = *work;
     Slot& own = participant->own();
     if (std::exchange(watched, false)) mine.worker.woken();
-    for (;;) {
-        int64_t now_ns = monotonic_ns();
-        look_for_dead(now_ns);
+    for (int64_t now_ns = 0;;) {
+        if (mine.fresh.empty()) {  // once for the messages of a call
+            now_ns = monotonic_ns();
+            look_for_dead(now_ns);
+        }
         mine.fresh.make_room();
         Status status = mine.worker.take(view, [this](const View& v) { return !screened(v); });
         if (status == Status::ok) {

@@ -42,6 +42,7 @@ class Spin {
     static constexpr int kChecksBetweenYields = 8;
     static constexpr int kSwitches = 32;          // yields in which others ran; then a sleep is cheaper
     static constexpr int64_t kSwitch_ns = 1'500;  // a yield that took less: no other process had to run
+    static constexpr int64_t kLongestBetween_ns = 100'000;
     static constexpr int64_t kLongYield_ns = 1'000'000;  // one that took more: another process computes
 
     int64_t spin_ns_ = 0;
@@ -72,11 +73,18 @@ class Spin {
 
     template <class Ready>
     static bool spin_on(int64_t begin_ns, int64_t for_ns, Ready& ready, int64_t& now_ns) {
+        // Longer than usual: perhaps we occupy the core that the awaited process needs. Where no other runs meanwhile, a yield is
+        // only time in which we do not look: after each such, twice as long without one.
+        int64_t next_yield_ns = begin_ns + kAdaptiveSpin_ns, between_ns = 0;
         do {
             if (check(kChecksInside, ready)) return true;
             now_ns = monotonic_ns();
-            // Longer than usual: perhaps we occupy the core that the awaited process needs.
-            if (now_ns - begin_ns > kAdaptiveSpin_ns) sched_yield();
+            if (now_ns < next_yield_ns) continue;
+            sched_yield();
+            int64_t before_ns = std::exchange(now_ns, monotonic_ns());
+            bool switched = now_ns - before_ns > kSwitch_ns;
+            between_ns = switched ? 0 : std::clamp(2 * between_ns, kSwitch_ns, kLongestBetween_ns);
+            next_yield_ns = now_ns + between_ns;
         } while (now_ns - begin_ns < for_ns);
         return false;
     }
