@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FLOOR = ROOT / "build" / "bench" / "floor"
 LIMITS = ROOT / "build" / "bench" / "limits"
 FACE = ROOT / "build" / "bench" / "face"
+LEAST = ROOT / "build" / "bench" / "least.so"
 
 
 def build_floor() -> None:
@@ -24,6 +26,8 @@ def build_floor() -> None:
     core = [*native.glob("base/*.cpp"), *native.glob("topic/*.cpp")]
     _build(FLOOR, [ROOT / "bench/native/floor.cpp", *core], headers)
     _build(LIMITS, [ROOT / "bench/native/limits.cpp"], headers[:1])
+    python = sysconfig.get_path("include")
+    _build(LEAST, [ROOT / "bench/native/least.cpp"], headers, ["-shared", "-fPIC", "-fno-plt", f"-I{python}"])
     installed = config.root()
     (library,) = (installed / "lib").glob("libringmain.so.*")
     _build(

@@ -1,12 +1,16 @@
 """Latency at a fixed rate, from the time at which a message should have been sent: what is late at the sender counts.
 
-    python -m bench.rates                     two rounds, about fifty seconds; wants twelve CPUs with an L2 each
+    python -m bench.rates                     seven rounds, about seventy seconds; wants twelve CPUs with an L2 each
     python -m bench.rates --any --short       on any machine, some seconds: that decides nothing
 
 A sender that waits for its receiver sends less while that is slow, and so measures it seldom just then. Here the
 schedule is made beforehand: message n is due at start + n / rate, carries that time, and its latency is from then on.
 
-*One pair*: one sender, one receiver, several rates; receivers that look all the time, and receivers that sleep. *200
+A figure is the median of what the rounds found, which are short and in which all take part in turn: a hiccup of the
+machine decides nothing.
+
+*One pair*: one sender, one receiver, several rates; receivers that look all the time, and receivers that sleep. Beside
+the libraries, what the machine and Python take without one: the *limit* (native/least.cpp). *200
 topics × 2 readers × 100 Hz*: the scene that Agnocast's authors measure (arXiv 2506.16882): four processes write fifty
 topics each, eight read fifty each. ringmain's readers wait for their fifty in one call, or look at one after another as
 the peers' do, which have no such call.
@@ -16,9 +20,9 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import math
 import os
 import shlex
-import statistics
 import struct
 import sys
 import time
@@ -28,7 +32,10 @@ from typing import Any
 
 import ringmain as rm
 from bench import bars, measured, pair, runs
+from bench.floors import build_floor
 from bench.harness import Result, Sample
+from bench.least import Least
+from bench.limits import PREFIX
 from bench.peers import Peer, load
 from bench.placement import BAR_CPUS
 from bench.real_cores import begun
@@ -59,8 +66,8 @@ def send_by_schedule(sends: Sequence[pair.Send], count: int, interval_s: float) 
 
 def centiles(latencies_s: list[float]) -> list[float]:
     """p50, p99 and p99.9 in microseconds, without the first tenth."""
-    warm = statistics.quantiles(latencies_s[len(latencies_s) // 10 :], n=1000)
-    return [1e6 * warm[round(10 * centile) - 1] for centile in CENTILES]
+    warm = sorted(latencies_s[len(latencies_s) // 10 :])
+    return [1e6 * warm[math.ceil(len(warm) * centile / 100) - 1] for centile in CENTILES]
 
 
 # ----------------------------------------------------------------------------------------------------- one pair
@@ -292,6 +299,7 @@ def cells(groups: int, topics: int) -> dict[str, Callable[[float], list[float]]]
         ("asleep", SLEEPING, ("ringmain", "kickmsg")),
     ):
         for rate in rates:
+            made[f"{PREFIX}{rate:,}/s, {way}"] = one_pair(Least, way == "looking", rate)
             for name in names:
                 if name in kinds:
                     made[f"{rate:,}/s, {way} | {name}"] = one_pair(kinds[name], way == "looking", rate)
@@ -302,20 +310,28 @@ def cells(groups: int, topics: int) -> dict[str, Callable[[float], list[float]]]
     return made
 
 
+def row(name: str, centile: float) -> str:
+    """A limit's row is named as its group is."""
+    prefix = PREFIX if name.startswith(PREFIX) else ""
+    return f"{prefix}p{centile:g} from the intended time, {name.removeprefix(prefix)}"
+
+
 def measure(chosen: dict[str, Callable[[float], list[float]]], rounds: int, seconds: float) -> list[Result]:
-    results = {
-        name: [Result(f"p{centile:g} from the intended time, {name}", "µs", True, True) for centile in CENTILES]
-        for name in chosen
-    }
-    for _ in range(rounds):
-        for name, take in chosen.items():
+    """Each once in each round, which begins with another one each time."""
+    results = {name: [Result(row(name, centile), "µs", True, True) for centile in CENTILES] for name in chosen}
+    for number in range(rounds):
+        first = number * len(chosen) // rounds
+        for name in [*chosen, *chosen][first : first + len(chosen)]:
+            # So many seconds are too few for a centile where messages are seldom.
+            few = f"{SLEEPING[0]:,}/s" in name
             try:
-                values: list[float | None] = [*take(seconds)]
+                values: list[float | None] = [*chosen[name](2 * seconds if few else seconds)]
                 error = ""
             except Exception as failure:  # reported, and does not end the run
                 values, error = [None] * len(CENTILES), f"{type(failure).__name__}: {failure}"
             for result, value in zip(results[name], values, strict=True):
                 result.samples.append(Sample(value, error=error))
+        print(f"round {number + 1} of {rounds}", file=sys.stderr, flush=True)
     return [result for each in results.values() for result in each]
 
 
@@ -323,20 +339,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m bench.rates", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=1.0, help="of each measurement in each round")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=0.4, help="of each measurement in each round")
     parser.add_argument("--short", action="store_true", help="one short round, of few topics")
     options, here, at = begun(parser)
     if at is None:
         return 0
-    pair.cpus = at.cpus if at.name == "far" else ()
+    pair.cpus = at.cpus[::-1] if at.name == "far" else ()  # most of the machine's interrupts are the first one's
+    build_floor()
     about = runs.circumstances(shlex.join(["python", "-m", "bench.rates", *sys.argv[1:]]))
     print(f"{about['machine']}, Python {about['python']}, commit {about['commit'] or 'unknown'}\n{at}")
     absent = {name: why for name, why in load()[1].items() if name in ("iceoryx2", "kickmsg")}
     short = options.short
     with measured.runtime_directory("rates"):
         chosen = cells(1, 4) if short else cells(GROUPS, TOPICS)
-        results = measure(chosen, 1 if short else options.rounds, 0.2 if short else options.seconds)
+        results = measure(chosen, 1 if short else options.rounds, 0.1 if short else options.seconds)
     print(runs.table(results))
     made = [bar for bar in bars.bars(results) if "intended time" in bar.group]
     failed = measured.conclude(made, options.json, [f"beside {name}: {why}" for name, why in absent.items()])

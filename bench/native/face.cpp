@@ -6,6 +6,8 @@
 //   face roundtrip COUNT         there and back, ns (median)
 //   face queue-throughput COUNT  the same of the queue, whose two sides share a ring of slots and an index each
 //   face queue-roundtrip COUNT
+//   face duties-oneway COUNT     the same queue, when both sides also do for each message what those of a bus must
+//   face duties-roundtrip COUNT
 //   face publish READERS COUNT   a send on `bus` with so many readers, ns
 //   face send TOPIC COUNT HEX... sends so many of these messages, in turn, for each line on standard input, and then says "sent"
 //
@@ -18,6 +20,7 @@
 #include <ringmain/ringmain.hpp>
 #include <string>
 
+#include "base/clock.hpp"
 #include "processes.hpp"
 
 using namespace bench;
@@ -109,6 +112,90 @@ struct Queue {
     };
 };
 
+// A queue whose sides also do what those of a bus cannot leave out: each message has a number, a time and a size; the writer says
+// that it is busy, has the turn, and how far it will write; the reader looks after its copy whether the bytes were still whole;
+// both count for observers, and look whether anybody sleeps. Still no roster, no deaths, no sleep, one size.
+struct Duties {
+    using Number = std::atomic<uint64_t>;
+    static constexpr uint64_t kSlots = 1 << 14, kTurn = 1;
+    static constexpr auto relaxed = std::memory_order_relaxed;
+    struct Slot {
+        Number number, time_ns, size;
+        Payload payload;
+    };
+    struct Shared {
+        alignas(128) Number claim{kSlots}, written{0}, newest{0};
+        alignas(128) Number turn{kTurn};
+        alignas(128) Number bell{0};
+        alignas(128) Number busy{0}, sent{0}, sent_bytes{0};
+        alignas(128) Number read{0}, received{0}, received_bytes{0}, number{0}, lost{0}, awaited{0};
+        alignas(128) Slot slots[kSlots];
+    };
+    static inline Shared* there = nullptr;
+
+    static Shared& named(const char* name) { return there[std::strcmp(name, "back") == 0]; }
+    class Sender {
+        Shared& queue_;
+        uint64_t written_ = 0, read_ = 0, bytes_ = 0;
+        ringmain::Clock<CLOCK_REALTIME> clock_;
+
+      public:
+        explicit Sender(const char* name) : queue_(named(name)) {}
+        void send(const Payload& payload) {
+            Shared& q = queue_;
+            q.busy.store(1, relaxed);
+            ringmain::compiler_barrier();
+            if (q.turn.load(relaxed) != kTurn) wrong("the turn is not ours");
+            if (written_ - read_ == kSlots) {
+                spin_until(
+                    [&] { return (read_ = q.read.load(std::memory_order_acquire)) + kSlots != written_; });
+                q.claim.store(read_ + kSlots, relaxed);
+                std::atomic_thread_fence(std::memory_order_release);
+            }
+            Slot& slot = q.slots[written_ % kSlots];
+            slot.number.store(written_, relaxed);
+            slot.time_ns.store(static_cast<uint64_t>(clock_.now_ns()), relaxed);
+            slot.size.store(kSize, relaxed);
+            slot.payload = payload;
+            q.newest.store(written_, relaxed);
+            q.written.store(++written_, std::memory_order_release);
+            q.sent.store(written_, relaxed);
+            q.sent_bytes.store(bytes_ += kSize, relaxed);
+            q.busy.store(0, std::memory_order_release);
+            ringmain::compiler_barrier();
+            if (q.turn.load(relaxed) != kTurn || q.bell.load(relaxed)) wrong("nobody else is here");
+        }
+    };
+    class Receiver {
+        Shared& queue_;
+        uint64_t written_ = 0, read_ = 0, bytes_ = 0;
+
+      public:
+        explicit Receiver(const char* name) : queue_(named(name)) {}
+        Payload receive() {
+            Shared& q = queue_;
+            if (read_ == written_)
+                spin_until([&] { return (written_ = q.written.load(std::memory_order_acquire)) != read_; });
+            Slot& slot = q.slots[read_ % kSlots];
+            uint64_t number = slot.number.load(relaxed), time_ns = slot.time_ns.load(relaxed),
+                     size = slot.size.load(relaxed);
+            Payload payload = slot.payload;
+            std::atomic_thread_fence(std::memory_order_acquire);
+            if (number != read_ || time_ns == 0 || size != kSize || q.claim.load(relaxed) > read_ + kSlots)
+                wrong("a message is not whole");
+            ++read_;
+            q.received.store(read_, relaxed);
+            q.received_bytes.store(bytes_ += kSize, relaxed);
+            q.number.store(read_, relaxed);
+            q.lost.store(0, relaxed);
+            q.read.store(read_, std::memory_order_release);
+            ringmain::compiler_barrier();
+            if (q.awaited.load(relaxed)) wrong("nobody sleeps");
+            return payload;
+        }
+    };
+};
+
 void expect(const Payload& payload, uint64_t counter) {
     if (payload.counter != counter) wrong("not the message that was sent");
 }
@@ -184,8 +271,9 @@ double round_trip(uint64_t count) {
 }
 
 // From before the one sends to after the other has received: the clock is the same in both processes.
+template <class By>
 double one_way(uint64_t count) {
-    return between_processes<Topic>(
+    return between_processes<By>(
         [&](auto& there, auto& back) {
             std::vector<double> found;
             for (uint64_t i = 0; i < count; ++i) {
@@ -252,13 +340,19 @@ int main(int argc, char** argv) try {
     }
     if (argc > 4) parent_cpu = std::atoi(argv[3]), child_cpu = std::atoi(argv[4]);
     Queue::there = static_cast<Queue::Shared*>(shared_bytes(2 * sizeof(Queue::Shared)));
+    Duties::there = static_cast<Duties::Shared*>(shared_bytes(2 * sizeof(Duties::Shared)));
+    for (int i = 0; i < 2; ++i) new (Duties::there + i) Duties::Shared;
     double found = 0;
     if (count == 0) what.clear();
     if (what == "oneway" || what == "roundtrip") spin = 10ms;
     if (what == "throughput")
         found = throughput<Topic>(count);
     else if (what == "oneway")
-        found = one_way(count);
+        found = one_way<Topic>(count);
+    else if (what == "duties-oneway")
+        found = one_way<Duties>(count);
+    else if (what == "duties-roundtrip")
+        found = round_trip<Duties>(count);
     else if (what == "roundtrip")
         found = round_trip<Topic>(count);
     else if (what == "queue-throughput")

@@ -3,7 +3,6 @@
 //
 //   limits large BYTES COUNT    one process copies messages into shared memory, another reads every byte there: messages a second
 //   limits wake COUNT P         two processes that sleep on a futex: the P-th centile (50, 99, 99.9) of a round trip, µs
-//   limits trip COUNT P         two processes that spin on a cache line each: the P-th centile of a round trip, µs
 //   limits crowd CLIENTS COUNT  clients sleep until a server, which takes what is there, has answered: requests a second
 //   limits idle PROCESSES 0     so many processes that each wait so: processor time, ms a second
 //   limits second 0             a wait of a second as ours is: a sleep of 15 ms, a thread that sees to deaths, the
@@ -94,38 +93,26 @@ void ring(Bell& bell, uint32_t value) {
     wake_one(bell.word);
 }
 
-// `say(to, i)` tells the other side that it is i, `hear(from, i)` waits until it is.
-template <typename Word, typename Say, typename Hear>
-double round_trips(uint32_t count, double share, Say say, Hear hear) {
-    auto* there = shared<Word>();
-    auto* back = shared<Word>();
+double wake(uint32_t count, double share) {
+    auto* there = shared<Bell>();
+    auto* back = shared<Bell>();
     pid_t child = fork_pinned();
     if (child == 0) {
         for (uint32_t i = 1; i <= count; ++i) {
-            hear(*there, i);
-            say(*back, i);
+            wait_for(*there, i);
+            ring(*back, i);
         }
         std::_Exit(0);
     }
     std::vector<double> trips;
     for (uint32_t i = 1; i <= count; ++i) {
         int64_t start = now_ns();
-        say(*there, i);
-        hear(*back, i);
+        ring(*there, i);
+        wait_for(*back, i);
         if (i > count / 10) trips.push_back(static_cast<double>(now_ns() - start) / 1e3);
     }
     waitpid(child, nullptr, 0);
     return centile(std::move(trips), share / 100);
-}
-
-double wake(uint32_t count, double share) { return round_trips<Bell>(count, share, ring, wait_for); }
-
-double trip(uint32_t count, double share) {
-    return round_trips<Line>(
-        count, share, [](Line& line, uint32_t i) { line.word.store(i, std::memory_order_release); },
-        [](Line& line, uint32_t i) {
-            spin_until([&] { return line.word.load(std::memory_order_acquire) >= i; });
-        });
 }
 
 // ---------------------------------------------------------------------------------------------------------- crowd
@@ -216,14 +203,12 @@ double found(const std::string& what, uint64_t first, double second_number) {
     if (what == "large" && first && first % 8 == 0 && count) return large(first, count);
     if (what == "wake" && first > 100 && second_number <= 100)
         return wake(static_cast<uint32_t>(first), second_number);
-    if (what == "trip" && first > 100 && second_number <= 100)
-        return trip(static_cast<uint32_t>(first), second_number);
     if (what == "crowd" && first && count)
         return crowd(static_cast<uint32_t>(first), static_cast<uint32_t>(count));
     if (what == "idle" && first) return idle(static_cast<uint32_t>(first));
     if (what == "second") return wait_of(1);
     wrong(
-        "limits large BYTES COUNT | wake COUNT P | trip COUNT P | crowd CLIENTS COUNT | idle PROCESSES 0 | "
+        "limits large BYTES COUNT | wake COUNT P | crowd CLIENTS COUNT | idle PROCESSES 0 | "
         "second 0   [CPU CPU]");
 }
 

@@ -21,7 +21,21 @@ import pytest
 
 np = pytest.importorskip("numpy")
 
-from bench import bars, dropping, floors, frames_gpu, harness, idle, instructions, pair, placement, runs, work  # noqa: E402
+from bench import (  # noqa: E402
+    bars,
+    dropping,
+    floors,
+    frames_gpu,
+    harness,
+    idle,
+    instructions,
+    least,
+    pair,
+    placement,
+    rates,
+    runs,
+    work,
+)
 from bench.peers.ring import Batching, Broadcast, Frames, Iterating, Single  # noqa: E402
 
 
@@ -333,10 +347,45 @@ def test_the_native_helper_builds() -> None:
     cpu = max(os.sched_getaffinity(0))
     assert floors.floor("cacheline") > 0
     assert floors.floor("throughput", 1000) > 0
-    for what in (("large", 1 << 16, 30), ("wake", 200, 99.9), ("trip", 200, 50), ("crowd", 3, 20)):
+    for what in (("large", 1 << 16, 30), ("wake", 200, 99.9), ("crowd", 3, 20)):
         assert floors.number_from(floors.LIMITS, *what) > 0
     with pytest.raises(subprocess.CalledProcessError):
         floors.floor("cacheline", cpus=(cpu, 1 << 16 | cpu))
+    for what in ("duties-oneway", "duties-roundtrip"):
+        assert floors.number_from(floors.FACE, what, 1000) > 0
+
+
+@pytest.fixture
+def built() -> None:
+    if shutil.which(os.environ.get("CXX", "g++")) is None:
+        pytest.skip("there is no compiler here")
+    floors.build_floor()
+
+
+@pytest.mark.usefixtures("built")
+def test_what_rows_are_held_against_passes_on_all_messages(runtime_dir: Any) -> None:
+    messages = pair.pool(least.SIZE)
+    assert pair.throughput(least.Least(str(runtime_dir), least.SIZE), messages, 4 * len(messages)) > 0
+    for spinning in (True, False):
+        assert len(pair.round_trips(least.Least(str(runtime_dir), least.SIZE, spinning), messages[0], 200)) == 3
+    assert least.batches(0) > 0
+    assert work.share(least.LeastWork(str(runtime_dir), 3), messages, 40, whole=True) > 0
+
+
+@pytest.mark.usefixtures("built")
+def test_at_a_fixed_rate_all_take_part_in_each_round(runtime_dir: Any) -> None:
+    chosen = {"9/s, looking | ringmain": lambda _: [1.0, 4.0, 9.0], "limit: 9/s, looking": lambda _: [1.0, 2.0, 3.0]}
+    found = rates.measure({**chosen, "9/s, looking | kickmsg": lambda _: [2.0, 3.0, 3.0]}, 3, 0)
+    assert {len(result.samples) for result in found} == {3}
+    made = {bar.group: bar for bar in bars.bars(found)}
+    at = "from the intended time, 9/s, looking"
+    # Ahead of the best peer; or within a factor of what the machine lets Python reach.
+    assert [(made[f"{p} {at}"].limit, made[f"{p} {at}"].met) for p in ("p50", "p99", "p99.9")] == [
+        (1.0, True),
+        (0.75, True),
+        (0.5, False),
+    ]
+    assert len(rates.one_pair(least.Least, True, 2000)(0.05)) == 3
 
 
 def test_a_target_gives_way_to_what_the_machine_lets_any_program_reach() -> None:
