@@ -69,7 +69,7 @@ OF_THE_LIMIT = {
     "6 MB": (f"{PREFIX}6 MB", 0.9),
     "numpy frame, 6 MB": (f"{PREFIX}6 MB", 0.85),
     # Two calls in Python on each side, as in ours.
-    **{f"round trip p{c}, spinning": (f"{PREFIX}round trip p{c}, spinning", 0.7) for c in ("99", "99.9")},
+    **{f"round trip p{c}, spinning": (f"{PREFIX}round trip p{c}, spinning", 0.6) for c in ("50", "99", "99.9")},
     **{f"round trip p{c}, sleeping": (f"{PREFIX}round trip p{c}, sleeping", 0.8) for c in ("50", "99", "99.9")},
     "request p50, sleeping": (f"{PREFIX}round trip p50, sleeping", 0.8),  # two sleeps and two wake-ups, too
     CROWD: (PREFIX + CROWD, 0.7),  # the server is one process, and Python
