@@ -24,6 +24,7 @@ import math
 import os
 import shlex
 import struct
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -39,6 +40,7 @@ from bench.limits import PREFIX
 from bench.peers import Peer, load
 from bench.placement import BAR_CPUS
 from bench.real_cores import begun
+from bench.runs import amount
 from bench.versus import in_directory
 
 SIZE = 32
@@ -346,7 +348,10 @@ def main() -> int:
     if at is None:
         return 0
     pair.cpus = at.cpus[::-1] if at.name == "far" else ()  # most of the machine's interrupts are the first one's
-    build_floor()
+    try:
+        build_floor()
+    except (OSError, subprocess.SubprocessError) as error:  # then the limit's rows say that they failed
+        print(f"the limit is not measured: {error}")
     about = runs.circumstances(shlex.join(["python", "-m", "bench.rates", *sys.argv[1:]]))
     print(f"{about['machine']}, Python {about['python']}, commit {about['commit'] or 'unknown'}\n{at}")
     absent = {name: why for name, why in load()[1].items() if name in ("iceoryx2", "kickmsg")}
@@ -356,6 +361,10 @@ def main() -> int:
         results = measure(chosen, 1 if short else options.rounds, 0.1 if short else options.seconds)
     print(runs.table(results))
     made = [bar for bar in bars.bars(results) if "intended time" in bar.group]
+    medians = {result.name: amount(result.median) for result in results if result.median is not None}
+    for bar in made:
+        found = f"ours {amount(bar.our_median)} µs, theirs {amount(bar.their_median)}"
+        bar.what += f" ({found}, limit {medians.get(PREFIX + bar.group, 'none')})"
     failed = measured.conclude(made, options.json, [f"beside {name}: {why}" for name, why in absent.items()])
     return failed if here.far_cpus >= BAR_CPUS else 0
 

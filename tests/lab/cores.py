@@ -168,7 +168,7 @@ def run(part: Part, limit_s: float, short: bool = False) -> Outcome:
     found.unlink(missing_ok=True)
     command = [*part.command, *(part.short if short else ()), *(("--json", str(found)) if part.has_bars else ())]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1", **({"RINGMAIN_LAB": "1"} if part.lab else {})}
-    lines: deque[str] = deque(maxlen=40)
+    lines: deque[str] = deque(maxlen=100)
     with subprocess.Popen(
         command,
         cwd=ROOT,
