@@ -77,7 +77,7 @@ OF_THE_LIMIT = {
     IDLE_CROWD: (PREFIX + IDLE_CROWD, 0.8),
     STANDSTILL: (f"{PREFIX}standstill", 0.7),  # the kernel's part of a death, and the survivor's way back
     # A message of ours has a mark of its own, by which it is taken, and given back if its worker dies.
-    "work 3 → 3, 32 B": (f"{PREFIX}work 3 → 3, 32 B", 0.25),
+    "work 3 → 3, 32 B": (f"{PREFIX}work 3 → 3, 32 B", 0.5),
     MEMORY: (TOPIC_FILE, 0.5),  # it is theirs once they have touched it; the rest is Python's pages, and our module's
 }
 
