@@ -7,11 +7,12 @@ NATIVE := CMakeLists.txt $(shell find native -name '*.hpp' -o -name '*.cpp' -o -
 EXTRAS := dev
 PYTEST_ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE  # some containers set it; the tests start a thousand interpreters
-PROCESSES := $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
+# One more than processors, since each waits for a third of the time.
+PROCESSES := $(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 4)))
 comma  := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs pages test native test-native test-python test-privileged test-pythons test-spark test-view test-torch test-lerobot test-originals explore check format bench bench-quick clean lab sanitize fuzz aarch64 soak soak-mixed abi recovery cores failing-calls long
+.PHONY: help setup demo docs pages test native test-native test-python test-privileged test-pythons test-spark test-many test-view test-torch test-lerobot test-originals explore check format bench bench-quick clean lab sanitize fuzz aarch64 soak soak-mixed abi recovery cores failing-calls long
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -55,7 +56,7 @@ docs: build/docs/.installed  ## build the documentation as a site, into site/
 pages: setup  ## write the pages that are generated from the source: reference, tables of the guides, figures
 	@$(BIN)/python tools/reference.py && $(BIN)/python tools/guides.py && $(BIN)/python tools/readme_numbers.py && $(BIN)/python tools/training_pictures.py
 
-# The native tests compute, the Python tests wait for a third of the time: beside each other they keep two processors busy.
+# The native tests compute, the Python tests wait for a third of the time: beside each other they keep all processors busy.
 test: $(VENV)/.tools  ## what CI runs: native tests, Python tests, instruction counts
 	@mkdir -p build && echo "== native tests: in the background, to build/test-native.log"
 	@nice -n 10 $(MAKE) --no-print-directory test-native > build/test-native.log 2>&1 & native=$$!; \
@@ -94,6 +95,10 @@ test-pythons:  ## the Python tests on every CPython from 3.11 on that is found, 
 
 test-spark: setup  ## the tests that start a real Spark, apart because they take minutes
 	@$(BIN)/python -m pytest -m 'spark or each_run' --timeout 900 $(PYTEST_ARGS)
+
+test-many: setup  ## the seeds, cases and examples of which `make test` runs some
+	@$(BIN)/python -m pytest -m many $(PYTEST_ARGS)
+	@RINGMAIN_EXAMPLES=1000 RINGMAIN_LOADED_S=20 $(BIN)/python -m pytest tests/ring/test_reference.py tests/ring/test_kill.py tests/typed/test_compatibility.py
 
 test-view: setup  ## the viewer's tests that `make test` leaves out: what the page shows, in a real browser, drawn in software
 	@$(BIN)/python -m pytest -m 'view or not view' tests/view $(PYTEST_ARGS)

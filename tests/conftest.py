@@ -198,10 +198,15 @@ class Child:
     command that runs it, such as `unshare`."""
 
     def __init__(
-        self, script: str, *args: object, env: dict[str, str] | None = None, within: Sequence[str] = ()
+        self,
+        script: str,
+        *args: object,
+        env: dict[str, str] | None = None,
+        within: Sequence[str] = (),
+        popen: type[subprocess.Popen[str]] = subprocess.Popen,
     ) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 -- lives as long as the child
-        self.process = subprocess.Popen(
+        self.process = popen(
             [*within, sys.executable, "-c", PRELUDE + textwrap.dedent(script), *map(str, args)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -273,8 +278,8 @@ def child() -> Iterator[Callable[..., Child]]:
     """Starts children; those that still run when the test is over are killed."""
     started: list[Child] = []
 
-    def start(script: str, *args: object, env: dict[str, str] | None = None, within: Sequence[str] = ()) -> Child:
-        started.append(Child(script, *args, env=env, within=within))
+    def start(script: str, *args: object, **options: Any) -> Child:
+        started.append(Child(script, *args, **options))
         return started[-1]
 
     yield start

@@ -10,6 +10,7 @@ OF_THE_BUILD = ("LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "ASAN_OPTIONS")
 """How `make sanitize` puts another build in the place of the one that ships."""
 OF_THE_TESTS = (
     "RINGMAIN_SEED", "RINGMAIN_EXAMPLES", "RINGMAIN_LEAK_ROUNDS", "RINGMAIN_LARGEST_RING", "RINGMAIN_STRESS_KILLS",
+    "RINGMAIN_LOADED_S",
     "RINGMAIN_TASKS", "RINGMAIN_GOLDEN", "RINGMAIN_SCREENSHOTS", "RINGMAIN_LAB", "RINGMAIN_PYTHONS",
 )  # fmt: skip
 """What a person tells them. RINGMAIN_DIR, RINGMAIN_BACKEND and the like are for programs, and tests say their own."""

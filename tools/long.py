@@ -28,6 +28,7 @@ TARGETS = {
     "test-privileged": "what needs root",
     "test-pythons": "every CPython that is found",
     "test-spark": "every test with a real Spark",
+    "test-many": "seeds and cases of which `make test` runs some",
     "test-view": "what the viewer's page shows, in a real browser",
     "test-torch": "windows of recordings in torch's own DataLoader",
     "test-lerobot": "data sets that lerobot itself writes and reads",

@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from ringmain.recording import RecordingWriter
+from tests import forked
 from tests.recording.conftest import ring_batch
 
 PATIENCE_S = 60.0
@@ -40,7 +41,7 @@ def ringmain() -> Callable[..., Ended]:
     """Runs `python -m ringmain ...` to its end."""
 
     def run(*args: str, stdin: str | None = None, patience_s: float = PATIENCE_S) -> Ended:
-        done = subprocess.run(
+        done = forked.run(
             [sys.executable, "-m", "ringmain", *args], capture_output=True, text=True, timeout=patience_s, input=stdin
         )
         return Ended(done.returncode, done.stdout, done.stderr)
@@ -54,7 +55,7 @@ def started() -> Iterator[Callable[..., subprocess.Popen[str]]]:
     running: list[subprocess.Popen[str]] = []
 
     def start(*args: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
+        process = forked.Popen(
             [sys.executable, "-m", "ringmain", *args],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

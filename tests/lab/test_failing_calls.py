@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import failing_calls as calls
 
-SAMPLES = {name: 1 if name in ("record and seal", "upload", "replay") else 4 for name in calls.PROGRAMS}
+SAMPLES = {name: 1 if name in ("record and seal", "upload", "replay") else 2 for name in calls.PROGRAMS}
 """So many failures of each program. Each starts two processes; those with recordings take seconds to begin."""
 FOUND = [
     calls.Failure("send on reliable", "fallocate", "EINTR", 2),

@@ -25,6 +25,7 @@ from ringmain.pipeline import _batch as batch_module
 from ringmain.pipeline import _run as run_module
 from ringmain.pipeline._work import Report, Work
 from ringmain.testing import crash_points, die_at
+from tests import forked, samples
 from tests.spark.recordings import Imu, imu, rows, schema_of, writer
 
 DRIVER = """
@@ -66,12 +67,18 @@ def check(lake: Lake) -> None:
     assert sum(count.duplicates for count in counted) == 200
 
 
-@pytest.mark.parametrize(("point", "where"), [(p, w) for p in crash_points("pipeline") for w in ("disk", "s3")])
-def test_a_driver_that_is_killed(point: str, where: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+POINTS = crash_points("pipeline")
+# Every step on disk; on S3 first those between a table's files and what comes after them.
+DEATHS = [*((point, "disk") for point in POINTS), *((point, "s3") for point in (*POINTS[1:], POINTS[0]))]
+
+
+@pytest.mark.parametrize("death", samples.some(DEATHS, len(POINTS) + 2), ids=" on ".join)
+def test_a_driver_that_is_killed(death: tuple[str, str], tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    point, where = death
     record_two(tmp_path / "recs")
     options = request.getfixturevalue("s3") if where == "s3" else {}
     uri = f"s3://lakes/{tmp_path.name}" if where == "s3" else str(tmp_path / "lake")
-    died = subprocess.run(
+    died = forked.run(
         [sys.executable, "-c", DRIVER, str(tmp_path / "recs"), uri, json.dumps(options)],
         env={**os.environ, **die_at(point)}, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip

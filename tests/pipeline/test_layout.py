@@ -26,7 +26,7 @@ from ringmain.recording._plan import Range
 from tests.spark.recordings import START_NS, rows, schema_of, writer
 
 SECOND = 10**9
-ROBOTS, BATCHES, ROWS = 30, 30, 60  # rows of a robot in a batch: one every 5 s, five minutes
+ROBOTS, BATCHES, ROWS = 30, 16, 60  # rows of a robot in a batch: one every 5 s, five minutes
 STEP_NS, SPAN_NS = 5 * SECOND, 300 * SECOND
 ODD = 13  # its clock is a day ahead
 

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -21,6 +20,7 @@ from ringmain.lake import Lake
 from ringmain.lake._health import FIELDS, GOLD, HEALTH, QUARANTINE, SENDERS
 from ringmain.pipeline import Pipeline, _merge
 from ringmain.testing import crash_points, die_at
+from tests import forked, samples
 from tests.spark.recordings import START_NS, rows, schema_of, writer
 
 SECOND = 10**9
@@ -102,7 +102,10 @@ def test_both_ways_give_the_same_rows(tmp_path: Path, monkeypatch: pytest.Monkey
         assert {file.name for file in (tmp_path / "by-tasks" / table.name).glob("*.parquet")} == named
 
 
-@pytest.mark.parametrize("point", crash_points("pipeline"))
+POINTS = crash_points("pipeline")
+
+
+@pytest.mark.parametrize("point", samples.some([*POINTS[2:], *POINTS[:2]], 3))
 def test_a_driver_that_is_killed(point: str, tmp_path: Path) -> None:
     record(tmp_path / "recs", range(6))
     program = """
@@ -113,7 +116,7 @@ Pipeline().run(*sys.argv[1:], engine="local")
 """
 
     def run(lake: str, **more: str) -> int:
-        return subprocess.run(
+        return forked.run(
             [sys.executable, "-c", program, str(tmp_path / "recs"), str(tmp_path / lake)],
             env={**os.environ, **more}, timeout=120, check=False,
         ).returncode  # fmt: skip

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from pathlib import Path
+from collections.abc import Callable
+
+import pytest
 
 PROGRAM = """
 import ringmain as rm
@@ -94,28 +96,35 @@ REVEALED = [
 ]
 
 
-def check(tmp_path: Path, program: str) -> subprocess.CompletedProcess[str]:
-    file = tmp_path / "program.py"
-    file.write_text(program)
-    options = ["--strict", "--cache-dir", str(tmp_path / "cache"), "--config-file", ""]
-    command = [sys.executable, "-m", "mypy", *options, str(file)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=250, cwd=tmp_path)
+Check = Callable[[str], subprocess.CompletedProcess[str]]
 
 
-def test_a_users_program_is_checked(tmp_path):
-    good = check(tmp_path, PROGRAM)
+@pytest.fixture(scope="module")
+def check(tmp_path_factory: pytest.TempPathFactory) -> Check:
+    """What mypy says of a program. It looks at ringmain once, and keeps what it found."""
+    folder = tmp_path_factory.mktemp("program")
+
+    def run(program: str) -> subprocess.CompletedProcess[str]:
+        (folder / "program.py").write_text(program)
+        options = ["--strict", "--cache-dir", str(folder / "cache"), "--config-file", ""]
+        command = [sys.executable, "-m", "mypy", *options, "program.py"]
+        return subprocess.run(command, capture_output=True, text=True, timeout=250, cwd=folder)
+
+    return run
+
+
+def test_a_users_program_is_checked(check: Check) -> None:
+    good = check(PROGRAM)
     assert good.returncode == 0, good.stdout + good.stderr
-    bad = check(
-        tmp_path, 'import ringmain as rm\npub = rm.Publisher("x", contract="telepathy")\nn: str = pub.send(b"")\n'
-    )
+    bad = check('import ringmain as rm\npub = rm.Publisher("x", contract="telepathy")\nn: str = pub.send(b"")\n')
     assert bad.returncode == 1
     assert bad.stdout.count("error:") == 2, bad.stdout
 
 
-def test_a_subscriber_is_of_the_type_that_it_was_given(tmp_path):
-    checked = check(tmp_path, TYPES)
+def test_a_subscriber_is_of_the_type_that_it_was_given(check: Check) -> None:
+    checked = check(TYPES)
     assert checked.returncode == 0, checked.stdout + checked.stderr
     revealed = re.findall(r'Revealed type is "(.*)"', checked.stdout)
     assert [re.sub(r"(\w+\.)+", "", each) for each in revealed] == REVEALED
-    wrong = check(tmp_path, TYPES + "\n\ndef f(sub: rm.Subscriber[Imu]) -> bytes:\n    return sub.recv()\n")
+    wrong = check(TYPES + "\n\ndef f(sub: rm.Subscriber[Imu]) -> bytes:\n    return sub.recv()\n")
     assert "Incompatible return value" in wrong.stdout

@@ -21,6 +21,7 @@ import pytest
 import ringmain as rm
 from ringmain.errors import Unsupported
 from ringmain.recording import RecordingWriter
+from tests import forked
 from tests.conftest import PATIENCE_S
 from tests.recording.test_replay import batch
 
@@ -203,7 +204,7 @@ def test_a_reader_is_killed_before_at_and_after_the_seam(tmp_path: Path, until: 
         record(tmp_path / "r", pub, until, range(50))
         for n in range(50, 60):
             pub.send(b"%d" % n)
-        with subprocess.Popen(
+        with forked.Popen(
             [sys.executable, "-c", READER, str(tmp_path / "r"), str(given)], stdout=subprocess.PIPE, text=True
         ) as child:
             try:
@@ -314,8 +315,8 @@ def test_somebody_is_killed_at_the_seam(tmp_path: Path, until: Until, dies: str)
     path = tmp_path / "r"
     publish = "import sys, time, ringmain as rm\npub = rm.Publisher('t', contract='bus', capacity=1 << 16)\n"
     publish += "pub.wait_for_readers(1)\nwhile True: pub.send(b'x' * 20); time.sleep(0.0002)\n"
-    recorder = subprocess.Popen([sys.executable, "-c", CHILD, str(path)])
-    publisher = subprocess.Popen([sys.executable, "-c", publish])
+    recorder = forked.Popen([sys.executable, "-c", CHILD, str(path)])
+    publisher = forked.Popen([sys.executable, "-c", publish])
     try:
         until(lambda: path.exists() and (path / "meta.json").exists() and len(rm.Recording(path)) > 300)
         with rm.Subscriber("t", since="1h", recording=path) as sub:

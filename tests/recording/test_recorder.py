@@ -20,7 +20,7 @@ import pytest
 import ringmain as rm
 from ringmain import _crash
 from ringmain.errors import RecorderBusy, RecordingError
-from tests import contracts
+from tests import contracts, forked
 from tests.conftest import PATIENCE_S, Child
 
 Until = Callable[[Callable[[], object]], None]
@@ -222,7 +222,7 @@ def test_killed_and_restarted_it_goes_on_after_the_last_row(
     """The ring keeps all of it, so the two recorders together miss nothing and have nothing twice."""
     path = tmp_path / "r"
     with rm.Publisher("t", capacity="4MiB") as pub:
-        first = child(RECORD, path, "t")
+        first = child(RECORD, path, "t", popen=forked.Popen)
         first.line()
         pub.send_many([b"%d" % i for i in range(5000)])
         first.tell("5000")
@@ -230,7 +230,7 @@ def test_killed_and_restarted_it_goes_on_after_the_last_row(
         until(lambda: len(rm.Recording(path)) > 0)  # it flushes now and then
         first.kill()
         pub.send_many([b"%d" % i for i in range(5000, 9000)])
-        second = child(RECORD, path, "t")
+        second = child(RECORD, path, "t", popen=forked.Popen)
         second.line()
         pub.send_many([b"%d" % i for i in range(9000, 9500)])
         second.tell(str(9500 - len(rm.Recording(path))))
@@ -281,7 +281,7 @@ def test_killed_at(tmp_path: Path, label: str, child: Callable[..., Child]) -> N
         rm.Publisher("kept", contract="reliable", capacity="1MiB") as kept,
         rm.Publisher("lossy", capacity=4096) as lossy,
     ):
-        dying = child(RECORD, path, "kept,lossy", env={"RINGMAIN_CRASH": label})
+        dying = child(RECORD, path, "kept,lossy", env={"RINGMAIN_CRASH": label}, popen=forked.Popen)
         with contextlib.suppress(AssertionError):  # some die before they are ready
             dying.line()
         sent = 0
@@ -297,7 +297,7 @@ def test_killed_at(tmp_path: Path, label: str, child: Callable[..., Child]) -> N
         for publisher in (kept, lossy):
             publisher.send(b"%d" % sent, timeout=PATIENCE_S)
         had = len(rm.Recording(path)) if (path / "meta.json").exists() else 0
-        heir = child(RECORD, path, "kept,lossy")
+        heir = child(RECORD, path, "kept,lossy", popen=forked.Popen)
         heir.line()
         for publisher in (kept, lossy):
             publisher.send(b"%d" % (sent + 1), timeout=PATIENCE_S)
@@ -331,17 +331,17 @@ def test_killed_at_random_under_load(tmp_path: Path, child: Callable[..., Child]
 
         counted: list[int] = []
         thread = threading.Thread(target=lambda: counted.append(publish()), daemon=True)
-        first = child(RECORD, path, "t")
+        first = child(RECORD, path, "t", popen=forked.Popen)
         first.line()
         thread.start()
         for life in range(4):
-            recorder = first if life == 0 else child(RECORD, path, "t")
+            recorder = first if life == 0 else child(RECORD, path, "t", popen=forked.Popen)
             if life:
                 recorder.line()
             recorder.tell(str(chance.randrange(1, 20_000)))
             recorder.line()
             recorder.kill()
-        heir = child(RECORD, path, "t")
+        heir = child(RECORD, path, "t", popen=forked.Popen)
         heir.line()
         stop.set()
         thread.join(PATIENCE_S)
@@ -399,7 +399,7 @@ def test_a_topic_that_cannot_be_read_does_not_stop_the_others(tmp_path: Path, ru
 def test_damaged_leftovers_are_told(tmp_path: Path, child: Callable[..., Child], until: Until) -> None:
     path = tmp_path / "r"
     with rm.Publisher("t") as pub:
-        dying = child(RECORD, path, "t")
+        dying = child(RECORD, path, "t", popen=forked.Popen)
         dying.line()
         pub.send_many([b"%d" % i for i in range(500)])
         dying.tell("500")

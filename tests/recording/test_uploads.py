@@ -7,7 +7,6 @@ from __future__ import annotations
 import multiprocessing
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +23,7 @@ from ringmain.recording._record import writer as writer_module
 from ringmain.recording._record.flight import Flight
 from ringmain.recording._segment.store import Store, list_here
 from ringmain.recording._upkeep.uploads import Uploader, read_uploaded
+from tests import forked, samples
 from tests.recording.conftest import payload_of, ring_batch
 from tests.recording.test_replay import START_NS as REPLAY_START_NS
 from tests.recording.test_replay import batch as replay_batch
@@ -215,7 +215,7 @@ def upload_at_once(path: str, ready: Any, go: Any, results: Any) -> None:
         results.put(str(error))
 
 
-@pytest.mark.parametrize("attempt", range(5))
+@pytest.mark.parametrize("attempt", samples.some(range(5), 2))
 def test_two_processes_upload_to_one_address_at_once(tmp_path: Path, attempt: int) -> None:
     """On a file system, where both wrote one temporary file: every row of both is there, readable, once."""
     location = tmp_path / "blocked" / "store"
@@ -320,7 +320,7 @@ Store.upload = dying
 upload(sys.argv[1])
 """
     (tmp_path / "blocked").unlink()
-    ended = subprocess.run([sys.executable, "-c", script, str(tmp_path / "r")], timeout=60)
+    ended = forked.run([sys.executable, "-c", script, str(tmp_path / "r")], timeout=60)
     assert ended.returncode == -signal.SIGKILL
     assert len(list(location.glob("*.tmp"))) == 1
     assert [m.seq for m in rm.Recording(tmp_path / "r")] == list(range(20))

@@ -272,7 +272,7 @@ def twins(contract: ContractName) -> type[Twins]:
 
 @pytest.mark.parametrize("contract", CONTRACTS)
 def test_native_ring_and_model_agree(contract: ContractName) -> None:
-    examples = int(os.environ.get("RINGMAIN_EXAMPLES", "60"))
+    examples = int(os.environ.get("RINGMAIN_EXAMPLES", "25"))
     every = settings(max_examples=examples, stateful_step_count=40, deadline=None)
     run_state_machine_as_test(twins(contract), settings=every)
 

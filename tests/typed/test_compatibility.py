@@ -12,6 +12,7 @@ import dataclasses
 import datetime
 import decimal
 import enum
+import os
 import pickle
 import uuid
 from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypedDict, Union
@@ -304,7 +305,7 @@ def schema_of(type_: Any) -> Any:
 
 
 relaxed = settings(
-    max_examples=500,
+    max_examples=int(os.environ.get("RINGMAIN_EXAMPLES", "150")),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )

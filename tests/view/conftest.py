@@ -15,6 +15,7 @@ from typing import Any
 import numpy
 import pytest
 
+from tests import forked
 from tests.conftest import PATIENCE_S
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -36,7 +37,7 @@ class Viewing:
     """A running `ringmain view --no-browser`."""
 
     def __init__(self, *args: str) -> None:
-        self.process = subprocess.Popen(
+        self.process = forked.Popen(
             [sys.executable, "-m", "ringmain", "view", "--no-browser", *args],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
