@@ -37,7 +37,18 @@ $(VENV)/.built: $(VENV)/.deps $(NATIVE)
 	    --config-settings=build-dir=build/{wheel_tag}$(OF_VENV) --editable .
 	@touch $@
 
-setup: $(VENV)/.built  ## make .venv and build the native module
+# MODULE_OF=.venv: the native module of that environment, as a wheel has one for all Pythons. Compiled anew it would take as long
+# as all that the other Python is asked to run in CI.
+MODULE_OF ?=
+ifneq ($(MODULE_OF),)
+$(VENV)/.shared: $(VENV)/.deps $(NATIVE)
+	@rm -rf build/shared && $(MODULE_OF)/bin/python -c 'from scikit_build_core.build import build_editable as build; \
+	    build("build/shared", {"build-dir": "build/{wheel_tag}$(patsubst .venv%,%,$(MODULE_OF))"})' > build/shared.log || { cat build/shared.log; exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall build/shared/*.whl
+	@touch $@
+endif
+
+setup: $(if $(MODULE_OF),$(VENV)/.shared,$(VENV)/.built)  ## make .venv and build the native module
 
 demo: setup  ## a small robot: processes, loss, a crash, a recording, Spark, a report
 	@$(BIN)/ringmain demo
@@ -89,6 +100,7 @@ test-privileged: setup  ## the tests that need root's capabilities, which `make 
 
 PYTHONS ?=
 test-pythons:  ## the Python tests on every CPython from 3.11 on that is found, or on PYTHONS="3.12 3.13", or PYTHONS=newest
+	@$(if $(MODULE_OF),$(MAKE) --no-print-directory setup VENV=$(MODULE_OF) MODULE_OF=)
 	@found=$$($(PYTHON) tools/pythons.py $(PYTHONS)) || exit 1; echo "$$found" | sed '/^$$/d' | while read version python; do \
 	    echo "== Python $$version"; \
 	    $(MAKE) --no-print-directory test-python PYTHON=$$python VENV=.venv-$$version < /dev/null || exit 1; done

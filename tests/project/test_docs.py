@@ -204,7 +204,7 @@ def test_the_table_of_extras_is_that_of_the_project():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     page = (ROOT / "docs/start.md").read_text()
     rows = dict(re.findall(r"^\| `(\w+)` \| .* \| (.*) \|$", page, re.MULTILINE))
-    for_work_on_ringmain = {"dev", "bench", "docs", "wheels"}
+    for_work_on_ringmain = {"dev", "test", "bench", "docs", "wheels"}
     assert set(rows) == set(extras) - for_work_on_ringmain
     assert all(f"`{extra}`" in page for extra in for_work_on_ringmain)
 
