@@ -15,6 +15,7 @@ the thread that can stop recording.
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import os
 import threading
@@ -458,12 +459,12 @@ class RecordingWriter:
             yield
         except (RecordingError, BlockingIOError):
             raise
-        except (OSError, pa.ArrowException) as error:
-            with contextlib.suppress(OSError):
+        except (OSError, MemoryError, pa.ArrowException) as error:
+            with contextlib.suppress(OSError, MemoryError):
                 self._spool.wait()
             self._in_spool.note_written()
             unwritten = self._in_hand + sum(len(entry.ring) for entry in self._pending) + self._in_spool.rows
-            code = getattr(error, "errno", None)
+            code = errno.ENOMEM if isinstance(error, MemoryError) else getattr(error, "errno", None)
             reason = os.strerror(code) if isinstance(code, int) else str(error)
             self._failed = RecordingError(
                 code or 0,

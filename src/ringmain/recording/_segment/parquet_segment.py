@@ -282,10 +282,17 @@ class ParquetSegment(Segment):
                     f"{where}: column {name} does not pass its checksum; repair() sets such rows aside"
                 )
         texts = [f.name for f in SCHEMA if pa.types.is_string(f.type)] if self.dictionaries else None
-        source = pa.PythonFile(fetched, "r")
-        with pq.ParquetFile(source, metadata=self.footer.metadata, read_dictionary=texts) as file:
-            batches: list[pa.RecordBatch] = file.read_row_group(index, columns=wanted).select(wanted).to_batches()
-        return [with_columns(batch, columns) for batch in batches]
+
+        def decoded(threads: bool = True, **options: bool) -> pa.Table:
+            source = pa.PythonFile(fetched, "r")
+            with pq.ParquetFile(source, metadata=self.footer.metadata, read_dictionary=texts, **options) as file:
+                return file.read_row_group(index, columns=wanted, use_threads=threads)
+
+        try:
+            table = decoded()
+        except pa.ArrowException:  # the bytes are sound: there is no thread to be had
+            table = decoded(threads=False, pre_buffer=False)
+        return [with_columns(batch, columns) for batch in table.select(wanted).to_batches()]
 
     def stats(self) -> list[TopicStats]:
         return self.footer.seal.topics
