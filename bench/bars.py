@@ -44,6 +44,7 @@ QUIET: Mapping[str, float] = {
     "survivors: until a waiting process has gone on, ms": 100,
     "survivors: until a waiting process has gone on where nothing else runs, ms": 20,
     "survivors: until one that waits for the roster has gone on where nothing else runs, ms": 60,
+    "survivors: until a caller knows that the server with its request has died, ms": 120,
     "shortages: calls that were not answered, or others that did not go on": 0,
     "lab: scenarios in which somebody did not go on": 0,
     "wakeups: lost": 0,

@@ -89,7 +89,7 @@ PARTS = (
         "however a process waits, and for whatever, it goes on within 20 ms of a death",
         (PYTHON, "tests/lab/survivors.py", "--quiet", "--runs", "2"),
         20,
-        short=("--runs", "1", "--sample", "5"),
+        short=("--runs", "1", "--sample", "1"),
         lab=True,
     ),
     Part(

@@ -62,6 +62,12 @@ RawMessage = struct(
     data=pointer, size=size_t, sequence=u64, time_ns=i64, lost=u64, sender=pointer, kind=pointer, sender_size=u8,
     kind_size=u8, redelivered=u8, reserved=u8 * 5, position=u64,
 )  # fmt: skip
+FramePublisherOptions = struct(
+    size=size_t, layout=pointer, buffers=u32, mode=u32, max_participants=u32, drops=u8, huge_pages=u8, takeover=u8,
+    spins=u8, spin_ns=i64, sender=text, name=text, directory=text,
+)  # fmt: skip
+LARGEST_STRUCT = 4096
+"""More than any that is only handed from one call to the next."""
 Endpoint = struct(contract=i32, reserved=u32, capacity=u64, epoch=u64, max_message_bytes=u64, next_sequence=u64)
 
 library = ctypes.CDLL(str(next((config.root() / "lab").glob("libringmain.so.*"))))
@@ -178,6 +184,23 @@ class Publisher(Handle):
         self.__init__(topic, struct=f"T{'x' * (len(schema) % 256)}", **options)  # type: ignore[misc]
 
 
+class FramePublisher(Handle):
+    role = "frame_publisher"
+
+    def __init__(self, topic: str, *, size: int, buffers: int) -> None:
+        layout = ctypes.create_string_buffer(LARGEST_STRUCT)
+        checked(library.ringmain_layout_of_bytes(u64(size), layout))
+        options = FramePublisherOptions(
+            size=ctypes.sizeof(FramePublisherOptions), layout=ctypes.addressof(layout), buffers=buffers
+        )
+        super().__init__(topic, options)
+
+    def send(self, timeout: float | None = None) -> None:
+        draft = ctypes.create_string_buffer(LARGEST_STRUCT)
+        checked(library.ringmain_frame_begin(self._handle, waiting(timeout), draft))
+        checked(library.ringmain_frame_commit(self._handle, draft, None))
+
+
 class _Written:
     def __init__(self) -> None:
         self.data = bytearray()
@@ -258,6 +281,18 @@ class Subscriber(Handle):
         )
 
 
+class FrameSubscriber(Handle):
+    role = "frame_subscriber"
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(topic, SubscriberOptions(size=ctypes.sizeof(SubscriberOptions)))
+
+    def recv(self, timeout: float | None = None) -> None:
+        frame = ctypes.create_string_buffer(LARGEST_STRUCT)
+        checked(library.ringmain_frame_receive(self._handle, waiting(timeout), frame))
+        library.ringmain_frame_release(frame)
+
+
 class _Lease:
     def __init__(self, message: Any) -> None:
         self.data: bytes = ctypes.string_at(message.data, message.size) if message.size else b""
@@ -280,6 +315,13 @@ class Follower(Subscriber):
             return super().recv_message(timeout)
         finally:
             self._note()
+
+
+def wait(subscribers: list[Subscriber], timeout: float | None = None) -> list[Subscriber]:
+    handles = (pointer * len(subscribers))(*(each._handle.value for each in subscribers))
+    ready = (u8 * len(subscribers))()
+    checked(library.ringmain_wait_any(handles, size_t(len(subscribers)), waiting(timeout), ready))
+    return [each for each, has in zip(subscribers, ready, strict=True) if has]
 
 
 def unlink(topic: str, *, force: bool = False) -> None:

@@ -5,7 +5,9 @@
 
 A process opens what a call needs, runs out, and makes the call: it has to answer rightly, or with one clear error, in
 time. Where the shortage can end, it does, and the same call has to go well. Meanwhile two others, who are short of
-nothing, send and receive on the same topic, and in the end no file is left. Exits with 1 if one of this was not so.
+nothing, send and receive on the same topic. Then a process that is short of nothing makes the same call, which has to
+go well; of recordings it reads first what the other has left: no row damaged, and none missing without being counted.
+In the end no file is left. Exits with 1 if one of this was not so.
 """
 
 from __future__ import annotations
@@ -19,12 +21,16 @@ import select
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import child_processes
+import failing_calls
 import measured
 import system_calls
 
@@ -143,6 +149,72 @@ def passes_frames() -> Callable[[], object]:
     return call
 
 
+def sends_frames() -> Callable[[], object]:
+    pub, sub = rm.FramePublisher("f", size=1 << 16), rm.FrameSubscriber("f")
+    sub.try_recv()
+
+    def call() -> None:
+        pub.send(bytes(1 << 16), timeout=5)
+        sub.recv(5).release()
+        while (left := sub.try_recv()) is not None:  # of a call that was refused after it had sent
+            left.release()
+
+    return call
+
+
+def records() -> Callable[[], object]:
+    """What the others send: with a recorder that was there before, and with one that is opened now."""
+    check_rows()
+    running = [new_recorder().start()]
+
+    def call() -> None:
+        recorder = running.pop() if running else new_recorder().start()
+        enough = recorder.status().messages + 20
+        end_s = time.monotonic() + PATIENCE_S
+        while recorder.status().state == "recording" and recorder.status().messages < enough:
+            assert time.monotonic() < end_s, recorder.status()
+            time.sleep(0.01)
+        recorder.close()
+        assert rows_of(recorder.path) >= enough - 20
+        check_rows()
+
+    return call
+
+
+def new_recorder() -> rm.Recorder:
+    """Of small segments, so that it also seals some."""
+    folder = f"{os.environ['RINGMAIN_DIR']}/recorded-{os.getpid()}-{time.monotonic_ns()}"
+    return rm.Recorder(folder, ["t"], segment_bytes=2000, flush_interval_s=0)
+
+
+def check_rows() -> None:
+    for folder in Path(os.environ["RINGMAIN_DIR"]).glob("recorded-*"):
+        if (folder / "meta.json").exists():
+            rows_of(folder)
+
+
+def rows_of(folder: Path) -> int:
+    """All whole, and where one is missing it is counted."""
+    rows = rm.Recording(folder).to_arrow().select(["seq", "lost", "payload"]).to_pylist()
+    for before, row in pairwise(rows):
+        assert row["seq"] == before["seq"] + 1 + row["lost"], (folder, before, row)
+    assert all(row["payload"] == b"there" for row in rows if len(row["payload"]) != 4), folder
+    return len(rows)
+
+
+def as_in(program: str) -> Callable[[], Callable[[], object]]:
+    """A program of failing_calls.py. It checks what it has done, and first what others have left."""
+
+    def prepared() -> Callable[[], object]:
+        before, work = failing_calls.PROGRAMS[program]
+        names: dict[str, Any] = {"os": os, "rm": rm}
+        exec(f"def work():\n{work}\n{before}", names)
+        return names["work"]  # type: ignore[no-any-return]
+
+    return prepared
+
+
+WITH_TOPICS_OF_ITS_OWN = ("record and seal", "upload", "replay")
 CALLS: dict[str, Callable[[], Callable[[], object]]] = {
     "open a publisher": publishes,
     "open a subscriber": subscribes,
@@ -157,6 +229,9 @@ CALLS: dict[str, Callable[[], Callable[[], object]]] = {
     "fileno": receives(fileno),
     "a request": serves,
     "frames": passes_frames,
+    "send a frame": sends_frames,
+    "record": records,
+    **{program: as_in(program) for program in WITH_TOPICS_OF_ITS_OWN},
     "topics and info": lambda: lambda: (rm.topics(), rm.info("t")),
 }
 
@@ -170,12 +245,12 @@ class Answer:
     wrong: str
 
 
-def others() -> tuple[int, int]:
+def others(topic: str) -> tuple[int, int]:
     """A process that sends and receives on the topic; its pid, and where it writes each time that both went well."""
     end, to = os.pipe()
     pid = child_processes.fork()
     if pid == 0:
-        with rm.Publisher("t", contract="bus", capacity="64KiB") as pub, rm.Subscriber("t") as sub:
+        with rm.Publisher(topic, contract="bus", capacity="64KiB") as pub, rm.Subscriber(topic) as sub:
             sub.try_recv()
             stop = threading.Event()
             signal.signal(signal.SIGTERM, lambda *_: stop.set())
@@ -190,11 +265,11 @@ def others() -> tuple[int, int]:
     return pid, end
 
 
-def short(of: str, what: str, to: int) -> None:
+def short(of: str | None, what: str, to: int) -> None:
     """In a child: what it says, one line each."""
     call = CALLS[what]()
     asyncio.run(asyncio.sleep(0))  # what the first loop imports
-    lift = SHORTAGES[of]()
+    lift = SHORTAGES[of]() if of else None
     for left in (True, False):
         try:
             call()
@@ -210,12 +285,14 @@ def short(of: str, what: str, to: int) -> None:
 
 def answer_to(of: str, what: str) -> Answer:
     with measured.runtime_directory("shortages") as directory:
-        peer, end = others()
+        peer, end = others("others" if what in WITH_TOPICS_OF_ITS_OWN else "t")
         try:
             if not moved_on(end):
                 return Answer("", "the others did not begin")
             said = said_by(of, what)
             wrong = said if "FAILED" in said or said.startswith("it ") else ""
+            after = said_by(None, what)
+            wrong = wrong or ("" if after == "done" else f"then, short of nothing: {after}")
             if not moved_on(end):
                 wrong = wrong or "the others do not go on"
             os.kill(peer, signal.SIGTERM)
@@ -231,7 +308,7 @@ def answer_to(of: str, what: str) -> Answer:
             os.close(end)
 
 
-def said_by(of: str, what: str) -> str:
+def said_by(of: str | None, what: str) -> str:
     end, to = os.pipe()
     pid = child_processes.run(lambda: short(of, what, to))
     os.close(to)

@@ -3,10 +3,12 @@
     RINGMAIN_LAB=1 python tests/lab/survivors.py                     every case five times; a minute or two
     RINGMAIN_LAB=1 python tests/lab/survivors.py --runs 100 --by turn --way asend
 
-A process is in the way of another: it has the turn, holds a message, has the roster locked, or has sent a message and
-has not rung. The other waits in each way there is: each call, asyncio, `wait`, a descriptor, a second thread, each
-`spin`. Then the first is killed; or it was stopped, and goes on. What is measured is the time from then until the other
-has gone on. Exits with 1 if that was more than 100 ms; or 20 ms, with `--quiet`, where nothing else runs.
+A process is in the way of another (obstacles.py): it has the turn, holds a message or a buffer, has the roster locked,
+has a request, or has sent a message, a frame, a request or a reply and has not rung. The other waits in each way there
+is (waiting.py): each call, asyncio, `wait`, a descriptor, a second thread, each `spin`. Then the first is killed; or it
+was stopped, and goes on. What is measured is the time from then until the other has gone on. Exits with 1 if that was
+more than 100 ms; or 20 ms, with `--quiet`, where nothing else runs (60 for the roster, 120 for a server that died with
+a request).
 
 Where a process was stopped after it had sent and before it rang, the others may find the message before it goes on.
 """
@@ -14,7 +16,6 @@ Where a process was stopped after it had sent and before it rang, the others may
 from __future__ import annotations
 
 import argparse
-import asyncio
 import itertools
 import os
 import random
@@ -23,147 +24,40 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass
 
 import measured
+from obstacles import OBSTACLES, STOPS_ITSELF, Case, Say, joins_too, serves
 from recovery import PATIENCE_S, Actor
-from ways import MESSAGE, SPINS, WAYS
+from waiting import (
+    BUFFERS_FREE,
+    BY_SUBSCRIBER,
+    FRAMES,
+    FROM_A_QUEUE,
+    JOINING,
+    OF_A_QUEUE,
+    READERS,
+    RECEIVING,
+    REQUESTING,
+    SENDING,
+    SERVING,
+    SINCE,
+    WAITING,
+)
+from ways import SPINS, WAYS
 
-import ringmain as rm
 from bench import bars
-from ringmain.testing import die_at, stop_at
 
 BAR = "survivors: until a waiting process has gone on, ms"
 QUIET_BAR = "survivors: until a waiting process has gone on where nothing else runs, ms"
+SERVER_BAR = "survivors: until a caller knows that the server with its request has died, ms"
 QUIET_ROSTER_BAR = "survivors: until one that waits for the roster has gone on where nothing else runs, ms"
 BEFORE_S = 0.03
-NOT_RUNG, ROSTER = "publish: turn given back, bell not rung", "join: roster locked"
-Say = Callable[[float], None]
-Sending, Receiving = Callable[[rm.Publisher, float | None], object], Callable[[rm.Subscriber[bytes]], object]
-
-
-@dataclass(frozen=True)
-class Case:
-    by: str
-    contract: str
-    way: str
-    spin: float | None = None
-    thread: bool = False
-    cause: str = "killed"
-
-    def __str__(self) -> str:
-        spin = "" if self.spin is None else f", spin={self.spin:g}"
-        thread = ", in a second thread" if self.thread else ""
-        return f"{self.by}, {self.contract}, {self.way}{spin}{thread}, {self.cause}"
-
-
-# --------------------------------------------------------------------------------------------- who is in the way
-
-
-def when_told() -> None:
-    """Until SIGUSR1, also one that came while this process was stopped."""
-    signal.sigwait([signal.SIGUSR1])
-
-
-def has_the_turn(case: Case, say: Say) -> None:
-    with rm.Publisher("t", contract=case.contract) as pub, pub.reserve(8):  # type: ignore[arg-type]
-        say(0)
-        when_told()
-    signal.pause()
-
-
-def holds(case: Case, say: Say) -> None:
-    """A reader of `reliable` that does not read, and one of `bus` that has borrowed."""
-    with (
-        rm.Publisher("t", contract=case.contract, capacity=4096) as pub,  # type: ignore[arg-type]
-        rm.Subscriber("t") as sub,
-    ):
-        sub.try_recv()
-        pub.send(bytes(2000))
-        lease = sub.borrow() if case.contract == "bus" else None
-        say(0)
-        when_told()
-        if lease is not None:
-            lease.release()
-        while True:
-            sub.recv()
-
-
-def has_locked_the_roster(case: Case, say: Say) -> None:
-    os.environ.update(stop_at(ROSTER, 2))
-    with rm.Publisher("t", contract=case.contract), rm.Subscriber("t") as sub:  # type: ignore[arg-type]
-        sub.try_recv()
-        signal.pause()
-
-
-def has_not_rung(case: Case, say: Say) -> None:
-    os.environ.update(die_at(NOT_RUNG) if case.cause == "killed" else stop_at(NOT_RUNG))
-    with rm.Publisher("t", contract=case.contract) as pub:  # type: ignore[arg-type]
-        say(0)
-        when_told()
-        pub.send(MESSAGE)
-        signal.pause()
-
-
-OBSTACLES = {"turn": has_the_turn, "hold": holds, "roster": has_locked_the_roster, "message": has_not_rung}
-
-
-# ------------------------------------------------------------------------------------------------- who waits
-
-
-def _fileno(sub: rm.Subscriber[bytes]) -> object:
-    while (data := sub.try_recv()) is None:
-        select.select([sub.fileno()], [], [])
-    return data
-
-
-RECEIVING: dict[str, Receiving] = {
-    "recv": lambda sub: sub.recv(),
-    "recv_message": lambda sub: sub.recv_message(),
-    "recv_messages": lambda sub: sub.recv_messages(8, timeout=None),
-    "recv_many": lambda sub: sub.recv_many(8, timeout=None),
-    "recv_batch": lambda sub: sub.recv_batch(8, timeout=None),
-    "recv_into": lambda sub: sub.recv_into(bytearray(64)),
-    "borrow": lambda sub: sub.borrow().release(),
-    "iteration": lambda sub: next(iter(sub)),
-    "wait": lambda sub: rm.wait([sub]),
-    "arecv": lambda sub: asyncio.run(sub.arecv()),
-    "async for": lambda sub: asyncio.run(anext(aiter(sub))),
-    "fileno": _fileno,
-}
-JOINING: dict[str, Callable[[Case], object]] = {
-    "open a publisher": lambda case: rm.Publisher("t", contract=case.contract),  # type: ignore[arg-type]
-    "open a subscriber, which receives": lambda case: rm.Subscriber("t").try_recv(),
-}
-
-
-def fill(pub: rm.Publisher) -> None:
-    """Until only the hold is in the way of the next message."""
-    for data in (bytes(500), MESSAGE):
-        with suppress(rm.Full):
-            for _ in range(1000):
-                pub.send(data, timeout=0)
-
-
-def prepared(case: Case) -> Callable[[], object]:
-    """Opens what it needs, and gives the call that has to wait."""
-    if case.by == "roster":
-        return lambda: JOINING[case.way](case)
-    if case.by == "message":
-        sub = rm.Subscriber("t", spin=case.spin)
-        sub.try_recv()
-        return lambda: RECEIVING[case.way](sub)
-    pub = rm.Publisher("t", spin=case.spin)
-    if case.by == "hold":
-        fill(pub)
-    return lambda: WAYS[case.way](pub, None)
 
 
 def survive(case: Case, say: Say) -> None:
-    call = prepared(case)
+    call = WAITING[case.by][case.way](case)
     say(0)
     if case.thread:
         thread = threading.Thread(target=call)
@@ -185,72 +79,123 @@ def stopped(pid: int) -> None:
         time.sleep(0.001)
 
 
+def died_s(pid: int) -> float:
+    """When it has died. On a busy machine a process that is killed takes its time, which is not the survivor's."""
+    process = os.pidfd_open(pid)
+    if not select.select([process], [], [], PATIENCE_S)[0]:
+        raise RuntimeError("it did not die")
+    os.close(process)
+    return time.monotonic()
+
+
 def late_s(case: Case) -> float:
     """From the death, or from SIGCONT, until the survivor has gone on. Infinite: it did not within five seconds."""
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])  # for when_told()
-    obstacle = Actor(lambda say: OBSTACLES[case.by](case, say))
-    actors = [obstacle]
+    actors: list[Actor] = []
+
+    def start(act: Callable[[Case, Say], None]) -> Actor:
+        actors.append(Actor(lambda say: act(case, say)))
+        return actors[-1]
+
     try:
+        if case.by == "request turn":
+            start(serves).number()
+        obstacle = start(OBSTACLES[case.by])
         if case.by == "roster":
             stopped(obstacle.pid)
         else:
             obstacle.number()
-            if case.cause == "stopped" and case.by != "message":
-                os.kill(obstacle.pid, signal.SIGSTOP)
-                stopped(obstacle.pid)
-        survivor = Actor(lambda say: survive(case, say))
-        actors.append(survivor)
+        survivor = start(survive)
         survivor.number()
+        if case.by in ("server", "reply"):
+            obstacle.number()  # it has the request
+        if case.by == "reader":
+            os.kill(obstacle.pid, signal.SIGUSR1)
+            stopped(obstacle.pid)
+            if case.cause == "killed":
+                start(joins_too).number()
+        elif case.cause == "stopped" and case.by not in (*STOPS_ITSELF, "roster"):
+            os.kill(obstacle.pid, signal.SIGSTOP)
+            stopped(obstacle.pid)
         time.sleep(BEFORE_S)
         if survivor.has_said():
             raise RuntimeError(f"{case}: it did not have to wait")
-        if case.by == "message" and case.cause == "stopped":
+        if case.by in STOPS_ITSELF and case.cause == "stopped":
             os.kill(obstacle.pid, signal.SIGUSR1)
             stopped(obstacle.pid)
         began_s = time.monotonic()
-        if case.by == "message" and case.cause == "killed":  # it dies of its own
+        if case.cause == "killed" and case.by in STOPS_ITSELF:  # it dies of its own
             os.kill(obstacle.pid, signal.SIGUSR1)
         elif case.cause == "killed":
             os.kill(obstacle.pid, signal.SIGKILL)
         else:
             os.kill(obstacle.pid, signal.SIGUSR1)
             os.kill(obstacle.pid, signal.SIGCONT)
+        if case.cause == "killed":
+            began_s = died_s(obstacle.pid)
         return max(0.0, survivor.number() - began_s)
     finally:
         for actor in actors:
             actor.end()
 
 
+# -------------------------------------------------------------------------------------------------- all of them
+
+
 def cases() -> list[Case]:
-    return [*writers(), *readers(), *joiners()]
+    return [*writers(), *readers(), *of_frames(), *of_requests(), *joiners()]
+
+
+def each(by: str, contract: str, ways: Iterable[str], spins: Iterable[float | None] = (None,)) -> Iterator[Case]:
+    for way, spin, cause in itertools.product(ways, spins, ("killed", "stopped")):
+        yield Case(by, contract, way, spin, cause=cause)
 
 
 def writers() -> Iterator[Case]:
-    for by, contract, way, spin, cause in itertools.product(
-        ("turn", "hold"), ("bus", "reliable"), WAYS, SPINS, ("killed", "stopped")
-    ):
-        yield Case(by, contract, way, spin, cause=cause)
     for by, contract in itertools.product(("turn", "hold"), ("bus", "reliable")):
+        yield from each(by, contract, WAYS, SPINS)
+        yield from each(by, contract, [way for way in SENDING if way not in WAYS])
         yield Case(by, contract, "send", thread=True)
+        if contract == "reliable":
+            yield from each(by, contract, OF_A_QUEUE)
 
 
 def readers() -> Iterator[Case]:
-    for way, spin, cause in itertools.product(RECEIVING, SPINS, ("killed", "stopped")):
-        yield Case("message", "broadcast", way, spin, cause=cause)
+    yield from each("message", "broadcast", BY_SUBSCRIBER, SPINS)
+    yield from each("message", "broadcast", [way for way in RECEIVING if way not in BY_SUBSCRIBER])
+    yield from each("message", "reliable", FROM_A_QUEUE)
+    yield from each("message", "bus", SINCE)
     for contract in ("pipe", "bus", "reliable", "work"):
         yield Case("message", contract, "recv")
     for way in ("recv", "wait", "arecv", "fileno"):
         yield Case("message", "broadcast", way, thread=True)
 
 
+def of_frames() -> Iterator[Case]:
+    yield from each("frame", "frames", FRAMES)
+    yield from each("buffers", "frames", BUFFERS_FREE)
+
+
+def of_requests() -> Iterator[Case]:
+    for by in ("server", "reply", "request turn"):
+        yield from each(by, "service", REQUESTING)
+    for way in REQUESTING:  # if the server dies, nobody makes room
+        yield Case("request room", "service", way, cause="stopped")
+    yield from each("request", "service", SERVING)
+
+
 def joiners() -> Iterator[Case]:
-    for way, cause in itertools.product(JOINING, ("killed", "stopped")):
-        yield Case("roster", "bus", way, cause=cause)
+    yield from each("roster", "bus", JOINING)
+    yield from each("reader", "bus", READERS)
 
 
 def bar_of(case: Case, quiet: bool) -> str:
-    """Its name in bench/bars.py. The roster's lock has no bell: it is looked at every 40 ms."""
-    return BAR if not quiet else QUIET_ROSTER_BAR if case.by == "roster" else QUIET_BAR
+    """Its name in bench/bars.py. The roster's lock has no bell: it is looked at every 40 ms. No bell rings either when
+    a server has died with a request: its client looks after 10, 20, 40 and 80 ms, and then every 100."""
+    if (case.by, case.cause) == ("server", "killed"):
+        return SERVER_BAR
+    waits_for_roster = case.by == "roster" or (case.by == "reader" and case.cause == "killed")
+    return BAR if not quiet else QUIET_ROSTER_BAR if waits_for_roster else QUIET_BAR
 
 
 def measure(case: Case, runs: int) -> list[float]:
@@ -266,7 +211,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=5, help="of each case")
     parser.add_argument("--by", choices=OBSTACLES, action="append", help="only what is blocked by these")
     parser.add_argument("--way", action="append", help="only these ways to wait")
-    parser.add_argument("--sample", type=int, default=0, help="only so many cases, chosen at random")
+    parser.add_argument("--sample", type=int, default=0, help="only so many of each obstacle, chosen at random")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1) // 4), help="cases at once")
     parser.add_argument("--quiet", action="store_true", help="nothing else runs here: the stricter bars")
@@ -276,7 +221,9 @@ def main() -> int:
         parser.error("set RINGMAIN_LAB=1: the crash points are in the lab build only")
     chosen = [case for case in cases() if case.by in (args.by or OBSTACLES) and case.way in (args.way or [case.way])]
     if args.sample:
-        chosen = random.Random(args.seed).sample(chosen, min(args.sample, len(chosen)))
+        of_each = [[case for case in chosen if case.by == by] for by in OBSTACLES]
+        some = random.Random(args.seed)
+        chosen = [case for those in of_each for case in some.sample(those, min(args.sample, len(those)))]
     print(f"{'ms':60}   median     most")
     made = []
     with ProcessPoolExecutor(args.jobs) as pool:
