@@ -25,7 +25,7 @@ def build_floor() -> None:
     headers = [ROOT / "bench/native/processes.hpp", *native.glob("*/*.hpp")]
     core = [*native.glob("base/*.cpp"), *native.glob("topic/*.cpp")]
     _build(FLOOR, [ROOT / "bench/native/floor.cpp", *core], headers)
-    _build(LIMITS, [ROOT / "bench/native/limits.cpp"], headers[:1])
+    build_limits()
     python = sysconfig.get_path("include")
     _build(LEAST, [ROOT / "bench/native/least.cpp"], headers, ["-shared", "-fPIC", "-fno-plt", f"-I{python}"])
     installed = config.root()
@@ -36,6 +36,10 @@ def build_floor() -> None:
         [headers[0], *installed.glob("include/ringmain/*")],
         [f"-I{installed / 'include'}", f"-Wl,-rpath,{library.parent}"],
     )
+
+
+def build_limits() -> None:
+    _build(LIMITS, [ROOT / "bench/native/limits.cpp"], [ROOT / "bench/native/processes.hpp"])
 
 
 def _build(program: Path, sources: Sequence[Path], headers: Sequence[Path], more: Sequence[str] = ()) -> None:

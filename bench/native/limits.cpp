@@ -7,6 +7,7 @@
 //   limits idle PROCESSES 0     so many processes that each wait so: processor time, ms a second
 //   limits second 0             a wait of a second as ours is: a sleep of 15 ms, a thread that sees to deaths, the
 //                               rest of the second: processor time, ms
+//   limits shares PROCESSES S   so many processes take numbers from one word for S seconds: the most of one / the least of one
 //
 // With two CPUs behind the numbers, each of two processes stays on its own. Prints one number.
 #include <linux/futex.h>
@@ -198,6 +199,37 @@ double idle(uint32_t processes) {
     return all_ms / kSeconds;
 }
 
+// Nothing orders them: who is nearest to the last one gets more.
+double shares(uint32_t processes, double seconds) {
+    auto* numbers = shared<Line>();
+    auto* begun = shared<Line>();
+    auto* taken = static_cast<Line*>(shared_bytes(processes * sizeof(Line)));
+    std::vector<pid_t> children;
+    for (uint32_t number = 0; number < processes; ++number) {
+        pid_t child = fork();
+        if (child == 0) {
+            ++begun->word;
+            spin_until([&] { return begun->word.load() == processes; });
+            uint64_t mine = 0;
+            for (int64_t end = now_ns() + static_cast<int64_t>(seconds * 1e9); now_ns() < end;)
+                for (int i = 0; i < 64; ++i, ++mine) {
+                    uint64_t seen = numbers->word.load();
+                    while (!numbers->word.compare_exchange_weak(seen, seen + 1)) {
+                    }
+                }
+            taken[number].word.store(mine);
+            std::_Exit(0);
+        }
+        children.push_back(child);
+    }
+    for (pid_t child : children) waitpid(child, nullptr, 0);
+    std::vector<double> counts;
+    for (uint32_t number = 0; number < processes; ++number)
+        counts.push_back(static_cast<double>(taken[number].word.load()));
+    auto [least, most] = std::ranges::minmax(counts);
+    return most / std::max(1.0, least);
+}
+
 double found(const std::string& what, uint64_t first, double second_number) {
     auto count = static_cast<uint64_t>(second_number);
     if (what == "large" && first && first % 8 == 0 && count) return large(first, count);
@@ -207,9 +239,11 @@ double found(const std::string& what, uint64_t first, double second_number) {
         return crowd(static_cast<uint32_t>(first), static_cast<uint32_t>(count));
     if (what == "idle" && first) return idle(static_cast<uint32_t>(first));
     if (what == "second") return wait_of(1);
+    if (what == "shares" && first && second_number > 0)
+        return shares(static_cast<uint32_t>(first), second_number);
     wrong(
         "limits large BYTES COUNT | wake COUNT P | crowd CLIENTS COUNT | idle PROCESSES 0 | "
-        "second 0   [CPU CPU]");
+        "second 0 | shares PROCESSES S   [CPU CPU]");
 }
 
 }  // namespace

@@ -554,6 +554,7 @@ static std::string name_in_file(size_t offset) {
                               {offsetof(Header, commit), "commit"},
                               {offsetof(Header, newest), "newest"},
                               {offsetof(Header, turn), "turn"},
+                              {offsetof(Header, last_ticket), "last_ticket"},
                               {offsetof(Header, retired), "retired"},
                               {offsetof(Header, slots_used), "slots_used"},
                               {offsetof(Header, membership), "membership"},

@@ -127,7 +127,7 @@ enum class SlotState : uint32_t { free = 0, taken = 1, enrolled = 2 };
 enum HeaderFlags : uint32_t { kPersist = 1, kHugePages = 2, kFrames = 4 };
 
 // `turn`. Its low half: 0, or 1 + the slot of the writer whose turn it is; and two marks. The high half counts how often it
-// was taken, so that no two takings look alike.
+// was taken, or passed a writer that did not come for it, so that no two takings look alike.
 constexpr uint64_t kTurnOwner = 0x3fffffff;
 constexpr uint64_t kTurnOver =
     kTurnOwner;  // in place of the owner: the topic was removed, no more writing here
@@ -145,8 +145,10 @@ constexpr uint32_t turn_slot(uint64_t turn, uint32_t slot_count) {
 // The word without its marks: the same as long as one writer has the turn.
 constexpr uint64_t turn_taking(uint64_t turn) { return turn & ~(kTurnWanted | kTurnAsked); }
 constexpr uint64_t turn_given_back(uint64_t turn) { return turn & ~(kTurnCount - 1); }
-constexpr uint64_t turn_taken(uint64_t before, uint32_t slot) {
-    return turn_given_back(before) + kTurnCount + slot + 1;
+constexpr uint32_t turn_count(uint64_t turn) { return static_cast<uint32_t>(turn >> 32); }
+// `takings`: how far the count goes on. More than one passes writers that did not come for it: see TurnTicket.
+constexpr uint64_t turn_taken(uint64_t before, uint32_t slot, uint32_t takings = 1) {
+    return turn_given_back(before) + takings * kTurnCount + slot + 1;
 }
 
 struct Header {
@@ -175,6 +177,7 @@ struct Header {
 
     // Whose turn it is to write.
     alignas(128) Word<uint64_t> turn;
+    alignas(64) Word<uint32_t> last_ticket;  // of the writers that come for it, as it will count then; a hint
 
     // Removal and membership; changed under the roster lock.
     alignas(128) Word<uint32_t> retired;  // 1: this file no longer has its name, look for another
@@ -257,6 +260,7 @@ static_assert(offsetof(Header, kept_entry_bytes) == 328);
 static_assert(offsetof(Header, claim) == 384);
 static_assert(offsetof(Header, commit) == 512);
 static_assert(offsetof(Header, turn) == 640);
+static_assert(offsetof(Header, last_ticket) == 704);
 static_assert(offsetof(Header, retired) == 768);
 static_assert(offsetof(Slot, waits_in_epoch) == 112);
 static_assert(offsetof(Slot, awaited) == 184);

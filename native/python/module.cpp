@@ -261,12 +261,13 @@ bool add_constants(PyObject* module) {
         FIELD(Header, epoch) && FIELD(Header, name) && FIELD(Header, kept_kinds) &&
         FIELD(Header, kept_entry_bytes) && FIELD(Header, not_kept) && FIELD(KeptEntry, version) &&
         FIELD(KeptEntry, position) && FIELD(Header, claim) && FIELD(Header, tail) && FIELD(Header, commit) &&
-        FIELD(Header, newest) && FIELD(Header, turn) && FIELD(Header, retired) && FIELD(Header, slots_used) &&
-        FIELD(Header, membership) && FIELD(Header, schema_version) && FIELD(Header, schema_bytes) &&
-        FIELD(Header, roster_pid) && FIELD(Header, roster_pid_namespace) && FIELD(Header, bell) &&
-        FIELD(Header, borrowing) && FIELD(Header, work_bell) && FIELD(Header, work_idle) &&
-        FIELD(Header, returned) && FIELD(Slot, state) && FIELD(Slot, role) && FIELD(Slot, pid) &&
-        FIELD(Slot, uid) && FIELD(Slot, generation) && FIELD(Slot, joined_ns) && FIELD(Slot, name) &&
+        FIELD(Header, newest) && FIELD(Header, turn) && FIELD(Header, last_ticket) &&
+        FIELD(Header, retired) && FIELD(Header, slots_used) && FIELD(Header, membership) &&
+        FIELD(Header, schema_version) && FIELD(Header, schema_bytes) && FIELD(Header, roster_pid) &&
+        FIELD(Header, roster_pid_namespace) && FIELD(Header, bell) && FIELD(Header, borrowing) &&
+        FIELD(Header, work_bell) && FIELD(Header, work_idle) && FIELD(Header, returned) &&
+        FIELD(Slot, state) && FIELD(Slot, role) && FIELD(Slot, pid) && FIELD(Slot, uid) &&
+        FIELD(Slot, generation) && FIELD(Slot, joined_ns) && FIELD(Slot, name) &&
         FIELD(Slot, waits_in_epoch) && FIELD(Slot, waits_in_slot) && FIELD(Slot, waits_in_generation) &&
         FIELD(Slot, hold) && FIELD(Slot, position) && FIELD(Slot, sequence) && FIELD(Slot, messages) &&
         FIELD(Slot, bytes) && FIELD(Slot, lost) && FIELD(Slot, busy) && FIELD(Slot, waits_for) &&

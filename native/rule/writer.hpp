@@ -2,6 +2,7 @@
 #pragma once
 
 #include "rule/kept.hpp"
+#include "rule/turn_ticket.hpp"
 #include "rule/work_queue.hpp"
 
 namespace ringmain {
@@ -173,14 +174,14 @@ class Writer {
 #if defined(RINGMAIN_EXPLORE)
     static constexpr uint32_t kRivalry = 1;
     static constexpr uint64_t kBurstBytes = 33;  // two small messages
-    static constexpr int kYieldPauses = 0;
+    static constexpr int kLeavePauses = 0;
 #else
     static constexpr uint32_t kRivalry = 64;
     static constexpr uint64_t kBurstBytes = 4096;
-    static constexpr int kYieldPauses =
+    static constexpr int kLeavePauses =
         32;  // about a microsecond: a writer that spins takes the turn meanwhile
 #endif
-    static constexpr uint64_t kBurstPause_ns = 2'000;
+    static constexpr int64_t kBurstPause_ns = 2'000;
 
     Ring ring_;
     uint32_t slot_;
@@ -196,7 +197,8 @@ class Writer {
     uint64_t last_start_ = 0;  // where the newest message begins
     bool waited_for_turn_ = false;
     bool takes_idle_turn_ = false;        // takes the turn from a writer at rest
-    bool yields_ = false;                 // gave the turn back to a writer that waits for it
+    TurnTicket ticket_;                   // while it is not ours
+    int64_t came_ns_ = 0;                 // for the turn, since then; 0: it is ours
     uint64_t burst_begin_ = 0;            // position_ when we took the turn
     int64_t last_ns_ = 0, pause_ns_ = 0;  // the time of the last message, and how long after the one before
     uint64_t messages_ = 0, bytes_ = 0;   // those that are not committed, too
@@ -229,9 +231,7 @@ class Writer {
     void rest() { own().busy.store(0, std::memory_order_release); }
 
     // May we go on though another writer wants the turn? It cannot take it before it has asked.
-    bool is_in_burst() const {
-        return position_ - burst_begin_ < kBurstBytes && static_cast<uint64_t>(pause_ns_) < kBurstPause_ns;
-    }
+    bool is_in_burst() const { return position_ - burst_begin_ < kBurstBytes && pause_ns_ < kBurstPause_ns; }
     // noinline, as all that only several writers reach.
     [[gnu::noinline]] void end_of_kept(uint64_t turn) {
         if (turn != (kept_ | kTurnWanted) || !is_in_burst()) give_back();
@@ -250,6 +250,7 @@ class Writer {
 
     // Takes the turn if it is free, or if the writer that has it rests.
     Status try_to_take(uint64_t seen) {
+        if (came_ns_ == 0) came_ns_ = monotonic_ns();
         for (int attempt = 0; attempt < kMaxLooks; ++attempt) {
             if (turn_over(seen)) return Status::taken_over;
             if (turn_taking(seen) == kept_) {
@@ -257,8 +258,9 @@ class Writer {
                 seen = ring_.header.turn.load(std::memory_order_relaxed);  // relaxed: compared again
                 continue;
             }
+            ticket_.draw(ring_, seen);
             if (turn_free(seen)) {
-                seen = yield(seen);
+                seen = leave_to_others(seen);
                 if (!turn_free(seen)) continue;
             } else {
                 uint32_t owner = turn_slot(seen, ring_.slot_count);
@@ -288,10 +290,9 @@ class Writer {
         return Status::blocked;
     }
 
-    // A writer that has given the turn back to others lets them take it. `turn` as it is then.
-    uint64_t yield(uint64_t seen) {
-        if (!std::exchange(yields_, false)) return seen;
-        for (int i = 0; i < kYieldPauses && turn_free(seen); ++i) {
+    // Lets those that come before us take the turn. `turn` as it is then.
+    uint64_t leave_to_others(uint64_t seen) {
+        for (int i = 0; i < kLeavePauses && turn_free(seen) && ticket_.others_before(seen); ++i) {
             pause();
             seen = ring_.header.turn.load(std::memory_order_relaxed);  // relaxed: compared again
         }
@@ -311,11 +312,12 @@ class Writer {
     // Others may ask for what we take. One that slept cannot know whether others still sleep: it keeps the mark, too, at worst
     // for one wake-up too many.
     bool take_turn(uint64_t& seen) {
-        uint64_t mine = turn_taken(seen, slot_);
+        uint64_t mine = turn_taken(seen, slot_, ticket_.taking(seen));
         uint64_t marked = mine | (seen & (kTurnWanted | kTurnAsked)) | (waited_for_turn_ ? kTurnAsked : 0);
         // [TURN] acq_rel: all that the previous writer did, and who finds the turn ours finds us busy. Pairs with [RELEASE].
         if (!ring_.header.turn.compare_exchange(seen, marked, std::memory_order_acq_rel)) return false;
         kept_ = mine;
+        ticket_.discard();
         return true;
     }
 
@@ -329,7 +331,6 @@ class Writer {
             rivalry_ = kRivalry;
             if (turn_taking(seen) != kept_) return;  // taken: we rested
         }
-        yields_ = seen != kept_;
         if (seen & kTurnAsked) wake(ring_.header.turn.futex(), 1);
     }
 
@@ -338,6 +339,7 @@ class Writer {
         waited_for_turn_ = takes_idle_turn_ = false;
         Status status = refresh();
         burst_begin_ = position_;
+        last_ns_ += monotonic_ns() - std::exchange(came_ns_, 0);  // to have waited for others is no pause
         if (status != Status::ok) end();
         return status;
     }

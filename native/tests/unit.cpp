@@ -131,6 +131,77 @@ void no_two_takings_look_alike() {
     CHECK(asked_by(second) != asked_by(third));
 }
 
+// Three writers of a topic, without a wait: who comes for the turn while another has it is `blocked`.
+struct Rivals : Fresh {
+    std::unique_ptr<Participant> joined[3];
+    std::vector<Writer> writers;
+    Header* header;
+
+    Rivals() {
+        for (auto& one : joined) {
+            one = join_as_writer(**this, "t", request(Contract::bus));
+            writers.emplace_back(ring_of(one->topic_file()), one->slot());
+        }
+        header = &joined[0]->topic_file().header();
+    }
+    uint64_t turn() const { return header->turn.load(std::memory_order_relaxed); }
+    bool has_turn(int writer) const { return turn_slot(turn(), kDefaultSlotCount) == joined[writer]->slot(); }
+    // A message, and the end of the turn where it is time. `writer` has begun.
+    void finish(Writer& writer, int64_t time_ns) {
+        CHECK(writer.prepare(64) == Status::ok);
+        writer.seal(writer.seq(), time_ns, 8, {}, {});
+        writer.commit();
+    }
+};
+constexpr int64_t kLater_ns = 1'000'000'000;  // after a pause, which ends a burst
+
+void writers_get_the_turn_in_the_order_in_which_they_came() {
+    Rivals rivals;
+    Writer &first = rivals.writers[0], &second = rivals.writers[1], &third = rivals.writers[2];
+    CHECK(first.begin() == Status::ok);
+    uint32_t had = turn_count(rivals.turn());
+    CHECK(second.begin() == Status::blocked && third.begin() == Status::blocked);
+    rivals.finish(first, kLater_ns);
+    CHECK(turn_free(rivals.turn()));
+    // The third does not take the turn before the second at once, and not for good if the second does not come.
+    CHECK(third.begin() == Status::ok && turn_count(rivals.turn()) == had + 2);
+    CHECK(first.begin() == Status::blocked && second.begin() == Status::blocked);
+    rivals.finish(third, kLater_ns);
+    // The second was passed, and comes after the first now.
+    CHECK(first.begin() == Status::ok && turn_count(rivals.turn()) == had + 3);
+    rivals.finish(first, 2 * kLater_ns);
+    CHECK(second.begin() == Status::ok && turn_count(rivals.turn()) == had + 4);
+    second.end();
+}
+
+// Another process may write anything there.
+void a_damaged_ticket_delays_no_writer() {
+    for (uint32_t damaged : {1u << 31, UINT32_MAX, 1000u, kDefaultSlotCount + 5}) {
+        Rivals rivals;
+        CHECK(rivals.writers[0].begin() == Status::ok);
+        rivals.header->last_ticket.store(turn_count(rivals.turn()) + damaged, std::memory_order_relaxed);
+        CHECK(rivals.writers[1].begin() == Status::blocked);
+        rivals.finish(rivals.writers[0], kLater_ns);
+        CHECK(rivals.writers[1].begin() == Status::ok && turn_count(rivals.turn()) == 2);
+        rivals.writers[1].end();
+    }
+}
+
+// Who has waited for others longer than a pause may take goes on for a burst all the same.
+void a_wait_for_others_ends_no_burst() {
+    Rivals rivals;
+    Writer &other = rivals.writers[0], &waits = rivals.writers[1];
+    timespec wait{0, 5'000'000};
+    CHECK(other.begin() == Status::ok && waits.begin() == Status::blocked);
+    nanosleep(&wait, nullptr);
+    rivals.finish(other, kLater_ns);
+    CHECK(waits.begin() == Status::ok);
+    rivals.finish(waits, wait.tv_nsec);
+    CHECK(rivals.has_turn(1) && waits.begin() == Status::ok);
+    rivals.finish(waits, kLater_ns);  // this was a pause of its own
+    CHECK(turn_free(rivals.turn()));
+}
+
 // What a child that inherited a publisher asks for: to replace its parent, but not a sibling that was faster.
 void a_heir_replaces_only_the_writer_it_came_from() {
     Fresh fresh;
@@ -487,6 +558,9 @@ int main() {
     the_last_to_leave_takes_the_topic_away();
     one_writer_is_one_writer();
     no_two_takings_look_alike();
+    writers_get_the_turn_in_the_order_in_which_they_came();
+    a_damaged_ticket_delays_no_writer();
+    a_wait_for_others_ends_no_burst();
     a_heir_replaces_only_the_writer_it_came_from();
     a_descriptor_closed_by_others_is_opened_again();
     more_topics_than_descriptors();

@@ -139,14 +139,18 @@ struct BlockingWriter {
 // spin any longer is no use. We seldom look at its slot, which it changes with every message.
 class Silence {
     static constexpr unsigned kLooksAtTurn = 64;  // a few microseconds
-    unsigned looks_ = 0;
+    static constexpr unsigned kLong = 6;          // so many times that
+    unsigned looks_ = 0, in_vain_ = 0;
     uint64_t sent_ = UINT64_MAX;
 
   public:
     bool of(const TopicFile& s, const Obstacle& o) {
         if (!o.is_turn || ++looks_ % kLooksAtTurn != 0) return false;
-        uint64_t before = std::exchange(sent_, s.slot(o.slot).messages.load(std::memory_order_relaxed));
-        return sent_ == before;
+        const Slot& owner = s.slot(o.slot);
+        // relaxed, both: a guess.
+        uint64_t before = std::exchange(sent_, owner.messages.load(std::memory_order_relaxed));
+        in_vain_ = sent_ == before ? in_vain_ + 1 : 0;
+        return in_vain_ != 0 && (in_vain_ >= kLong || owner.busy.load(std::memory_order_relaxed) == 0);
     }
 };
 
@@ -178,7 +182,9 @@ class RoomWait {
         bool stopped = false;
         auto ready = [&, silence = Silence()]() mutable { return gone(s, o) || silence.of(s, o); };
         auto stop = [&] { return (stopped = !host.goes_on()) || slot_dead(s, o.slot); };
-        (void)w_.spin.until(left_ns(o), ready, stop, host);
+        // To ask for the turn cuts short what its owner does. So none does while it goes round.
+        (void)(o.is_turn ? w_.spin.while_it_moves(left_ns(o), ready, stop, host)
+                         : w_.spin.until(left_ns(o), ready, stop, host));
         return !stopped;
     }
 

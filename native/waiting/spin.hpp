@@ -43,6 +43,7 @@ class Spin {
     static constexpr int kSwitches = 32;          // yields in which others ran; then a sleep is cheaper
     static constexpr int64_t kSwitch_ns = 1'500;  // a yield that took less: no other process had to run
     static constexpr int64_t kLongestBetween_ns = 100'000;
+    static constexpr int64_t kMoving_ns = 1'000'000;     // for what moves on
     static constexpr int64_t kLongYield_ns = 1'000'000;  // one that took more: another process computes
 
     int64_t spin_ns_ = 0;
@@ -101,16 +102,15 @@ class Spin {
             }
         }
         if (yields_.skips()) return false;
-        bool found = host.outside([&] { return yield_until(left_ns, ready); });
+        bool found = host.outside([&] { return yield_until(left_ns, spin_ns_, ready); });
         found ? spins_.reset() : spins_.failed();
         return found;
     }
 
     // Lets other processes run until it is there: a number of times, and no longer than the spin while none does run.
     template <class Ready>
-    bool yield_until(int64_t left_ns, Ready& ready) {
+    bool yield_until(int64_t left_ns, int64_t for_ns, Ready& ready) {
         int64_t now_ns = monotonic_ns(), begin_ns = now_ns, first_yield_ns = now_ns + kBeforeYield_ns;
-        int64_t for_ns = spin_ns_;
         if (!std::exchange(crowded_, false)) {
             for (; now_ns < first_yield_ns; now_ns = monotonic_ns())
                 if (check(kChecksInside, ready)) return true;
@@ -150,6 +150,19 @@ class Spin {
         spins_.reset();
     }
     bool asked_for() const { return !adaptive_ && spin_ns_ > 0; }
+
+    // As until(), for what others get one after another before us: it comes, however many they are, and however many waits of another
+    // kind were in vain. `ready` is also true where it does not move on.
+    template <class Ready, class Stop, Host H>
+    bool while_it_moves(int64_t left_ns, Ready ready, Stop stop, H& host) {
+#if !defined(RINGMAIN_EXPLORE)
+        if (adaptive_) {
+            if (!crowded_ && check(kChecksInside, ready)) return true;
+            return !yields_.skips() && host.outside([&] { return yield_until(left_ns, kMoving_ns, ready); });
+        }
+#endif
+        return until(left_ns, ready, stop, host);
+    }
 
     // Checks `ready` (which may run outside) for a while. True as soon as it returns true. A long spin asks `stop` (which runs
     // inside) now and then, and gives up if it returns true: after a signal, for one. Where there is no clock, it looks a few
