@@ -1,8 +1,8 @@
 """The wheels of older states, each installed, beside this state's from dist/. `make test-versions` runs this, and then
 tests/lab/test_versions.py on every pair of them.
 
-The older states are the last release, if a tag says which that is, and a commit of each earlier layout of topics. Their
-wheels are built once, as `make wheels` builds this state's, and kept in build/wheels/older.
+The older states are the last release, if a tag says which that is, and a commit of each layout of topics. Their wheels
+are built once, as `make wheels` builds this state's, and kept in build/wheels/older.
 """
 
 from __future__ import annotations
@@ -17,10 +17,14 @@ from pathlib import Path
 from wheels import ROOT, WORK, build_wheel, make_tools, run
 from wheels_test import find_wheel, fresh_environment
 
-# A commit of each layout of topics so far: whoever raises it adds the commit before.
+# The last commit of each layout of topics, and of this one the first, with which this state must work: whoever raises
+# it puts the commit before in its place, and adds their own once it has landed.
 LAYOUTS = {
+    1: "c581a53e362e632ae1630ade31613fa3703b0235",
+    2: "ac4f8c6364925b08ced0187dc23def181b33e8fd",
     3: "0bbc6a70077dab7ae60d4fd785fb023391adefb1",
-    4: "34e6662e984106dede19cccd436b9e077258678e",
+    4: "e57f5c33542f517a34e24f9d8d2ccf32ba3bc3f8",
+    5: "23006f5c5d5da7017e227abacd6ababfe5787a14",
 }
 BESIDE = ("pyarrow", "isal", "numpy")  # recordings and frames of all of them
 

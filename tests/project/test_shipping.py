@@ -17,6 +17,8 @@ from types import ModuleType
 import pytest
 import yaml
 
+from ringmain._native import LAYOUT
+
 ROOT = Path(__file__).parents[2]
 RUN = ROOT / ".ci/run"
 WORKFLOW = ROOT / ".github/workflows/ci.yml"
@@ -124,3 +126,9 @@ def test_the_pythons_that_are_found_run(tmp_path: Path) -> None:
     nowhere = {**os.environ, "PATH": str(tmp_path), "PYENV_ROOT": str(tmp_path)}
     none = subprocess.run([sys.executable, tool, "3.1"], capture_output=True, text=True, timeout=120, env=nowhere)
     assert (none.returncode, none.stderr) == (1, "there is no CPython 3.1 here\n")
+
+
+def test_wheels_of_every_layout_before_meet_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "tools")
+    layouts = load("older_wheels").LAYOUTS
+    assert layouts.keys() | {LAYOUT["version"]} == set(range(1, LAYOUT["version"] + 1)), "LAYOUTS lacks a commit"
