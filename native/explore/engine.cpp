@@ -364,7 +364,7 @@ void start_again() {
 void begin_closing() { closing_down = true; }
 int deaths_so_far() { return deaths; }
 
-Explored explore(const Case& c, double limit_s) {
+Explored explore(const Case& c, double limit_s, bool only_random) {
     make_fibers();
     Explored outcome;
     current_case = &c;
@@ -382,7 +382,8 @@ Explored explore(const Case& c, double limit_s) {
     chance = 1;
     for (int i = 0; i < (c.plain ? 0 : kScouts) && outcome.error.empty(); ++i) outcome.error = scout();
     scouting = false;
-    if (!outcome.error.empty()) return outcome;
+    outcome.whole = only_random;
+    if (only_random || !outcome.error.empty()) return outcome;
     all_steps = 0;
     for (;;) {
         End end = run_once();

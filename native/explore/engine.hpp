@@ -54,7 +54,8 @@ struct Explored {
     double seconds = 0;
 };
 
-Explored explore(const Case& c, double limit_s);
+// `only_random`: a few executions of random choices, without the search.
+Explored explore(const Case& c, double limit_s, bool only_random = false);
 
 // ---- for the parts that model memory and kernel ------------------------------------------------------------
 

@@ -14,17 +14,18 @@ namespace {
 
 struct Options {
     std::string only;
-    bool deep = false, caught = false, compare = false, litmus = false;
+    bool deep = false, random = false, caught = false, compare = false, litmus = false;
     double limit_s = std::numeric_limits<double>::infinity();  // how fast a machine is decides nothing
 };
 
 constexpr const char* kHelp =
-    "explore [--only TEXT] [--deep] [--seconds LIMIT] [--caught | --compare | --litmus]\n"
+    "explore [--only TEXT] [--deep] [--seconds LIMIT] [--random | --caught | --compare | --litmus]\n"
     "  --only     cases whose \"contract: name\" contains TEXT\n"
     "  --deep     the larger cases too\n"
     "  --seconds  of processor time, without a limit by default; a case that takes longer is a failure: it "
     "was\n"
     "             not explored completely\n"
+    "  --random   only the executions of random choices that come before the search of each case\n"
     "  --caught   the code is a mutant: succeed if some case fails\n"
     "  --compare  explore each case with every access interleaved, too: it must end in the same ways, or, "
     "if\n"
@@ -37,6 +38,8 @@ bool parse(int argc, char** argv, Options& o) {
         bool more = i + 1 < argc;
         if (argument == "--deep")
             o.deep = true;
+        else if (argument == "--random")
+            o.random = true;
         else if (argument == "--caught")
             o.caught = true;
         else if (argument == "--compare")
@@ -53,8 +56,8 @@ bool parse(int argc, char** argv, Options& o) {
     return true;
 }
 
-Explored run(const Case& c, double limit_s) {
-    Explored o = explore(c, limit_s);
+Explored run(const Case& c, const Options& options) {
+    Explored o = explore(c, options.limit_s, options.random);
     std::printf("%-10s %-48s %10lu %10lu %12lu %6zu %8.2f%s\n", c.contract.c_str(),
                 (c.name + (c.plain ? " (plain)" : "")).c_str(), o.executions, o.states, o.steps,
                 o.ends.size(), o.seconds, o.error.empty() && !o.whole ? "  INCOMPLETE" : "");
@@ -80,12 +83,12 @@ int main(int argc, char** argv) {
         bool asked_for = (c.contract + ": " + c.name).find(options.only) != std::string::npos;
         if (!asked_for || (c.deep && !options.deep)) continue;
         ++cases_run;
-        Explored o = run(c, options.limit_s);
+        Explored o = run(c, options);
         if (options.caught && !o.error.empty()) return o.beyond;
         failures += !o.error.empty() || !o.whole;
         if (!options.compare) continue;
         c.plain = true;
-        Explored plain = run(c, options.limit_s);
+        Explored plain = run(c, options);
         bool same = plain.whole ? plain.ends == o.ends
                                 : std::ranges::includes(o.ends, plain.ends);  // of those explored in time
         if (plain.error.empty() && same) continue;

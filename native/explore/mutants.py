@@ -965,6 +965,19 @@ MUTANTS = [
         (("            if (work && spins) work->worker.woken();\n", ""),),
     ),
     Mutant(
+        "woken-worker-trusts-what-it-saw",
+        "a worker that a message has woken does not say that others sleep, where it last saw that it was said",
+        "work: one is woken, takes a message",
+        WORKER,
+        (
+            (
+                "        ring_.header.work_idle.exchange(1, std::memory_order_relaxed);\n"
+                "        process_barrier::make();\n",
+                "        be_idle();\n",
+            ),
+        ),
+    ),
+    Mutant(
         "stopped-worker-passes-nothing-on",
         "a worker that was woken, and whose program ends its wait, wakes no other",
         "work: one is woken, and its program stops it",

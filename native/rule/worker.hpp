@@ -106,7 +106,10 @@ class Worker {
 
     // After a sleep: another may sleep on. It is woken once we have taken a message and there are more.
     void woken() {
-        be_idle();
+        // exchange: a load might still find it set, from before it was cleared by who woke us; then others would sleep on.
+        // relaxed: [RESTS] the barrier comes next. Pairs with [WAKE-ONE].
+        ring_.header.work_idle.exchange(1, std::memory_order_relaxed);
+        process_barrier::make();
         woken_ = true;
     }
     // After a message was taken, or none was for us: wakes the next worker.
