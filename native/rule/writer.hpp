@@ -340,21 +340,27 @@ class Writer {
         Status status = refresh();
         burst_begin_ = position_;
         last_ns_ += monotonic_ns() - std::exchange(came_ns_, 0);  // to have waited for others is no pause
-        if (status != Status::ok) end();
+        if (status != Status::ok) {
+            give_back();
+            rest();
+            kept_ = kNoTurn;  // the words are read again before the next message
+        }
         return status;
     }
 
-    // Reads the words as the previous writer left them.
+    // Reads the words as the previous writer left them. Those that contradict each other are left alone.
     Status refresh() {
         // acquire: the message before, and the number it left at `commit`. Pairs with [COMMIT].
         uint64_t commit = ring_.header.commit.load(std::memory_order_acquire) & kPositionMask;
         // relaxed: only the writer that has the turn changes these two.
-        claim_ = ring_.header.claim.load(std::memory_order_relaxed);
-        tail_ = ring_.header.tail.load(std::memory_order_relaxed);
-        bool sane = claim_ <= kMaxPosition && tail_ <= commit && commit >= position_ && claim_ >= commit &&
-                    claim_ % kAlignBytes == 0 && tail_ % kAlignBytes == 0 &&
-                    claim_ - tail_ <= ring_.capacity_bytes;
+        uint64_t claim = ring_.header.claim.load(std::memory_order_relaxed);
+        uint64_t tail = ring_.header.tail.load(std::memory_order_relaxed);
+        bool sane = claim <= kMaxPosition && tail <= commit && commit >= position_ && claim >= commit &&
+                    claim % kAlignBytes == 0 && tail % kAlignBytes == 0 &&
+                    claim - tail <= ring_.capacity_bytes;
         if (!sane) return Status::corrupt;
+        claim_ = claim;
+        tail_ = tail;
         position_ = commit;
         seq_ = ring_.word_at(position_).load(std::memory_order_relaxed);  // relaxed: came with `commit`
         return Status::ok;

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 import ringmain as rm
 from ringmain._native import LAYOUT
 from tests import contracts
-from tests.conftest import Child
+from tests.conftest import PATIENCE_S, Child
 
 CONTRACTS = contracts.ALL
 ROSTER, SCHEMA, SLOT = LAYOUT["roster_offset"], LAYOUT["schema_offset"], LAYOUT["Slot"]
@@ -314,6 +314,24 @@ def test_a_hold_in_a_writers_slot_does_not_end_the_writer(contract: str, runtime
             pub.send(bytes(500), timeout=1)
         assert len(rm.info("t").writers) == 2
         assert (runtime_dir / "t.ring").exists()
+
+
+@pytest.mark.parametrize("contract", contracts.MANY_WRITERS)
+def test_a_writer_says_that_words_are_wrong_for_as_long_as_they_are(contract: str, runtime_dir: Path) -> None:
+    """It reads them when it takes the turn, and would keep that."""
+    with (
+        rm.Publisher("t", contract=contract, capacity=4096) as pub,
+        rm.Subscriber("t"),
+        open(runtime_dir / "t.ring", "r+b") as file,
+        mmap.mmap(file.fileno(), 0) as memory,
+    ):
+        struct.pack_into("<Q", memory, LAYOUT["Header.claim"], 4093)
+        for _ in range(3):
+            with pytest.raises(rm.Corrupt):
+                pub.send(b"a", timeout=PATIENCE_S)
+        struct.pack_into("<Q", memory, LAYOUT["Header.claim"], 0)
+        assert [pub.send(b"b", timeout=PATIENCE_S), pub.send(b"c", timeout=PATIENCE_S)] == [0, 1]
+        rm.unlink("t", force=True)
 
 
 def test_a_writer_whose_topic_was_taken_from_it_is_told(runtime_dir: Path) -> None:
