@@ -2,7 +2,8 @@
 // `turn` counts its takings. When the turn is free, those that others come before leave it to them for a moment: otherwise
 // the one nearest to the writer that gave it back would get it each time.
 //
-// Only a hint. One that does not take the turn when it could (it died, sleeps, has given up) is passed after that moment, and draws again.
+// Only a hint. One that does not take the turn when it could (it died, sleeps, has given up) is passed after that moment. If it finds the turn
+// free when it comes, it takes it, and otherwise draws again.
 // Whatever the word in shared memory says, no writer waits for longer.
 #pragma once
 
@@ -20,9 +21,7 @@ class TurnTicket {
         return drawn_ && takings > 0 ? static_cast<uint32_t>(takings) : 0;
     }
 
-  public:
     void draw(const Ring& ring, uint64_t turn) {
-        if (takings_to(turn) != 0) return;
         drawn_ = true;
         // relaxed, both: a hint.
         uint32_t last = ring.header.last_ticket.load(std::memory_order_relaxed);
@@ -31,6 +30,14 @@ class TurnTicket {
             if (waiting > ring.slot_count) waiting = 0;  // the last one was served, or the word is damaged
             ticket_ = turn_count(turn) + waiting + 1;
         } while (!ring.header.last_ticket.compare_exchange(last, ticket_, std::memory_order_relaxed));
+    }
+
+  public:
+    void come_to_free(const Ring& ring, uint64_t turn) {
+        if (!drawn_) draw(ring, turn);
+    }
+    void come_to_taken(const Ring& ring, uint64_t turn) {
+        if (takings_to(turn) == 0) draw(ring, turn);
     }
     // The turn is ours.
     void discard() { drawn_ = false; }

@@ -199,6 +199,7 @@ class Writer {
     bool takes_idle_turn_ = false;        // takes the turn from a writer at rest
     TurnTicket ticket_;                   // while it is not ours
     int64_t came_ns_ = 0;                 // for the turn, since then; 0: it is ours
+    bool waits_for_others_ = false;       // has found another's turn since
     uint64_t burst_begin_ = 0;            // position_ when we took the turn
     int64_t last_ns_ = 0, pause_ns_ = 0;  // the time of the last message, and how long after the one before
     uint64_t messages_ = 0, bytes_ = 0;   // those that are not committed, too
@@ -258,8 +259,8 @@ class Writer {
                 seen = ring_.header.turn.load(std::memory_order_relaxed);  // relaxed: compared again
                 continue;
             }
-            ticket_.draw(ring_, seen);
             if (turn_free(seen)) {
+                ticket_.come_to_free(ring_, seen);
                 seen = leave_to_others(seen);
                 if (!turn_free(seen)) continue;
             } else {
@@ -267,6 +268,8 @@ class Writer {
                 if (owner == kNoSlot) return Status::corrupt;
                 if (owner == slot_) return Status::taken_over;  // our slot was given to another writer
                 rivalry_ = kRivalry;
+                ticket_.come_to_taken(ring_, seen);
+                waits_for_others_ = true;
                 obstacle = {owner, true, 0, turn_taking(seen)};
                 if (!takes_idle_turn_) {
                     // relaxed: a wish. The owner gives the turn back when it likes; who cannot wait for that asks.
@@ -339,7 +342,8 @@ class Writer {
         waited_for_turn_ = takes_idle_turn_ = false;
         Status status = refresh();
         burst_begin_ = position_;
-        last_ns_ += monotonic_ns() - std::exchange(came_ns_, 0);  // to have waited for others is no pause
+        int64_t waited_ns = monotonic_ns() - std::exchange(came_ns_, 0);
+        if (std::exchange(waits_for_others_, false)) last_ns_ += waited_ns;  // that is no pause
         if (status != Status::ok) {
             give_back();
             rest();

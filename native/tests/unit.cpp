@@ -174,6 +174,20 @@ void writers_get_the_turn_in_the_order_in_which_they_came() {
     second.end();
 }
 
+// It may have slept, and the one that passed it come again meanwhile.
+void who_was_passed_takes_a_free_turn() {
+    Rivals rivals;
+    Writer &first = rivals.writers[0], &second = rivals.writers[1], &third = rivals.writers[2];
+    CHECK(first.begin() == Status::ok);
+    uint32_t had = turn_count(rivals.turn());
+    CHECK(second.begin() == Status::blocked && third.begin() == Status::blocked);
+    rivals.finish(first, kLater_ns);
+    CHECK(third.begin() == Status::ok && first.begin() == Status::blocked);
+    rivals.finish(third, kLater_ns);
+    CHECK(second.begin() == Status::ok && turn_count(rivals.turn()) == had + 3);
+    second.end();
+}
+
 // Another process may write anything there.
 void a_damaged_ticket_delays_no_writer() {
     for (uint32_t damaged : {1u << 31, UINT32_MAX, 1000u, kDefaultSlotCount + 5}) {
@@ -559,6 +573,7 @@ int main() {
     one_writer_is_one_writer();
     no_two_takings_look_alike();
     writers_get_the_turn_in_the_order_in_which_they_came();
+    who_was_passed_takes_a_free_turn();
     a_damaged_ticket_delays_no_writer();
     a_wait_for_others_ends_no_burst();
     a_heir_replaces_only_the_writer_it_came_from();
