@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -73,6 +75,26 @@ def test_ours_and_deltalakes_are_one(lake: Lake) -> None:
     assert not append(lake, len(made))
     assert theirs.history(1)[0]["operation"] == "WRITE"
     assert [entry.get("ringmain.batch") for entry in lake.history(NAME, 1)] == [str(len(made))]
+
+
+READS_A_LOG = """
+import os, sys
+import pyarrow.parquet
+from ringmain.lake import Lake
+lake = Lake(sys.argv[1])
+before = set(os.listdir("/proc/self/task"))
+assert lake.snapshot(sys.argv[2]).version > 0
+print(len(set(os.listdir("/proc/self/task")) - before))
+"""
+
+
+def test_a_log_is_read_in_one_thread(lake: Lake) -> None:
+    """A thread of Arrow that still has bytes of Python when the interpreter ends aborts the process."""
+    for batch in range(CHECKPOINT_EVERY + 1):
+        append(lake, batch)
+    assert list(Path(lake.uri).glob(f"{NAME}/_delta_log/*.checkpoint.parquet"))
+    done = subprocess.run([sys.executable, "-c", READS_A_LOG, lake.uri, NAME], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("0\n", "")
 
 
 def test_removed_files_stay_in_checkpoints(lake: Lake) -> None:

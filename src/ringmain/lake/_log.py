@@ -267,7 +267,8 @@ def _with_pairs(value: Any) -> Any:
 
 
 def _of_checkpoint(data: bytes) -> Iterable[dict[str, Any]]:
-    table = pq.read_table(io.BytesIO(data), use_threads=False)
+    # In this thread alone: one of Arrow that still has a file of Python when the interpreter ends aborts the process.
+    table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
     for name in (name for name in _CHECKPOINT.names if name in table.column_names):
         column = table.column(name)
         for value in column.filter(column.is_valid()).to_pylist():

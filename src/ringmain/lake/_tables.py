@@ -291,7 +291,7 @@ class Tables:
         sizes = {} if known is None else {one.name: one.size for one in known.files()}
         for one in names:
             with self._open_input(f"{name}/{one}", sizes.get(one, WHOLE_BYTES + 1)) as source:
-                rows = pq.ParquetFile(source).read(columns)
+                rows = pq.ParquetFile(source).read(columns, use_threads=self.is_local)  # see _open_input()
             yield rows.cast(pa.schema([f.with_type(without_views(f.type)) for f in rows.schema]))
 
     def read_where(self, name: str, names: Iterable[str], where: pc.Expression | None) -> Iterator[pa.Table]:
