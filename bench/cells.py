@@ -37,37 +37,45 @@ def empty_calls(budget_s: float) -> float:
 
 def send_and_recv(budget_s: float) -> float:
     """One message sent and received by one process, ns."""
-    message = bytes(SMALL)
     with rm.Publisher("one") as pub, rm.Subscriber("one") as sub:
-        send, recv = pub.send, sub.recv
-
-        def run() -> None:
-            for _ in repeat(None, BURST):
-                send(message)
-                recv()
-
-        found = burst_ns(run, BURST, budget_s)
-        send(message)
-        if recv() != message:
-            raise pair.Wrong("what was received is not what was sent")
-        return found
+        return one_by_one(pub.send, sub.recv, budget_s)
 
 
 def batches(budget_s: float) -> float:
-    messages = pair.pool(SMALL)
     with rm.Publisher("many") as pub, rm.Subscriber("many") as sub:
-        send_many, recv_many = pub.send_many, sub.recv_many
+        return in_batches(pub.send_many, sub.recv_many, budget_s)
 
-        def run() -> None:
-            for _ in repeat(None, 16):
-                send_many(messages)
-                recv_many(64)
 
-        found = burst_ns(run, 16 * len(messages), budget_s)
-        send_many(messages)
-        if recv_many(64) != messages:
-            raise pair.Wrong("what was received is not what was sent")
-        return found
+def one_by_one(send: Callable[[bytes], object], recv: Callable[[], object], budget_s: float) -> float:
+    message = bytes(SMALL)
+
+    def run() -> None:
+        for _ in repeat(None, BURST):
+            send(message)
+            recv()
+
+    found = burst_ns(run, BURST, budget_s)
+    send(message)
+    if recv() != message:
+        raise pair.Wrong("what was received is not what was sent")
+    return found
+
+
+def in_batches(
+    send_many: Callable[[list[bytes]], object], recv_many: Callable[[int], object], budget_s: float
+) -> float:
+    messages = pair.pool(SMALL)
+
+    def run() -> None:
+        for _ in repeat(None, 16):
+            send_many(messages)
+            recv_many(64)
+
+    found = burst_ns(run, 16 * len(messages), budget_s)
+    send_many(messages)
+    if recv_many(64) != messages:
+        raise pair.Wrong("what was received is not what was sent")
+    return found
 
 
 def large_copy(budget_s: float) -> float:

@@ -10,15 +10,13 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import module_from_spec, spec_from_file_location
-from itertools import repeat
 from typing import Any
 
-from bench import pair, work
+from bench import cells, pair, work
 from bench.floors import LEAST
-from bench.harness import burst_ns
 from bench.peers import Peer
 
-SIZE = 32
+SIZE = cells.SMALL
 
 
 def load() -> Any:
@@ -76,30 +74,10 @@ class LeastWork(work.Sharing):
 
 
 def send_and_recv(budget_s: float) -> float:
-    """As cells.send_and_recv."""
-    queue, message = load(), bytes(SIZE)
-    send, recv = queue.send, queue.recv
-
-    def run() -> None:
-        for _ in repeat(None, 1000):
-            send(message)
-            recv()
-
-    return burst_ns(run, 1000, budget_s)
+    queue = load()
+    return cells.one_by_one(queue.send, queue.recv, budget_s)
 
 
 def batches(budget_s: float) -> float:
-    """As cells.batches."""
-    queue, messages = load(), pair.pool(SIZE)
-    send_many, recv_many = queue.send_many, queue.recv_many
-
-    def run() -> None:
-        for _ in repeat(None, 16):
-            send_many(messages)
-            recv_many(64)
-
-    found = burst_ns(run, 16 * len(messages), budget_s)
-    send_many(messages)
-    if recv_many(64) != messages:
-        raise pair.Wrong("what was received is not what was sent")
-    return found
+    queue = load()
+    return cells.in_batches(queue.send_many, queue.recv_many, budget_s)

@@ -131,6 +131,8 @@ void no_two_takings_look_alike() {
     CHECK(asked_by(second) != asked_by(third));
 }
 
+constexpr int64_t kLater_ns = 1'000'000'000;  // after a pause, which ends a burst
+
 // Three writers of a topic, without a wait: who comes for the turn while another has it is `blocked`.
 struct Rivals : Fresh {
     std::unique_ptr<Participant> joined[3];
@@ -146,6 +148,15 @@ struct Rivals : Fresh {
     }
     uint64_t turn() const { return header->turn.load(std::memory_order_relaxed); }
     bool has_turn(int writer) const { return turn_slot(turn(), kDefaultSlotCount) == joined[writer]->slot(); }
+    // The first has the turn, the others come for it, and it gives it back. How often it was taken by then.
+    uint32_t come_one_after_another() {
+        CHECK(writers[0].begin() == Status::ok);
+        uint32_t had = turn_count(turn());
+        CHECK(writers[1].begin() == Status::blocked && writers[2].begin() == Status::blocked);
+        finish(writers[0], kLater_ns);
+        CHECK(turn_free(turn()));
+        return had;
+    }
     // A message, and the end of the turn where it is time. `writer` has begun.
     void finish(Writer& writer, int64_t time_ns) {
         CHECK(writer.prepare(64) == Status::ok);
@@ -153,16 +164,11 @@ struct Rivals : Fresh {
         writer.commit();
     }
 };
-constexpr int64_t kLater_ns = 1'000'000'000;  // after a pause, which ends a burst
 
 void writers_get_the_turn_in_the_order_in_which_they_came() {
     Rivals rivals;
     Writer &first = rivals.writers[0], &second = rivals.writers[1], &third = rivals.writers[2];
-    CHECK(first.begin() == Status::ok);
-    uint32_t had = turn_count(rivals.turn());
-    CHECK(second.begin() == Status::blocked && third.begin() == Status::blocked);
-    rivals.finish(first, kLater_ns);
-    CHECK(turn_free(rivals.turn()));
+    uint32_t had = rivals.come_one_after_another();
     // The third does not take the turn before the second at once, and not for good if the second does not come.
     CHECK(third.begin() == Status::ok && turn_count(rivals.turn()) == had + 2);
     CHECK(first.begin() == Status::blocked && second.begin() == Status::blocked);
@@ -178,10 +184,7 @@ void writers_get_the_turn_in_the_order_in_which_they_came() {
 void who_was_passed_takes_a_free_turn() {
     Rivals rivals;
     Writer &first = rivals.writers[0], &second = rivals.writers[1], &third = rivals.writers[2];
-    CHECK(first.begin() == Status::ok);
-    uint32_t had = turn_count(rivals.turn());
-    CHECK(second.begin() == Status::blocked && third.begin() == Status::blocked);
-    rivals.finish(first, kLater_ns);
+    uint32_t had = rivals.come_one_after_another();
     CHECK(third.begin() == Status::ok && first.begin() == Status::blocked);
     rivals.finish(third, kLater_ns);
     CHECK(second.begin() == Status::ok && turn_count(rivals.turn()) == had + 3);
